@@ -1,0 +1,108 @@
+"""The codes of findings in a state, and how findings are written: for people and as JSON.
+
+`S0…` speaks of a file or of a whole table, `S1…` of one row. An error takes the row out of the state (or all rows of
+the table that could not be read); a warning or a note leaves it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from privtab.state.nodes import Place, StateFinding
+
+CODES = {
+    "S001": "unreadable-file",
+    "S002": "broken-syntax",
+    "S003": "unknown-table",
+    "S004": "wrong-shape",
+    "S005": "two-files-for-one-table",
+    "S006": "ignored-file",
+    "S101": "unknown-column",
+    "S102": "missing-column",
+    "S103": "null-cell",
+    "S104": "cell-is-not-text",
+    "S105": "empty-cell",
+    "S106": "repeated-column",
+    "S107": "wrong-number-of-cells",
+    "S108": "space-around-text",
+    "S110": "malformed-entity",
+    "S111": "unknown-type",
+    "S112": "wrong-depth",
+    "S113": "malformed-name",
+    "S120": "malformed-principal",
+    "S121": "unknown-principal-kind",
+    "S122": "wrong-principal-kind",
+    "S130": "unknown-privilege",
+    "S131": "privilege-not-on-type",
+    "S132": "unknown-effect",
+    "S133": "no-deny",
+    "S140": "no-owners",
+    "S141": "owner-kind",
+    "S150": "missing-scope",
+    "S151": "wrong-scope",
+    "S152": "unknown-role",
+    "S160": "duplicate-row",
+    "S161": "deprecated-name",
+    "S162": "unread-row",
+}
+
+
+def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
+    """The findings that took a row, or a whole table, out of the state."""
+    return tuple(f for f in findings if f.severity == "error")
+
+
+def in_order(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
+    """Findings sorted by place, then code; the same input gives the same order."""
+    return tuple(sorted(findings, key=_order))
+
+
+def render_text(findings: Iterable[StateFinding]) -> str:
+    """Findings for people, each with its row and its advice below; an empty text where there are none."""
+    lines: list[str] = []
+    for finding in findings:
+        name = CODES[finding.code]
+        lines.append(f"{_where(finding.place)}: {finding.severity}[{finding.code} {name}]: {finding.message}")
+        if finding.row:
+            cells = ", ".join(f"{column}: {_shown(value)}" for column, value in finding.row.items())
+            lines.append(f"  row: {cells}")
+        if finding.help is not None:
+            lines.append(f"  help: {finding.help}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:
+    """Findings as JSON objects: code, name, severity, message, help, path, table, row_number, line, row."""
+    return [
+        {
+            "code": finding.code,
+            "name": CODES[finding.code],
+            "severity": finding.severity,
+            "message": finding.message,
+            "help": finding.help,
+            "path": finding.place.path,
+            "table": finding.place.table or None,
+            "row_number": finding.place.row or None,
+            "line": finding.place.line,
+            "row": dict(finding.row),
+        }
+        for finding in findings
+    ]
+
+
+def _where(place: Place) -> str:
+    line = "" if place.line is None else f":{place.line}"
+    table = f" {place.table}" if place.table else ""
+    row = f" row {place.row}" if place.row else ""
+    at = f":{table}{row}" if table or row else ""
+    return f"{place.path}{line}{at}"
+
+
+def _shown(value: object) -> str:
+    return f"`{value}`" if isinstance(value, str) else str(value)
+
+
+def _order(finding: StateFinding) -> tuple[str, int, str, int, str, str]:
+    place = finding.place
+    return place.path, place.line or 0, place.table, place.row, finding.code, finding.message

@@ -1,0 +1,84 @@
+"""What the reference meaning asks of a state: plain answers, from dictionaries that are built once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+
+from privtab.ir.nodes import Program
+from privtab.state.names import Names
+from privtab.state.nodes import State
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+class Holdings:
+    """Who holds what, for one policy.
+
+    Keys are `type:path`. `groups` arguments are the groups that a request brings: they count where the policy takes
+    groups from the request, beside those of the state.
+    """
+
+    def __init__(self, program: Program, state: State) -> None:
+        names = Names(program)
+        sources = program.semantics.groups
+        self._takes_request_groups = "request" in sources
+        self._groups: dict[str, set[str]] = defaultdict(set)
+        for user, group in state.memberships if "state" in sources else ():
+            self._groups[user].add(group)
+
+        self._everywhere: dict[str, set[str]] = defaultdict(set)
+        self._scoped: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._roles: dict[str, set[str]] = defaultdict(set)
+        for assignment in state.assignments:
+            self._roles[assignment.principal].add(assignment.role)
+            if assignment.scope is None:
+                self._everywhere[assignment.principal].add(f"role:{assignment.role}")
+            else:
+                self._scoped[assignment.principal].add((f"role:{assignment.role}", str(assignment.scope)))
+
+        self._grants: dict[str, dict[tuple[str, str], set[str]]] = {"allow": defaultdict(set), "deny": defaultdict(set)}
+        for grant in state.grants:
+            for privilege in names.privileges(grant.privilege) or ():
+                self._grants[grant.effect][privilege, str(grant.entity)].add(grant.grantee)
+
+        self._owners: dict[str, set[str]] = defaultdict(set)
+        for entity, owner in state.owners:
+            self._owners[str(entity)].add(owner)
+        self._members = {(user, str(entity)) for user, entity in state.members}
+        self.service_admins: frozenset[str] = frozenset(state.service_admins)
+
+    def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
+        """The names of the groups that the user is in."""
+        brought = frozenset(request_groups) if self._takes_request_groups else _NOBODY
+        return brought | self._groups.get(user, _NOBODY)
+
+    def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+        """`user:…`, `group:…` and `role:…` that the user is everywhere: roles assigned for a scope are not among them."""
+        own = self._own(user, groups)
+        return own | {role for principal in own for role in self._everywhere.get(principal, ())}
+
+    def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
+        """(`role:…`, key of the scope) for each role that the user holds within a scope, sorted."""
+        own = self._own(user, groups)
+        return tuple(sorted({pair for principal in own for pair in self._scoped.get(principal, ())}))
+
+    def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+        """The names of the roles that the user holds, directly or through a group, everywhere or within a scope."""
+        return frozenset({role for principal in self._own(user, groups) for role in self._roles.get(principal, ())})
+
+    def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
+        """Who is allowed and who is denied the privilege by a grant on this very entity, aliases and sets resolved."""
+        allow, deny = self._grants["allow"], self._grants["deny"]
+        return frozenset(allow.get((privilege, key), ())), frozenset(deny.get((privilege, key), ()))
+
+    def owners(self, key: str) -> frozenset[str]:
+        """Who owns the entity: principals."""
+        return frozenset(self._owners.get(key, ()))
+
+    def is_member(self, user: str, key: str) -> bool:
+        """Whether the state's `members` have the user under the entity; who is in a group is what `groups` says."""
+        return (user, key) in self._members
+
+    def _own(self, user: str, groups: Collection[str]) -> frozenset[str]:
+        return frozenset({f"user:{user}"} | {f"group:{group}" for group in self.groups(user, groups)})

@@ -1,0 +1,97 @@
+"""Files → rows: a YAML or JSON file with all tables, or a directory with one file for each table."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from privtab.errors import UsageError
+from privtab.state.nodes import TABLES, Place
+from privtab.state.raw import RawState, Reading
+from privtab.state.read_csv import read_csv
+from privtab.state.read_json import read_json, read_value
+from privtab.state.read_parquet import read_parquet
+
+_SUFFIXES = (".csv", ".json", ".parquet", ".yaml", ".yml")
+
+
+def load(path: Path) -> RawState:
+    """Read the rows of a state with their places; what cannot be read becomes findings.
+
+    Raises UsageError where there is no such file, or where the file is only one table of a state.
+    """
+    if not path.exists():
+        raise UsageError(f"no such state: {path}")
+    reading = Reading()
+    if path.is_dir() and path.suffix != ".parquet":
+        _directory(path, reading)
+    elif path.suffix.lower() in {".csv", ".parquet"}:
+        raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
+    else:
+        _file(path, reading, None)
+    return reading.done()
+
+
+def from_tables(tables: object, path: str) -> RawState:
+    """Rows from a mapping of tables to lists of mappings, as JSON has them; `path` says where they came from."""
+    reading = Reading()
+    read_value(tables, path, reading)
+    return reading.done()
+
+
+def _directory(directory: Path, reading: Reading) -> None:
+    """Read the file of each table; a table with two files has none that can be trusted."""
+    files = sorted(directory.iterdir(), key=lambda f: f.name)
+    for table in TABLES:
+        found = [f for f in files if f.stem == table and f.suffix.lower() in _SUFFIXES]
+        if len(found) == 1:
+            _file(found[0], reading, table)
+        elif found:
+            names = " and ".join(f"`{f.name}`" for f in found)
+            place = Place(path=str(directory), table=table, row=0)
+            reading.report("S005", f"table `{table}` has {len(found)} files: {names}", place, help="keep one of them")
+    for file in files:
+        _ignored(file, reading)
+
+
+def _ignored(file: Path, reading: Reading) -> None:
+    """Note a file that is not read though its name is nearly that of a table."""
+    stem, suffix = file.stem, file.suffix.lower()
+    if (stem in TABLES and suffix in _SUFFIXES) or file.name.startswith((".", "_")):
+        return
+    place = Place(path=str(file), table="", row=0)
+    near = difflib.get_close_matches(stem.lower().replace("-", "_"), TABLES, n=1, cutoff=0.75)
+    if near and suffix in _SUFFIXES:
+        advice = f"did you mean `{near[0]}{suffix}`?"
+        reading.report("S006", f"ignored: `{stem}` is no table", place, help=advice, severity="note")
+    elif near and near[0] == stem:
+        advice = f"a table's file ends in {', '.join(_SUFFIXES)}"
+        reading.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")
+
+
+def _file(file: Path, reading: Reading, table: str | None) -> None:
+    """Read a file that holds all tables, or the one that `table` names."""
+    path, suffix = str(file), file.suffix.lower()
+    if suffix == ".parquet" and table is not None:
+        read_parquet(file, path, reading, table)
+        return
+    place = Place(path=path, table=table or "", row=0)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = bytes(error.object[: error.start]).count(b"\n") + 1
+        place = Place(path=path, table=table or "", row=0, line=line)
+        reading.report("S001", "not UTF-8", place, help="save the file as UTF-8")
+        return
+    except OSError as error:
+        reading.report("S001", f"cannot be read: {error.strerror}", place)
+        return
+    if suffix == ".csv" and table is not None:
+        read_csv(text, path, reading, table)
+    elif suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip()[:1] in {"{", "["}):
+        if text.strip():
+            read_json(text, path, reading, table)
+    else:
+        from privtab.state.read_yaml import read_yaml
+
+        read_yaml(text, path, reading, table)

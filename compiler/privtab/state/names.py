@@ -1,0 +1,144 @@
+"""The names of a state, read by a policy: entities, principals, privileges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from privtab.ir.nodes import Program
+from privtab.request import Entity, encode_name
+from privtab.state.raw import did_you_mean
+
+KINDS = ("user", "group", "role")
+
+_WRONG_ESCAPE = re.compile(r"%(?!2F|25)")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a name cannot be taken: a code, a message, and a hint."""
+
+    code: str
+    message: str
+    help: str | None = None
+
+
+class Names:
+    """Reads names of one policy; an entity that occurs in many rows is looked at once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._entities: dict[str, Entity | Problem] = {}
+        self._members: dict[str, tuple[str, ...] | None] = {}
+
+    def privileges(self, name: str) -> tuple[str, ...] | None:
+        """The privileges that a name stands for: itself, its alias's, its set's members; None where it is unknown."""
+        if name not in self._members:
+            self._members[name] = self._privileges(name, frozenset())
+        return self._members[name]
+
+    def _privileges(self, name: str, within: frozenset[str]) -> tuple[str, ...] | None:
+        if name in self.program.privileges:
+            return (name,)
+        parts = (self.program.aliases[name].of,) if name in self.program.aliases else self.program.sets.get(name)
+        if parts is None or name in within:
+            return None
+        members = [self._privileges(part, within | {name}) or () for part in parts]
+        return tuple(dict.fromkeys(member for inner in members for member in inner))
+
+    def known_privileges(self) -> tuple[str, ...]:
+        """Every name that a grant may use."""
+        return (*self.program.privileges, *self.program.aliases, *self.program.sets)
+
+    def grantable(self, name: str, type_: str) -> Problem | None:
+        """Why a privilege, alias or set cannot be granted on a type; None where it can."""
+        members = self.privileges(name)
+        if members is None:
+            return Problem("S130", f"unknown privilege `{name}`", did_you_mean(name, self.known_privileges()))
+        wrong = [m for m in members if type_ not in self.program.privileges[m].on]
+        if not wrong:
+            return None
+        if members == (name,):
+            on = ", ".join(self.program.privileges[name].on)
+            return Problem(
+                "S131", f"`{name}` cannot be granted on a `{type_}`", f"it can be granted on {on or 'nothing'}"
+            )
+        listed = ", ".join(f"`{m}`" for m in wrong)
+        fitting = [m for m in members if m not in wrong]
+        advice = f"grant {', '.join(f'`{m}`' for m in fitting)} in its place" if fitting else None
+        return Problem("S131", f"`{name}` cannot be granted on a `{type_}`, since {listed} cannot", advice)
+
+    def entity(self, text: str) -> Entity | Problem:
+        """Read `type:path` in its one canonical spelling."""
+        found = self._entities.get(text)
+        if found is None:
+            found = self._entities[text] = self._entity(text)
+        return found
+
+    def _entity(self, text: str) -> Entity | Problem:
+        type_, colon, path = text.partition(":")
+        if not colon or not type_:
+            known = type_ in self.program.entities
+            advice = f"write `{self.shape(type_)}`" if known else "write `type:path`, the names from the root down"
+            return Problem("S110", f"`{text}` is not an entity", advice)
+        if type_ not in self.program.entities:
+            advice = did_you_mean(type_, self.program.entities)
+            return Problem("S111", f"unknown entity type `{type_}`", advice)
+        entity = Entity(type_, path)
+        if path and not all(entity.names):
+            return Problem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")
+        wrong = _WRONG_ESCAPE.search(path)
+        if wrong:
+            return Problem("S113", f"malformed escape in `{text}`", _escape_advice(path, wrong.start()))
+        depth = self.program.depth(type_)
+        if len(entity.names) != depth:
+            message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {depth}"
+            return Problem("S112", message, f"write `{self.shape(type_)}`")
+        return entity
+
+    def shape(self, type_: str) -> str:
+        """How an entity of a type is written: `table:metalake/catalog/schema/table`."""
+        named = [t for t in self.program.chain(type_) if not self.program.entities[t].single]
+        return f"{type_}:{'/'.join(named)}"
+
+    def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | Problem:
+        """Read `kind:name` to (kind, name); where `bare` is a kind, a name alone is of that kind."""
+        kind, colon, name = text.partition(":")
+        if not colon:
+            if bare is not None:
+                return bare, text
+            return Problem(
+                "S120", f"`{text}` is not a principal", f"write `user:{text}`, `group:{text}` or `role:{text}`"
+            )
+        if kind not in KINDS:
+            advice = did_you_mean(kind, KINDS) or f"a principal is {_either(allowed)}"
+            return Problem("S121", f"unknown kind of principal `{kind}` in `{text}`", advice)
+        if not name:
+            return Problem("S120", f"`{text}` has no name", f"write `{kind}:name`")
+        if kind not in allowed:
+            return Problem("S122", f"`{text}` is a {kind}", f"here stands {_either(allowed)}")
+        return kind, name
+
+    def bare(self, text: str, kind: str) -> str | Problem:
+        """Read a name of a known kind, bare or as `kind:name`; other colons belong to the name."""
+        prefix, colon, _ = text.partition(":")
+        if colon and (prefix in KINDS or prefix.lower() in KINDS):
+            found = self.principal(text, (kind,))
+            return found if isinstance(found, Problem) else found[1]
+        return text
+
+
+def _count(names: int) -> str:
+    return f"{names} name{'s' * (names != 1)}"
+
+
+def _either(kinds: Collection[str]) -> str:
+    return " or ".join(f"`{kind}:name`" for kind in kinds) or "nothing"
+
+
+def _escape_advice(path: str, at: int) -> str:
+    escape = path[at : at + 3]
+    if escape.upper() in {"%2F", "%25"}:
+        return f"write `{escape.upper()}`"
+    return f"write `%` as `{encode_name('%')}` and `/` as `{encode_name('/')}`; other characters stand for themselves"

@@ -1,0 +1,198 @@
+"""Rows as they were read, before a policy has looked at them: every cell is text, every row knows its place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from privtab.request import hint
+from privtab.state.nodes import TABLES, Place, StateFinding
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table: those that every row has, and those that it may have."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column, the required ones first."""
+        return self.required + self.optional
+
+
+COLUMNS: Mapping[str, Columns] = {
+    "members": Columns(("user", "of")),
+    "memberships": Columns(("user", "group")),
+    "assignments": Columns(("principal", "role"), ("scope",)),
+    "grants": Columns(("grantee", "effect", "privilege", "entity")),
+    "owners": Columns(("entity", "owner")),
+    "service_admins": Columns(("user",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """One row whose cells are text. An optional column that is absent, null or empty is not among the cells."""
+
+    path: str
+    table: str
+    number: int
+    line: int | None
+    cells: Mapping[str, str]
+
+    @property
+    def place(self) -> Place:
+        """Where the row stands."""
+        return Place(path=self.path, table=self.table, row=self.number, line=self.line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawState:
+    """Everything that was read: rows by table, in the order of the input, and what could not be read."""
+
+    rows: Mapping[str, tuple[RawRow, ...]] = field(default_factory=dict)
+    """Each of TABLES that has rows."""
+    findings: tuple[StateFinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotText:
+    """A cell that cannot be text: `what` says what stood there instead."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class Reading:
+    """Collects rows and findings while the files of one state are read."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[RawRow]] = {}
+        self.findings: list[StateFinding] = []
+
+    def done(self) -> RawState:
+        """What was read."""
+        return RawState(
+            rows={t: tuple(self.rows[t]) for t in TABLES if self.rows.get(t)}, findings=tuple(self.findings)
+        )
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        place: Place,
+        *,
+        help: str | None = None,  # noqa: A002 - the name that findings have for it
+        row: Mapping[str, object] | None = None,
+        severity: Literal["error", "warning", "note"] = "error",
+    ) -> None:
+        """Add one finding."""
+        self.findings.append(
+            StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
+        )
+
+    def unknown_table(self, name: str, place: Place) -> None:
+        """Report a table that no state has."""
+        advice = did_you_mean(name, TABLES) or f"the tables are {', '.join(TABLES)}"
+        self.report("S003", f"unknown table `{name}`", place, help=advice)
+
+    def header(self, table: str, names: Sequence[str], place: Place) -> bool:
+        """Check the column names of a table that has them once for all rows; False where its rows cannot be read."""
+        columns = COLUMNS[table]
+        before = len(self.findings)
+        if len(names) == 1 and names[0] not in columns.all:
+            for separator, title in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+                if separator in names[0]:
+                    advice = "separate columns by commas"
+                    self.report("S101", f"the columns of `{table}` are separated by {title}", place, help=advice)
+                    return False
+        for name in dict.fromkeys(names):
+            if name not in columns.all:
+                self._unknown_column(table, name, place, {})
+            elif names.count(name) > 1:
+                self.report("S106", f"column `{name}` stands {names.count(name)} times", place)
+        for name in columns.required:
+            if name not in names:
+                self._missing_column(table, name, place, {})
+        return len(self.findings) == before
+
+    def row(self, path: str, table: str, number: int, line: int | None, cells: dict[str, object]) -> None:
+        """Take one row if all its cells are text, else report what is wrong with it."""
+        columns = COLUMNS[table]
+        text = {name: value for name in columns.all if isinstance(value := cells.get(name), str) and value}
+        if len(text) == len(cells) and all(name in text for name in columns.required):
+            self._take(RawRow(path, table, number, line, text))
+        else:
+            self._mend(RawRow(path, table, number, line, text), cells)
+
+    def _mend(self, row: RawRow, cells: dict[str, object]) -> None:
+        """Report everything that is wrong with a row; take it if its cells only had to be turned into text."""
+        columns, place = COLUMNS[row.table], row.place
+        text: dict[str, str] = {}
+        good = True
+        for name, value in cells.items():
+            if name not in columns.all:
+                self._unknown_column(row.table, name, place, cells)
+            elif type(value) is int:
+                text[name] = str(value)
+                continue
+            elif value is None or value == "":
+                if name in columns.optional:
+                    continue
+                kind = "null" if value is None else "empty"
+                self.report("S103" if value is None else "S105", f"`{name}` is {kind}", place, row=plain(cells))
+            elif isinstance(value, str):
+                text[name] = value
+                continue
+            else:
+                what = str(value) if isinstance(value, NotText) else f"a {type(value).__name__}"
+                self.report("S104", f"`{name}` is {what}, not text", place, help=_advice(what), row=plain(cells))
+            good = False
+        for name in columns.required:
+            if name not in cells:
+                self._missing_column(row.table, name, place, cells)
+                good = False
+        if good:
+            self._take(
+                RawRow(row.path, row.table, row.number, row.line, {c: text[c] for c in columns.all if c in text})
+            )
+
+    def _take(self, row: RawRow) -> None:
+        self.rows.setdefault(row.table, []).append(row)
+
+    def _unknown_column(self, table: str, name: str, place: Place, cells: dict[str, object]) -> None:
+        known = COLUMNS[table].all
+        advice = did_you_mean(name, known) or f"the columns of `{table}` are {', '.join(known)}"
+        self.report("S101", f"unknown column `{name}` in `{table}`", place, help=advice, row=plain(cells))
+
+    def _missing_column(self, table: str, name: str, place: Place, cells: dict[str, object]) -> None:
+        self.report("S102", f"column `{name}` is missing in `{table}`", place, row=plain(cells))
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str | None:
+    """`did you mean …?` for the nearest known name, whatever its case; None where none is near."""
+    folded: dict[str, str] = {}
+    for other in known:
+        folded.setdefault(_folded(other), other)
+    near = hint(_folded(name), folded)
+    if not near:
+        return None
+    return f"did you mean `{folded[near.split('`')[1]]}`?"
+
+
+def plain(cells: Mapping[str, object]) -> dict[str, object]:
+    """Cells of a bad row as JSON has them; what is not text, number, truth value or null stands as words."""
+    return {n: v if v is None or isinstance(v, str | int | float) else str(v) for n, v in cells.items()}
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def _advice(what: str) -> str | None:
+    return "put it in quotes" if what.startswith(("the truth value", "a number")) else None

@@ -1,0 +1,98 @@
+"""Tables from JSON text, or from values that have JSON's shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+from privtab.state.nodes import TABLES, Place
+from privtab.state.raw import NotText, Reading
+
+
+class _Pairs(dict[str, object]):
+    """A JSON object; `repeated` holds the names that it has more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def read_json(text: str, path: str, reading: Reading, table: str | None = None) -> None:
+    """Read the tables of a state, or one table where `table` names it. Rows have numbers, not lines."""
+    try:
+        value = json.loads(text, object_pairs_hook=_pairs, parse_int=str, parse_float=str, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        place = Place(path=path, table=table or "", row=0, line=error.lineno)
+        reading.report("S002", f"not JSON: {error.msg} at column {error.colno}", place)
+    except RecursionError:
+        reading.report(
+            "S002", "not JSON that can be read: nested too deeply", Place(path=path, table=table or "", row=0)
+        )
+    else:
+        if value is not None or table is None:
+            read_value(value, path, reading, table)
+
+
+def read_value(value: object, path: str, reading: Reading, table: str | None = None) -> None:
+    """Read tables from a mapping of lists of mappings; with `table`, that one from a list, or from such a mapping."""
+    place = Place(path=path, table=table or "", row=0)
+    if isinstance(value, Mapping):
+        for name in value.repeated if isinstance(value, _Pairs) else ():
+            reading.report("S106", f"`{name}` stands twice", place)
+        for name, rows in value.items():
+            if name not in TABLES:
+                reading.unknown_table(str(name), place)
+            elif table is not None and name != table:
+                message = f"table `{name}` stands in the file of `{table}`"
+                reading.report("S004", message, place, help=f"put it into a file of its own, `{name}.json`")
+            else:
+                _rows(rows, path, name, reading)
+    elif table is not None:
+        _rows(value, path, table, reading)
+    elif value is not None:
+        message = f"a state is a mapping from tables to lists of rows, not {_what(value)}"
+        reading.report("S004", message, place, help=f"the tables are {', '.join(TABLES)}")
+
+
+def _rows(rows: object, path: str, table: str, reading: Reading) -> None:
+    if rows is None:
+        return
+    if not isinstance(rows, list | tuple):
+        place = Place(path=path, table=table, row=0)
+        reading.report("S004", f"`{table}` is {_what(rows)}, not a list of rows", place)
+        return
+    for number, row in enumerate(rows, start=1):
+        place = Place(path=path, table=table, row=number)
+        if not isinstance(row, Mapping):
+            reading.report("S004", f"a row of `{table}` is {_what(row)}, not a mapping from columns to text", place)
+        elif isinstance(row, _Pairs) and row.repeated:
+            for name in row.repeated:
+                reading.report("S106", f"column `{name}` stands twice", place)
+        else:
+            reading.row(path, table, number, None, {str(name): _cell(value) for name, value in row.items()})
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> _Pairs:
+    found = _Pairs(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        found.repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
+    return found
+
+
+def _constant(name: str) -> NotText:
+    return NotText(f"a number ({name})")
+
+
+def _cell(value: object) -> object:
+    if value is None or isinstance(value, str | NotText) or type(value) is int:
+        return value
+    return NotText(_what(value))
+
+
+def _what(value: object) -> str:
+    if isinstance(value, bool):
+        return f"the truth value {str(value).lower()}"
+    if isinstance(value, NotText):
+        return value.what
+    names = ((str, "text"), (int | float, "a number"), (Mapping, "a mapping"), (list | tuple, "a list"))
+    return next((name for kind, name in names if isinstance(value, cast("type", kind))), f"a {type(value).__name__}")

@@ -1,0 +1,199 @@
+"""Tables from YAML text, read event by event: every row keeps its line, and no tree of nodes is held in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from privtab.state.nodes import TABLES, Place
+from privtab.state.raw import NotText, Reading
+
+# YAML 1.2's core schema: `no`, `on` and `y` are words; numbers are taken as they are written.
+_NULL = re.compile(r"|~|null|Null|NULL")
+_TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
+_TEXT_TAGS = {None, "!"} | {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop(Exception):  # noqa: N818 - ends the reading of a file; never leaves this module
+    """The file cannot be read further: why, and on which line."""
+
+    message: str
+    line: int
+    help: str | None = None
+
+
+def read_yaml(text: str, path: str, reading: Reading, table: str | None = None) -> None:
+    """Read the tables of a state, or one table where `table` names it."""
+    try:
+        _Tables(text, path, reading).read(table)
+    except _Stop as stop:
+        place = Place(path=path, table=table or "", row=0, line=stop.line)
+        reading.report("S002", stop.message, place, help=stop.help)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)
+        said = (
+            f"{error.context}: {error.problem}" if error.context and error.problem else error.problem or error.context
+        )
+        reading.report("S002", f"not YAML: {said}; nothing after this place was read", place)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
+        place = Place(path=path, table=table or "", row=0, line=line)
+        reading.report("S002", f"not YAML: {error.reason}", place)
+
+
+class _Tables:
+    """Walks the events of one document and hands its rows on."""
+
+    def __init__(self, text: str, path: str, reading: Reading) -> None:
+        # libyaml where PyYAML was built with it: ten times faster, the same events.
+        self.events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        self.path = path
+        self.reading = reading
+
+    def read(self, table: str | None) -> None:
+        """Read the only document; with `table`, its rows may stand without the table's name."""
+        self.next()
+        if isinstance(self.next(), StreamEndEvent):
+            return
+        event = self.next()
+        if isinstance(event, MappingStartEvent):
+            self.tables(table)
+        elif table is not None:
+            self.rows(table, event)
+        elif not (isinstance(event, ScalarEvent) and _scalar(event) is None):
+            message = f"a state is a mapping from tables to lists of rows, not {_what(event)}"
+            self.reading.report("S004", message, self.place(event), help=f"the tables are {', '.join(TABLES)}")
+            self.skip(event)
+        while not isinstance(event := self.next(), StreamEndEvent):
+            if isinstance(event, DocumentStartEvent):
+                raise _Stop("a second document begins here; a state is one document", _line(event))
+
+    def tables(self, only: str | None) -> None:
+        """Read `table: rows` pairs up to the end of the mapping."""
+        seen: set[str] = set()
+        while not isinstance(key := self.next(), MappingEndEvent):
+            name = self.key(key)
+            value = self.next()
+            if name not in TABLES:
+                self.reading.unknown_table(name, self.place(key))
+                self.skip(value)
+            elif name in seen:
+                self.reading.report("S106", f"table `{name}` stands twice", self.place(key, name))
+                self.skip(value)
+            elif only is not None and name != only:
+                message = f"table `{name}` stands in the file of `{only}`"
+                advice = f"put it into a file of its own, `{name}.yaml`"
+                self.reading.report("S004", message, self.place(key, name), help=advice)
+                self.skip(value)
+            else:
+                seen.add(name)
+                self.rows(name, value)
+
+    def rows(self, table: str, event: Event) -> None:
+        """Read the rows of one table; `event` begins its value."""
+        if isinstance(event, ScalarEvent) and _scalar(event) is None:
+            return
+        if not isinstance(event, SequenceStartEvent):
+            self.reading.report("S004", f"`{table}` is {_what(event)}, not a list of rows", self.place(event, table))
+            self.skip(event)
+            return
+        number = 0
+        while not isinstance(event := self.next(), SequenceEndEvent):
+            number += 1
+            if isinstance(event, MappingStartEvent):
+                self.row(table, number, _line(event))
+            else:
+                message = f"a row of `{table}` is {_what(event)}, not a mapping from columns to text"
+                self.reading.report("S004", message, self.place(event, table, number))
+                self.skip(event)
+
+    def row(self, table: str, number: int, line: int) -> None:
+        """Read one row up to the end of its mapping."""
+        cells: dict[str, object] = {}
+        repeated = False
+        while not isinstance(key := self.next(), MappingEndEvent):
+            name = self.key(key)
+            value = self.next()
+            if name in cells:
+                self.reading.report("S106", f"column `{name}` stands twice", self.place(key, table, number))
+                repeated = True
+            cells[name] = _scalar(value) if isinstance(value, ScalarEvent) else NotText(_what(value))
+            self.skip(value)
+        if not repeated:
+            self.reading.row(self.path, table, number, line, cells)
+
+    def next(self) -> Event:
+        """The next event; refuses anchors and aliases, whose rows would stand in two places at once."""
+        event = next(self.events)
+        anchor = getattr(event, "anchor", None)
+        if anchor is not None:
+            sign = "alias `*" if isinstance(event, AliasEvent) else "anchor `&"
+            raise _Stop(f"{sign}{anchor}`: a state has no anchors and aliases", _line(event), "write the rows out")
+        return event
+
+    def key(self, event: Event) -> str:
+        """A key's text; a collection as a key ends the reading."""
+        if not isinstance(event, ScalarEvent):
+            raise _Stop(f"a key is {_what(event)}, not text", _line(event))
+        return str(event.value)
+
+    def skip(self, event: Event) -> None:
+        """Leave out the value that begins with `event`."""
+        depth = int(isinstance(event, CollectionStartEvent))
+        while depth:
+            event = self.next()
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+
+    def place(self, event: Event, table: str = "", row: int = 0) -> Place:
+        """Where an event stands."""
+        return Place(path=self.path, table=table, row=row, line=_line(event))
+
+
+def _scalar(event: ScalarEvent) -> object:
+    """The text of a cell, None for null; other values are not text."""
+    value = str(event.value)
+    if event.tag not in _TEXT_TAGS:
+        return None if event.tag == "tag:yaml.org,2002:null" else NotText(f"a value with the tag {event.tag}")
+    if event.implicit[0] and _NULL.fullmatch(value):
+        return None
+    if event.implicit[0] and _TRUTH.fullmatch(value):
+        return NotText(f"the truth value {value}")
+    return value
+
+
+def _line(event: Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _what(event: Event) -> str:
+    match event:
+        case MappingStartEvent():
+            return "a mapping"
+        case SequenceStartEvent():
+            return "a list"
+        case ScalarEvent():
+            value = _scalar(event)
+            return "null" if value is None else str(value) if isinstance(value, NotText) else f"the text `{value}`"
+        case DocumentEndEvent():
+            return "the end of the document"
+        case _:
+            return "something else"

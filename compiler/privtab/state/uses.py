@@ -1,0 +1,77 @@
+"""Which parts of a state the conditions of a policy look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from privtab.ir.nodes import (
+    And,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Self,
+    ServiceAdmin,
+    When,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """What some condition of the policy asks for."""
+
+    member_types: frozenset[str]
+    """The entity types that membership is asked for."""
+    group_membership: bool
+    """Whether one of them has groups as its entities, so that the memberships count too."""
+    holds: bool
+    """Whether it asks which roles a user holds."""
+    state_groups: bool
+    """Whether the groups of the state count."""
+    request_groups: bool
+    """Whether the groups that a request brings count."""
+
+
+def uses(program: Program) -> Uses:
+    """Walk every rule; `can` needs no following, since it stands for another rule of the same policy."""
+    member_types: set[str] = set()
+    holds = False
+    for rule in program.rules.values():
+        for formula in (rule.gate, rule.requires, rule.each):
+            for atom in _atoms(formula) if formula is not None else ():
+                if isinstance(atom, Member):
+                    member_types.add(atom.target.type)
+                holds = holds or isinstance(atom, Holds)
+    return Uses(
+        member_types=frozenset(member_types),
+        group_membership=any(program.entities[t].principal == "group" for t in member_types),
+        holds=holds,
+        state_groups="state" in program.semantics.groups,
+        request_groups="request" in program.semantics.groups,
+    )
+
+
+def _atoms(formula: Formula) -> Iterator[Atom]:
+    match formula:
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+            yield formula
+        case And() | Or():
+            for part in formula.parts:
+                yield from _atoms(part)
+        case When():
+            yield from _atoms(formula.body)
+        case ByType():
+            for _, case in formula.cases:
+                yield from _atoms(case)
+        case Can():
+            return
+        case _:
+            assert_never(formula)

@@ -1,0 +1,239 @@
+"""Rows and a policy → the state of good rows, and a finding for every other row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Literal, TypeVar, cast
+
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.state.findings import in_order
+from privtab.state.names import KINDS, Names, Problem
+from privtab.state.nodes import Assignment, Effect, Grant, State, StateFinding
+from privtab.state.raw import RawRow, RawState, did_you_mean
+from privtab.state.uses import uses
+
+T = TypeVar("T")
+
+_LONE_PRINCIPALS = ("user", "group")
+
+
+def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding, ...]]:
+    """Check every row against the policy. A row with an error is in the findings, any other row is in the state.
+
+    A row that says what an earlier one says is reported and taken once. The findings include those of the reading.
+    """
+    checker = _Checker(program, raw)
+    grants = checker.table(
+        "grants", checker.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
+    )
+    owners = checker.table("owners", checker.owner)
+    checker.mentioned = {grant.grantee for grant in grants} | {owner for _, owner in owners}
+    state = State(
+        members=checker.table("members", checker.member),
+        memberships=checker.table("memberships", checker.membership),
+        assignments=checker.table("assignments", checker.assignment, lambda a: (a.principal, a.role, a.scope)),
+        grants=grants,
+        owners=owners,
+        service_admins=checker.table("service_admins", checker.service_admin),
+    )
+    return state, in_order(checker.findings)
+
+
+class _Checker:
+    """One pass over the rows of a state. A row's method returns its value, or None after reporting an error."""
+
+    def __init__(self, program: Program, raw: RawState) -> None:
+        self.program = program
+        self.raw = raw
+        self.names = Names(program)
+        self.uses = uses(program)
+        self.findings: list[StateFinding] = list(raw.findings)
+        self.mentioned: set[str] = set()
+        self.grantable: dict[tuple[str, str], Problem | None] = {}
+        self.roles: dict[str, str | None] = {}
+        self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
+        self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
+
+    def table(
+        self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
+    ) -> tuple[T, ...]:
+        """The good rows of one table; repetitions are reported and left out."""
+        seen: dict[Hashable, int] = {}
+        good: list[T] = []
+        for row in self.raw.rows.get(name, ()):
+            value = read(row)
+            if value is None:
+                continue
+            first = seen.setdefault(key(value), row.number)
+            if first == row.number:
+                good.append(value)
+                self.spaces(row)
+            else:
+                self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
+        return tuple(good)
+
+    def grant(self, row: RawRow) -> Grant | None:
+        """One row of `grants`."""
+        cells = row.cells
+        grantee = self.principal(row, "grantee", KINDS)
+        entity = self.entity(row, "entity")
+        effect = cells["effect"].lower()
+        privilege = cells["privilege"]
+        if effect not in {"allow", "deny"}:
+            advice = did_you_mean(effect, ("allow", "deny")) or "an effect is `allow` or `deny`"
+            self.error(row, Problem("S132", f"unknown effect `{cells['effect']}`", advice))
+        elif effect == "deny" and self.program.semantics.deny == "none":
+            message = f"`{self.program.system}` has no denials"
+            self.error(row, Problem("S133", message, "what is not allowed is refused: leave the row out"))
+            effect = ""
+        problem = self.binds(privilege, entity.type if entity is not None else None)
+        if problem is not None:
+            self.error(row, problem)
+        if grantee is None or entity is None or problem is not None or effect not in {"allow", "deny"}:
+            return None
+        if privilege in self.deprecated:
+            self.warn(row, "S161", f"`{privilege}` is deprecated", self.deprecated[privilege] or None)
+        return Grant(grantee=grantee, effect=cast("Effect", effect), privilege=privilege, entity=entity)
+
+    def owner(self, row: RawRow) -> tuple[Entity, str] | None:
+        """One row of `owners`."""
+        entity = self.entity(row, "entity")
+        semantics = self.program.semantics.owner
+        if semantics is None:
+            self.error(row, Problem("S140", f"`{self.program.system}` has no owners", "leave the row out"))
+            return None
+        found = self.names.principal(row.cells["owner"], KINDS, bare="user")
+        if isinstance(found, Problem):
+            self.error(row, found)
+            return None
+        kind, name = found
+        if kind not in semantics.kinds:
+            message = f"`{row.cells['owner']}` is a {kind}; only a {' or a '.join(semantics.kinds)} can be an owner"
+            self.error(row, Problem("S141", message))
+            return None
+        return None if entity is None else (entity, f"{kind}:{name}")
+
+    def member(self, row: RawRow) -> tuple[str, Entity] | None:
+        """One row of `members`."""
+        user = self.bare(row, "user", "user")
+        entity = self.entity(row, "of")
+        if user is None or entity is None:
+            return None
+        if entity.type not in self.uses.member_types:
+            types = ", ".join(f"`{t}`" for t in sorted(self.uses.member_types))
+            advice = f"members count on {types}" if types else None
+            self.warn(row, "S162", f"no rule asks who is a member of a `{entity.type}`", advice)
+        return user, entity
+
+    def membership(self, row: RawRow) -> tuple[str, str] | None:
+        """One row of `memberships`."""
+        user = self.bare(row, "user", "user")
+        group = self.bare(row, "group", "group")
+        if user is None or group is None:
+            return None
+        if not self.uses.state_groups:
+            self.warn(row, "S162", f"`{self.program.system}` takes groups from the request alone")
+        return user, group
+
+    def assignment(self, row: RawRow) -> Assignment | None:
+        """One row of `assignments`."""
+        principal = self.principal(row, "principal", _LONE_PRINCIPALS)
+        role = self.bare(row, "role", "role")
+        scope = self.entity(row, "scope") if "scope" in row.cells else None
+        problem = self.scope(role, scope, given="scope" in row.cells) if role is not None else None
+        if problem is not None:
+            self.error(row, problem)
+        if principal is None or role is None or problem is not None or (scope is None and "scope" in row.cells):
+            return None
+        if role not in self.roles:
+            self.roles[role] = self.nearly_declared(role)
+        advice = self.roles[role]
+        if advice is not None:
+            self.warn(row, "S152", f"role `{role}` is not declared, and no row grants it anything", advice)
+        return Assignment(principal=principal, role=role, scope=scope)
+
+    def service_admin(self, row: RawRow) -> str | None:
+        """One row of `service_admins`."""
+        return self.bare(row, "user", "user")
+
+    def scope(self, role: str, scope: Entity | None, *, given: bool) -> Problem | None:
+        """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""
+        declared = self.program.roles.get(role)
+        if declared is None or declared.scope is None:
+            return None
+        if not given:
+            advice = f"write the scope as `{self.names.shape(declared.scope)}`"
+            return Problem(
+                "S150", f"role `{role}` is assigned for one `{declared.scope}`, and no scope is given", advice
+            )
+        if scope is not None and scope.type != declared.scope:
+            advice = f"write the scope as `{self.names.shape(declared.scope)}`"
+            return Problem("S151", f"`{scope}` is no scope for role `{role}`: it must be a `{declared.scope}`", advice)
+        return None
+
+    def nearly_declared(self, role: str) -> str | None:
+        """The advice for a role that does nothing but is spelt nearly like a declared one."""
+        if role in self.program.roles or f"role:{role}" in self.mentioned or self.uses.holds:
+            return None
+        return did_you_mean(role, self.program.roles)
+
+    def binds(self, privilege: str, type_: str | None) -> Problem | None:
+        """Why a privilege cannot be granted; without a type (the entity is wrong) only whether it is known."""
+        if type_ is None:
+            known = self.names.privileges(privilege) is not None
+            return None if known else self.names.grantable(privilege, "")
+        key = privilege, type_
+        if key not in self.grantable:
+            self.grantable[key] = self.names.grantable(privilege, type_)
+        return self.grantable[key]
+
+    def principal(self, row: RawRow, column: str, allowed: tuple[str, ...]) -> str | None:
+        """A `kind:name` cell; None after reporting what is wrong with it."""
+        found = self.names.principal(row.cells[column], allowed)
+        if isinstance(found, Problem):
+            self.error(row, found)
+            return None
+        return row.cells[column]
+
+    def bare(self, row: RawRow, column: str, kind: str) -> str | None:
+        """A cell that holds a name of one kind; None after reporting what is wrong with it."""
+        found = self.names.bare(row.cells[column], kind)
+        if isinstance(found, Problem):
+            self.error(row, found)
+            return None
+        return found
+
+    def entity(self, row: RawRow, column: str) -> Entity | None:
+        """An entity cell; None after reporting what is wrong with it."""
+        found = self.names.entity(row.cells[column])
+        if isinstance(found, Problem):
+            self.error(row, found)
+            return None
+        return found
+
+    def spaces(self, row: RawRow) -> None:
+        """Warn of spaces around a name: another name than the one without, though it looks the same."""
+        for column, text in row.cells.items():
+            if text[0].isspace() or text[-1].isspace():
+                self.warn(row, "S108", f"`{column}` begins or ends with a space", f"did you mean `{text.strip()}`?")
+
+    def error(self, row: RawRow, problem: Problem) -> None:
+        """Report what takes a row out of the state."""
+        self._report(row, problem, "error")
+
+    def warn(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
+        """Report what is odd about a row that stays in the state."""
+        self._report(row, Problem(code, message, advice), "warning")
+
+    def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning"]) -> None:
+        self.findings.append(
+            StateFinding(
+                place=row.place,
+                message=problem.message,
+                code=problem.code,
+                severity=severity,
+                help=problem.help,
+                row=row.cells,
+            )
+        )
