@@ -1,0 +1,35 @@
+"""Where templates, shipped policies and OPA's own files lie: inside the installed package, else in the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _folder(name: str) -> Path:
+    """The folder `name` of the wheel's data or of the checkout; raises FileNotFoundError where neither has it."""
+    for root in (_PACKAGE / "_data", _PACKAGE.parent.parent):
+        if (root / name).is_dir():
+            return root / name
+    raise FileNotFoundError(f"the folder `{name}` is missing from this installation of privtab")
+
+
+def templates() -> Path:
+    """The Jinja2 templates, one folder for each back end."""
+    return _folder("templates")
+
+
+def policies() -> Path:
+    """The shipped policies: `<system>/<version>.yaml`, with scenarios and sample states beside them."""
+    return _folder("policy_src")
+
+
+def opa() -> Path:
+    """What OPA itself reads: configuration, capabilities, the hand-written Rego library."""
+    return _folder("opa")
+
+
+def opa_capabilities() -> Path:
+    """The pinned capabilities file for `opa check` and `opa build`."""
+    return opa() / "capabilities.json"

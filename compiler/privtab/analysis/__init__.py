@@ -1,0 +1,1 @@
+"""Questions about a policy and a state that go beyond one answer."""

@@ -1,0 +1,175 @@
+"""A resolved policy as one JSON value: entities, privileges, and each row with its minimal sets, effects and source."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from privtab.ir.canonical import MinimalSets, atom_text, each_minimal_sets, minimal_sets, target_text
+from privtab.ir.formula import item_condition, rule_flags
+from privtab.ir.nodes import (
+    And,
+    ByType,
+    Can,
+    Effect,
+    EntityType,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Role,
+    Rule,
+    Self,
+    ServiceAdmin,
+    When,
+)
+
+NO_FLAGS: frozenset[str] = frozenset()
+
+
+def describe(program: Program, *, revision: str) -> dict[str, Any]:
+    """The whole policy in the shape that `privtab describe --format json` prints; `revision` is the bundle's."""
+    return {
+        "system": program.system,
+        "version": program.version,
+        "title": program.title,
+        "revision": revision,
+        "entities": {name: _entity(entity) for name, entity in program.entities.items()},
+        "privileges": _privileges(program),
+        "sets": {name: list(members) for name, members in program.sets.items()},
+        "roles": {name: _role(role) for name, role in program.roles.items()},
+        "semantics": _semantics(program),
+        "sources": dict(program.sources),
+        "operations": [describe_rule(program, rule) for rule in program.rules.values()],
+    }
+
+
+def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
+    """One row.
+
+    Where a condition depends on the type of a `with` object, `minimal_sets` has that part as it is written and `cases` has
+    an entry for each type.
+    """
+    sets = _sets(program, rule, {})
+    described: dict[str, Any] = {
+        "id": rule.id,
+        "entity": rule.entity,
+        "operation": rule.operation,
+        "title": rule.title,
+        "from": "core" if rule.origin == "core" else "row",
+        "requires": rule.requires_text,
+        "minimal_sets": sets.pop("minimal_sets"),
+        "each": rule.each_text,
+        "each_minimal_sets": sets.pop("each_minimal_sets"),
+        "report": rule.report,
+        "effects": [effect_text(program, rule, effect) for effect in rule.effects],
+        "creates": rule.creates,
+        "note": rule.note,
+        "deprecated": rule.deprecated,
+        "source": None if rule.source is None else {"document": rule.source.document, "line": rule.source.line},
+        "ambiguous": None
+        if rule.ambiguous is None
+        else {"cell": rule.ambiguous.cell, "readings": dict(rule.ambiguous.readings), "why": rule.ambiguous.why},
+        "defined": {"file": rule.span.path, "line": rule.span.line},
+        **sets,
+    }
+    if rule.withs:
+        described["with"] = {slot.name: list(slot.types) for slot in rule.withs}
+    slots = sorted(set(_slots(item_condition(rule))))
+    if slots:
+        types = {slot.name: slot.types for slot in rule.withs}
+        described["cases"] = [
+            {"with": case, **_sets(program, rule, case)}
+            for combination in itertools.product(*(types[slot] for slot in slots))
+            for case in [dict(zip(slots, combination, strict=True))]
+        ]
+    return described
+
+
+def effect_text(program: Program, rule: Rule, effect: Effect) -> str:
+    """An effect in words: `grant ALL (namespace)`, `become owner (catalog)`."""
+    return f"{effect.kind} {effect.what} ({target_text(program, effect.target, rule)})"
+
+
+def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:
+    """The minimal sets of a row for no flag, and under `when` and `each_when` for each flag that it names."""
+
+    def text(sets: MinimalSets | None) -> list[list[str]] | None:
+        return None if sets is None else [[atom_text(program, atom, rule, types) for atom in atoms] for atoms in sets]
+
+    found: dict[str, Any] = {
+        "minimal_sets": text(minimal_sets(program, rule, NO_FLAGS, types)),
+        "each_minimal_sets": text(each_minimal_sets(program, rule, NO_FLAGS, types)),
+    }
+    flags = rule_flags(program, rule)
+    if flags:
+        found["when"] = {flag: text(minimal_sets(program, rule, frozenset({flag}), types)) for flag in flags}
+        if rule.each is not None:
+            found["each_when"] = {
+                flag: text(each_minimal_sets(program, rule, frozenset({flag}), types)) for flag in flags
+            }
+    return found
+
+
+def _slots(formula: Formula) -> Iterator[str]:
+    """The `with` objects whose type decides what the formula asks for; may repeat."""
+    match formula:
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
+            return
+        case And() | Or():
+            for part in formula.parts:
+                yield from _slots(part)
+        case When():
+            yield from _slots(formula.body)
+        case ByType():
+            yield formula.slot
+        case _:
+            assert_never(formula)
+
+
+def _entity(entity: EntityType) -> dict[str, Any]:
+    described: dict[str, Any] = {"parent": entity.parent}
+    if entity.single:
+        described["single"] = True
+    if entity.title is not None:
+        described["title"] = entity.title
+    if entity.principal is not None:
+        described["principal"] = entity.principal
+    return described
+
+
+def _privileges(program: Program) -> dict[str, Any]:
+    described: dict[str, dict[str, Any]] = {}
+    for name, privilege in program.privileges.items():
+        described[name] = {"on": list(privilege.on)}
+        described[name] |= {k: v for k in ("title", "deprecated") if (v := getattr(privilege, k)) is not None}
+    for name, alias in program.aliases.items():
+        described[name] = {"on": list(program.privileges[alias.of].on), "alias_of": alias.of}
+        if alias.deprecated is not None:
+            described[name]["deprecated"] = alias.deprecated
+    return described
+
+
+def _role(role: Role) -> dict[str, Any]:
+    described: dict[str, Any] = {"scope": role.scope, "grants": {type_: list(names) for type_, names in role.grants}}
+    if role.title is not None:
+        described["title"] = role.title
+    return described
+
+
+def _semantics(program: Program) -> dict[str, Any]:
+    semantics = program.semantics
+    owner = semantics.owner
+    return {
+        "inheritance": semantics.inheritance,
+        "deny": semantics.deny,
+        "owner": None
+        if owner is None
+        else {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
+        "groups": list(semantics.groups),
+        "gate": semantics.gate,
+    }

@@ -1,0 +1,22 @@
+"""The command line, `privtab`: one file for each command."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
+
+
+def main() -> None:
+    """Run the command line; without the `compiler` extra, say in one line how to install it."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        sys.stderr.write(
+            f"privtab: the command line needs the `compiler` extra (missing: {', '.join(missing)}): "
+            "pip install 'privtab[compiler]'\n"
+        )
+        sys.exit(3)
+    from privtab.cli._app import run
+
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""The application: which commands there are, and which exception ends with which exit code.
+
+Exit codes: 0 fine, 1 findings or a failed check, 2 bad usage, 3 the world failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from privtab import __version__
+from privtab.cli import compile as compile_command
+from privtab.cli import decide, describe, explain, lint, opa, schema, state
+from privtab.cli._output import complain, show_diagnostics, show_state_findings
+from privtab.errors import InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UnsupportedError, UsageError
+
+FINDINGS, USAGE, WORLD = 1, 2, 3
+
+app = typer.Typer(
+    name="privtab",
+    help="Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("compile")(compile_command.compile_policies)
+app.command("lint")(lint.lint)
+app.command("schema")(schema.schema)
+app.command("describe")(describe.describe)
+app.command("decide")(decide.decide)
+app.command("explain")(explain.explain)
+app.add_typer(state.app, name="state")
+app.add_typer(opa.app, name="opa")
+
+
+def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by position
+    if value:
+        typer.echo(f"privtab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing that privtab raises on purpose ends in a traceback."""
+    try:
+        app(args=list(arguments), prog_name="privtab")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except PolicyInvalid as error:
+        show_diagnostics(error.diagnostics)
+        return FINDINGS
+    except StateInvalid as error:
+        show_state_findings(error.findings)
+        return FINDINGS
+    except UnsupportedError as error:
+        place = f"{error.span.path}:{error.span.line}:{error.span.column}: " if error.span else ""
+        complain(f"{place}{error}")
+        return FINDINGS
+    except (UsageError, InvalidRequest) as error:
+        complain(str(error))
+        return USAGE
+    except (PrivtabError, OSError) as error:
+        complain(str(error))
+        return WORLD
+    return 0

@@ -1,0 +1,102 @@
+"""What answers `decide`: the reference meaning in process, or an OPA."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from privtab.cli._output import waiting
+from privtab.request import Decision, Request
+
+if TYPE_CHECKING:
+    from privtab import Client
+    from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+
+
+class Engine(StrEnum):
+    """The engines by the names of the design."""
+
+    REFERENCE = "reference"
+    OPA = "opa"
+
+
+class Answers(Protocol):
+    """Answers requests whose names have been checked, by position."""
+
+    chunk: int
+    """How many requests are best asked at once."""
+
+    def decide(self, requests: Sequence[Request]) -> list[Decision]:
+        """The decision of each request."""
+
+
+class ReferenceAnswers:
+    """The plain reading of the policy, in this process."""
+
+    chunk = 1
+
+    def __init__(self, program: Program, state: State) -> None:
+        from privtab.bundle.pack import policy_revision
+        from privtab.ir.evaluate import Reference
+
+        self._reference = Reference(program, state, revision=policy_revision(program))
+
+    def decide(self, requests: Sequence[Request]) -> list[Decision]:
+        """The decision of each request."""
+        return [self._reference.decide(request) for request in requests]
+
+
+class OpaAnswers:
+    """An OPA over HTTP, asked for whole decisions in batches."""
+
+    chunk = 1000
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def decide(self, requests: Sequence[Request]) -> list[Decision]:
+        """The decision of each request."""
+        return self._client.decide_many(requests)
+
+
+@contextmanager
+def reference(program: Program, state: State) -> Iterator[Answers]:
+    """The reference meaning."""
+    yield ReferenceAnswers(program, state)
+
+
+@contextmanager
+def asked_at(url: str, system: str) -> Iterator[Answers]:
+    """An OPA that runs already; its own state decides."""
+    from privtab import Client
+
+    with Client(url, system=system) as client:
+        yield OpaAnswers(client)
+
+
+@contextmanager
+def started(program: Program, state: State) -> Iterator[Answers]:
+    """An OPA of our own, with this policy and this state, for as long as the block lasts."""
+    with served(program, state) as url, asked_at(url, program.system) as answers:
+        yield answers
+
+
+@contextmanager
+def served(program: Program, state: State, *, port: int = 0) -> Iterator[str]:
+    """Compile both bundles to a temporary folder, run OPA on them, and give its address."""
+    from privtab.bundle.pack import policy_bundle, state_bundle
+    from privtab.opa.server import OpaServer
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
+        with waiting("starting OPA"):
+            bundles = {"policy.tar.gz": policy_bundle(program), "state.tar.gz": state_bundle(program, state)}
+            for name, content in bundles.items():
+                (folder / name).write_bytes(content)
+            server = stack.enter_context(OpaServer([folder / name for name in bundles], port=port))
+        yield server.url

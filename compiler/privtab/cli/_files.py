@@ -1,0 +1,77 @@
+"""Writing outputs: each file whole or not at all, and only our own ones removed again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from privtab.errors import BundleWriteError
+
+MANIFEST = ".privtab-manifest.json"
+
+
+def json_text(value: object) -> str:
+    """Readable JSON that is the same for the same value."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file beside its place and rename it, so that readers see the old or the new one, never half of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, whole: bool) -> None:
+    """Write files below `folder`, grouped by what they belong to, and remove those of an earlier run that are stale.
+
+    `outputs`: group → relative path → content. A group that is written again loses the files that it no longer has; with
+    `whole`, groups that are not written any more go too. Files that this function did not write stay as they are.
+    """
+    before = _manifest(folder)
+    for files in outputs.values():
+        for relative, content in files.items():
+            write(folder / relative, content)
+    after = {group: sorted(files) for group, files in outputs.items()}
+    kept = {} if whole else {group: files for group, files in before.items() if group not in after}
+    wanted = {relative for files in (*after.values(), *kept.values()) for relative in files}
+    for relative in sorted({relative for files in before.values() for relative in files} - wanted):
+        _remove(folder, relative)
+    write(folder / MANIFEST, json_text({"version": 1, "outputs": kept | after}).encode())
+
+
+def _manifest(folder: Path) -> dict[str, list[str]]:
+    """What earlier runs wrote; nothing where the list is missing or unreadable, since then nothing may be removed."""
+    try:
+        manifest: Any = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        outputs = manifest["outputs"]
+        return {str(group): [str(file) for file in files] for group, files in outputs.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _remove(folder: Path, relative: str) -> None:
+    """Remove a stale output and the folders that this empties; a path that leads out of `folder` is not ours."""
+    root = folder.resolve()
+    path = (root / relative).resolve()
+    if not path.is_relative_to(root) or path == root:
+        return
+    path.unlink(missing_ok=True)
+    for parent in path.parents:
+        if parent == root or not parent.is_dir() or any(parent.iterdir()):
+            return
+        parent.rmdir()

@@ -1,0 +1,64 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._output import Format, complain, show_state_findings
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+
+FormatOption = Annotated[Format, typer.Option("--format", help="For a person, or for a program.")]
+PolicyOption = Annotated[
+    str, typer.Option("--policy", "-p", metavar="POLICY", help="A policy by name (cdap/final) or a path.")
+]
+PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="A policy by name (cdap/final) or a path.")]
+StateOption = Annotated[
+    Path,
+    typer.Option(
+        "--state", "-s", metavar="STATE", help="A YAML or JSON file, or a folder with one file for each table."
+    ),
+]
+VariantOption = Annotated[
+    str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of the tables.")
+]
+ReadingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reading", metavar="ROW=NAME", help="Take another reading of an ambiguous row (namespace/list=parent)."
+    ),
+]
+PartialOption = Annotated[
+    bool, typer.Option("--allow-partial", help="Go on with the good rows where others of the state are wrong.")
+]
+
+
+def readings(given: list[str] | None) -> dict[str, str]:
+    """`--reading ROW=NAME` options as a mapping; raises UsageError where one has no `=`."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        row, equals, name = text.partition("=")
+        if not (row and equals and name):
+            raise UsageError(f"`--reading {text}`: write ROW=NAME, as in namespace/list=parent")
+        found[row] = name
+    return found
+
+
+def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
+    """Read and check a state: its findings go to standard error; exit code 1 where one is an error and partial is not allowed."""
+    from privtab.state.load import load
+    from privtab.state.validate import validate
+
+    state, findings = validate(program, load(path))
+    show_state_findings(findings)
+    errors = sum(finding.severity == "error" for finding in findings)
+    if errors and not allow_partial:
+        complain(f"{errors} wrong row(s) in {path}; `--allow-partial` goes on without them")
+        raise typer.Exit(1)
+    return state

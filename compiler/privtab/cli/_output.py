@@ -1,0 +1,160 @@
+"""What the commands print with: consoles, findings, JSON, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from privtab.diagnostics import Diagnostic, Severity
+from privtab.state.nodes import StateFinding
+
+PLAIN_WIDTH = 160
+"""Columns where nobody looks: tables in files and pipes must not be cut at the width of an imaginary terminal."""
+
+
+class Format(StrEnum):
+    """How a command prints: for a person or for a program."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def out() -> Console:
+    """Standard output. Colours only on a terminal without NO_COLOR."""
+    return _console(stderr=False)
+
+
+def err() -> Console:
+    """Standard error, for findings and progress."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = max(PLAIN_WIDTH, console.width)
+    return console
+
+
+def complain(message: str) -> None:
+    """One line about what went wrong, on standard error."""
+    console = err()
+    console.print("privtab: ", style="bold red", end="", soft_wrap=True)
+    console.print(message, soft_wrap=True)
+
+
+def print_json(value: object) -> None:
+    """A value for programs, on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table in the one style of all commands; the columns named in `right` hold figures."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def show_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
+    """Findings with their lines and carets on standard error, and how many there are."""
+    from privtab.diagnostics_render import render
+
+    found = tuple(diagnostics)
+    if not found:
+        return
+    console = err()
+    paths = {d.span.path for d in found} | {r.span.path for d in found for r in d.related}
+    sys.stderr.write(
+        render(found, {path: _text(path) for path in paths}, color=console.is_terminal and not console.no_color)
+    )
+    errors = sum(d.severity is Severity.ERROR for d in found)
+    sys.stderr.write(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}\n")
+
+
+def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    """A finding as one flat JSON object."""
+    return {
+        "code": diagnostic.code,
+        "name": diagnostic.name,
+        "severity": str(diagnostic.severity),
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+        **asdict(diagnostic.span),
+        "related": [{"message": r.message, **asdict(r.span)} for r in diagnostic.related],
+    }
+
+
+def show_state_findings(findings: Iterable[object]) -> None:
+    """Wrong rows of a state on standard error, one line each, with a hint below where there is one."""
+    for finding in findings:
+        assert isinstance(finding, StateFinding)
+        sys.stderr.write(state_finding_text(finding) + "\n")
+
+
+def state_finding_text(finding: StateFinding) -> str:
+    """`path:line: error[code]: message (grants row 3)`, and the help on a line of its own."""
+    place = finding.place
+    where = f"{place.path}:{place.line}" if place.line is not None else place.path
+    text = f"{where}: {finding.severity}[{finding.code}]: {finding.message} ({place.table} row {place.row})"
+    return f"{text}\n  help: {finding.help}" if finding.help else text
+
+
+def state_finding_json(finding: StateFinding) -> dict[str, Any]:
+    """A wrong row as one flat JSON object."""
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "message": finding.message,
+        "help": finding.help,
+        **asdict(finding.place),
+        "values": dict(finding.row),
+    }
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Progress]:
+    """A bar on standard error that goes away when it is done; nothing at all where nobody looks."""
+    console = err()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        bar.add_task("", total=total)
+        yield bar
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[None]:
+    """A spinner on standard error while something takes seconds; silent where nobody looks."""
+    console = err()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(message):
+        yield
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

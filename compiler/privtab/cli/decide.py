@@ -1,0 +1,150 @@
+"""`privtab decide`: answers, one JSON line for each request line, in order."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
+
+import typer
+
+from privtab.cli._engines import Answers, Engine, asked_at, reference, started
+from privtab.cli._options import (
+    PartialOption,
+    PolicyOption,
+    ReadingOption,
+    VariantOption,
+    load_state,
+    readings,
+)
+from privtab.errors import InvalidRequest, UsageError
+from privtab.request import Request, Vocabulary
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+
+Asked: TypeAlias = Request | InvalidRequest
+
+
+def decide(
+    policy: PolicyOption,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", "-s", metavar="STATE", help="A YAML or JSON file, or a folder with one file for each table."
+        ),
+    ] = None,
+    requests: Annotated[
+        str,
+        typer.Option(
+            "--requests", "-r", metavar="FILE.jsonl", help="Requests, one JSON object a line; - for standard input."
+        ),
+    ] = "-",
+    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Who answers.")] = Engine.REFERENCE,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Ask this OPA; its own bundles decide. Implies --engine opa."),
+    ] = None,
+    allow_partial: PartialOption = False,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+) -> None:
+    """Answer requests: one JSON line for each request line, in order.
+
+    A denial is an answer: exit code 0. A request that the policy cannot make sense of gets a denial with an error in
+    its place, and exit code 1 at the end.
+
+    Example:
+
+    \b
+      privtab decide --policy cdap/final --state state.yaml < asked.jsonl
+      privtab decide -p cdap/final -s state.yaml -r asked.jsonl --engine opa
+      privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl
+    """
+    from privtab.ir.serialise import vocabulary
+    from privtab.pipeline import load_program
+
+    if state is None and url is None:
+        raise UsageError("`--state` is missing: who holds what? (only with `--url` an OPA has its own)")
+    if state is not None and url is not None:
+        raise UsageError("`--state` and `--url` exclude each other: the OPA at the URL has its own state")
+    program = load_program(policy, variant=variant, readings=readings(reading))
+    with ExitStack() as stack:
+        lines = stack.enter_context(_lines(requests))
+        answers = stack.enter_context(_answers(program, state, engine, url, allow_partial=allow_partial))
+        wrong = _run(lines, answers, vocabulary(program))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _answers(
+    program: Program, state: Path | None, engine: Engine, url: str | None, *, allow_partial: bool
+) -> AbstractContextManager[Answers]:
+    if url is not None:
+        return asked_at(url, program.system)
+    assert state is not None
+    loaded = load_state(program, state, allow_partial=allow_partial)
+    return started(program, loaded) if engine is Engine.OPA else reference(program, loaded)
+
+
+def _lines(path: str) -> AbstractContextManager[BinaryIO]:
+    if path == "-":
+        return _Kept(sys.stdin.buffer)
+    try:
+        return Path(path).open("rb")
+    except FileNotFoundError:
+        raise UsageError(f"no such file: {path}") from None
+
+
+class _Kept(AbstractContextManager[BinaryIO]):
+    """Standard input is not ours to close."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> BinaryIO:
+        return self.stream
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> int:
+    """Answer every line in order and return how many requests were invalid."""
+    wrong = 0
+    asked = _read(lines, vocabulary)
+    while chunk := list(islice(asked, answers.chunk)):
+        wrong += sum(isinstance(one, InvalidRequest) for _, one in chunk)
+        decided = iter(answers.decide([one for _, one in chunk if isinstance(one, Request)]))
+        for number, one in chunk:
+            if isinstance(one, InvalidRequest):
+                sys.stderr.write(f"line {number}: {one}\n")
+                _write({"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(one)}}})
+            else:
+                _write(next(decided).to_json())
+        sys.stdout.flush()
+    return wrong
+
+
+def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int, Asked]]:
+    """Each line's number and its request, or what is wrong with it; blank lines are skipped."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            request = Request.from_json(json.loads(line))
+            vocabulary.check(request)
+        except InvalidRequest as error:
+            yield number, error
+        except (ValueError, RecursionError) as error:
+            yield number, InvalidRequest(f"not JSON: {error}")
+        else:
+            yield number, request
+
+
+def _write(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n")

@@ -1,0 +1,131 @@
+"""`privtab describe`: the resolved policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
+from privtab.cli._output import Format, out, print_json, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def describe(
+    policy: PolicyArgument,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Show a policy resolved: entities, privileges, and each row with its minimal sets, effects and source.
+
+    Example:
+
+    \b
+      privtab describe cdap/final
+      privtab describe gravitino/1.1.0 --format json
+      privtab describe cdap/final --reading namespace/list=parent
+    """
+    from privtab.backends.describe import describe as described
+    from privtab.bundle.pack import policy_revision
+    from privtab.pipeline import load_program
+
+    program = load_program(policy, variant=variant, readings=readings(reading))
+    value = described(program, revision=policy_revision(program))
+    if format_ is Format.JSON:
+        print_json(value)
+    else:
+        _show(out(), value)
+
+
+def _show(console: Console, policy: dict[str, Any]) -> None:
+    console.print(f"{policy['system']} {policy['version']}", style="bold", end="")
+    console.print(f"  {policy['title'] or ''}")
+    console.print(f"revision {policy['revision']}", style="dim")
+    console.print(f"inheritance {policy['semantics']['inheritance']}, deny {policy['semantics']['deny']}", style="dim")
+    console.print()
+    _entities(console, policy["entities"])
+    _names(console, policy)
+    for entity in policy["entities"]:
+        rows = [row for row in policy["operations"] if row["entity"] == entity]
+        if rows:
+            _rows(console, entity, rows)
+
+
+def _entities(console: Console, entities: dict[str, Any]) -> None:
+    """The containment forest, indented."""
+    console.print("entities", style="bold")
+
+    def show(parent: str | None, depth: int) -> None:
+        for name, entity in entities.items():
+            if entity["parent"] == parent:
+                notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
+                notes += ["single"] * ("single" in entity)
+                console.print(f"  {'  ' * depth}{name}", end="")
+                console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
+                show(name, depth + 1)
+
+    show(None, 0)
+    console.print()
+
+
+def _names(console: Console, policy: dict[str, Any]) -> None:
+    every = list(policy["entities"])
+    privileges = table("privilege", "on", "note")
+    for name, privilege in policy["privileges"].items():
+        on = "every type" if privilege["on"] == every else ", ".join(privilege["on"])
+        notes = [f"alias of {privilege['alias_of']}"] if "alias_of" in privilege else []
+        notes += [f"deprecated: {privilege['deprecated']}"] if "deprecated" in privilege else []
+        privileges.add_row(name, on, "; ".join(notes))
+    console.print(privileges)
+    for name, members in policy["sets"].items():
+        console.print(f"{name} = {', '.join(members)}")
+    for name, role in policy["roles"].items():
+        scope = f" (in a scope: {role['scope']})" if role["scope"] else ""
+        console.print(f"role {name}{scope}", style="bold")
+        for type_, names in role["grants"].items():
+            console.print(f"  {type_}: {', '.join(names)}")
+    console.print()
+
+
+def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
+    shown = table(entity, "needs", "smallest sets that suffice", "on success", "source")
+    for row in rows:
+        needs = row["requires"] or ""
+        if row["each"]:
+            needs += (
+                ("\n" if needs else "")
+                + f"each: {row['each']}"
+                + (f" (report: {row['report']})" if row["report"] else "")
+            )
+        name = row["operation"] if row["from"] == "row" else f"{row['operation']} (core)"
+        source = row["source"]
+        where = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
+        shown.add_row(name, needs, _sets(row), "\n".join(row["effects"]), where)
+        for remark in _remarks(row):
+            shown.add_row("", remark, "", "", "", style="dim")
+    console.print(shown)
+    console.print()
+
+
+def _sets(row: dict[str, Any]) -> str:
+    lines = [_either(row["minimal_sets"])] if row["requires"] or row["minimal_sets"] != [[]] else []
+    if row["each_minimal_sets"] is not None:
+        lines.append(f"each: {_either(row['each_minimal_sets'])}")
+    lines += [f"with {flag}: {_either(sets)}" for flag, sets in row.get("when", {}).items()]
+    return "\n".join(lines)
+
+
+def _either(sets: list[list[str]]) -> str:
+    if not sets:
+        return "never"
+    return "\nor ".join(" and ".join(atoms) or "anyone" for atoms in sets)
+
+
+def _remarks(row: dict[str, Any]) -> list[str]:
+    remarks = [f"note: {row['note']}"] if row["note"] else []
+    remarks += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
+    if row["ambiguous"]:
+        others = ", ".join(f"{name}: {text}" for name, text in row["ambiguous"]["readings"].items())
+        remarks.append(f"other readings: {others}")
+    return remarks

@@ -1,0 +1,101 @@
+"""`privtab opa`: a pinned OPA, found or built, and run on compiled bundles."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._engines import served
+from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._output import err, out, waiting
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+
+app = typer.Typer(help="A pinned OPA: find it, build it, run it on a policy.", no_args_is_help=True)
+
+
+@app.command("install")
+def install() -> None:
+    """Install the pinned OPA, unless one is found already.
+
+    Example:
+
+    \b
+      privtab opa install
+    """
+    from privtab.opa.binary import install as installed
+
+    with waiting("building OPA (a minute or two)"):
+        path = installed(lambda line: err().print(line, style="dim"))
+    out().print(str(path), soft_wrap=True)
+
+
+@app.command("path")
+def path() -> None:
+    """Print where the OPA is that privtab uses.
+
+    Exit code 3 where there is none.
+
+    Example:
+
+    \b
+      $(privtab opa path) version
+    """
+    from privtab.opa.binary import find
+
+    sys.stdout.write(f"{find()}\n")
+
+
+@app.command("run")
+def run(
+    policy: PolicyOption,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", "-s", metavar="STATE", help="Who holds what; nobody holds anything where left off."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
+    ] = 8181,
+    allow_partial: PartialOption = False,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+) -> None:
+    """Compile a policy and a state and serve them from OPA until Ctrl-C.
+
+    Example:
+
+    \b
+      privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
+    """
+    from privtab.pipeline import load_program
+    from privtab.state.nodes import State
+
+    program = load_program(policy, variant=variant, readings=readings(reading))
+    loaded = State() if state is None else load_state(program, state, allow_partial=allow_partial)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with served(program, loaded, port=port) as url:
+        out().print(f"{program.system} {program.version} at {url}; Ctrl-C ends it", soft_wrap=True)
+        out().print(_curl(program, url), soft_wrap=True)
+        sys.stdout.flush()
+        stop.wait()
+
+
+def _curl(program: Program, url: str) -> str:
+    """A line to try: the first operation of the policy, on an entity of its type."""
+    rule = next(iter(program.rules.values()))
+    names = "/".join(type_ for type_ in program.chain(rule.entity) if not program.entities[type_].single)
+    asked = {
+        "subject": {"type": "user", "id": "alice"},
+        "action": {"name": rule.operation},
+        "resource": {"type": rule.entity, "id": names},
+    }
+    return f"curl -s {url}/v1/data/privtab/{program.system}/decision -d '{json.dumps({'input': asked})}'"

@@ -1,0 +1,32 @@
+"""`privtab schema`: the JSON Schema of policy files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privtab.cli._files import write
+from privtab.cli._output import print_json
+
+
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file in place of standard output.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of policy files, for editors and other checkers.
+
+    Example:
+
+    \b
+      privtab schema -o build/schema/policy.schema.json
+    """
+    from privtab.cli._files import json_text
+    from privtab.syntax.schema import policy_schema
+
+    if output is None:
+        print_json(policy_schema())
+    else:
+        write(output, json_text(policy_schema()).encode())
