@@ -1,0 +1,1 @@
+"""Back ends: each takes a Program to artifacts."""

@@ -1,0 +1,32 @@
+"""Names of Rego functions: the table's, made unique and kept clear of what OPA reserves."""
+
+from __future__ import annotations
+
+RESERVED = frozenset(
+    # Built-in functions whose names have the shape of ours, `word_word`; a rule of that name would hide them.
+    """any_prefix_match any_suffix_match cast_array cast_boolean cast_null cast_object cast_set cast_string
+    format_int is_array is_boolean is_null is_number is_object is_set is_string json_patch re_match
+    regex_split set_diff to_number trim_left trim_prefix trim_right trim_space trim_suffix
+    walk_path allow allowed decision decisions explained visible""".split()
+)
+
+
+class Names:
+    """Hands out each name once."""
+
+    def __init__(self) -> None:
+        self._taken = set(RESERVED)
+
+    def take(self, wanted: str) -> str:
+        """The wanted name, or with the first number that makes it free.
+
+        >>> names = Names()
+        >>> names.take("table_load"), names.take("table_load"), names.take("is_string")
+        ('table_load', 'table_load_2', 'is_string_2')
+        """
+        name, number = wanted, 1
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,99 @@
+"""View → Rego text, through the templates."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from privtab._resources import opa, templates
+from privtab.backends.rego.view import Emitter
+from privtab.ir.nodes import Program
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+_PLACEHOLDER = re.compile(r"\bexample_system\b")
+
+
+def render(program: Program, name: str | None = None) -> Mapping[str, str]:
+    """The Rego modules of a program, by path inside the bundle.
+
+    `program` has been through `passes.run`. `name` replaces the system's name in package names, so that two versions can
+    run side by side; both read the state of the system.
+    """
+    name = name or program.system
+    rows = Emitter(program).rows()
+    common = {"name": name, "program": program, "system": program.system}
+    base = f"privtab/{name}"
+    modules = {
+        f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
+        f"{base}/lib.rego": _template("lib.rego.j2").render(**common, role_grants=role_grants(program), links=links(program)),
+        f"{base}/explain.rego": instantiate(read_library("explain.rego"), name, program.system),
+    }
+    for entity in program.entities:
+        of_entity = [row for row in rows if row.entity == entity]
+        if of_entity:
+            modules[f"{base}/{entity}.rego"] = _template("rows.rego.j2").render(**common, entity=entity, rows=of_entity)
+    return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
+
+
+def read_library(name: str) -> str:
+    """A module of the hand-written Rego library."""
+    return (opa() / "lib" / name).read_text(encoding="utf-8")
+
+
+def instantiate(text: str, name: str, system: str) -> str:
+    """A hand-written library module, made out for a system."""
+    return _PLACEHOLDER.sub(lambda found: name, text.replace("data.privtab_state.example_system", f"data.privtab_state.{system}"))
+
+
+def links(program: Program) -> dict[str, list[tuple[str, int]]]:
+    """For each entity type the types on its path with the number of names that their path has."""
+    return {name: [(link, program.depth(link)) for link in program.chain(name)] for name in program.entities}
+
+
+def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
+    """Entity type → privilege → role → deepest position on the path where its default grants give the privilege.
+
+    A scope counts when it lies at that position or above it.
+    """
+    inherits = program.semantics.inheritance == "down"
+    table: dict[str, dict[str, dict[str, int]]] = {}
+    for name in program.entities:
+        chain = program.chain(name)
+        for position, type_ in enumerate(chain):
+            if not inherits and position < len(chain) - 1:
+                continue
+            for role in program.roles.values():
+                for privilege in dict(role.grants).get(type_, ()):
+                    table.setdefault(name, {}).setdefault(privilege, {})[f"role:{role.name}"] = position
+    return table
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(templates() / "rego"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - the output is Rego, not HTML; every value goes through `quoted`
+    )
+    environment.filters["quoted"] = quoted
+    environment.filters["literal"] = quoted
+    return environment
+
+
+def quoted(value: object) -> str:
+    """A value as a JSON literal, which is a Rego literal and a YAML scalar too; it cannot leave its line."""
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": ")).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _template(name: str) -> Template:
+    return _environment().get_template(name)

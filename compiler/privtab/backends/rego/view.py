@@ -1,0 +1,262 @@
+"""IR → view: the clauses of each row's function, ready to be laid out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from privtab.backends.rego.names import Names
+from privtab.ir.explain import source_text
+from privtab.ir.formula import anchor, call_condition, leaves
+from privtab.ir.nodes import (
+    ALWAYS,
+    RESOURCE,
+    And,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnsAny:
+    """The caller owns the target or any entity above it: several `Owner` atoms in one look-up."""
+
+    target: Target
+
+
+Part: TypeAlias = Formula | OwnsAny
+"""What a line of a clause is made from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """One clause of a function; no lines: it always holds."""
+
+    name: str
+    args: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowView:
+    """One row: its annotations, its functions, and where requests reach them."""
+
+    id: str
+    title: str
+    entity: str
+    operation: str
+    requires: str | None
+    each: str | None
+    note: str | None
+    source: str | None
+    origin: str
+    clauses: tuple[Clause, ...]
+    entries: tuple[Clause, ...]
+
+
+@dataclass(slots=True)
+class Emitter:
+    """Turns formulas into clauses; alternatives inside a conjunction become functions of their own."""
+
+    program: Program
+    names: Names = field(default_factory=Names)
+    functions: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def rows(self) -> tuple[RowView, ...]:
+        """A view for each rule, in the program's order."""
+        for entity, operation in self.program.rules:
+            self.functions[entity, operation] = self.names.take(f"{entity}_{operation}")
+        return tuple(self._row(rule) for rule in self.program.rules.values())
+
+    def _row(self, rule: Rule) -> RowView:
+        body = Body(self, rule)
+        name = self.functions[rule.entity, rule.operation]
+        call = call_condition(rule)
+        clauses: list[Clause] = []
+        named = [f"{name}(user, who, path)"]
+        asks_nothing = call == ALWAYS and not rule.withs
+        if rule.each is None:
+            clauses += body.function(name, call)
+        elif asks_nothing:
+            clauses += body.function(name, rule.each)
+        else:
+            gate = self.names.take(f"{name}_call")
+            clauses += body.function(gate, call)
+            clauses.append(body.clause(name, (f"{gate}(user, who, path)", *body.lines_of(name, rule.each))))
+        chain = self.program.chain(rule.entity)
+        entries = [self._entry(rule, len(chain), named)]
+        if rule.unnamed and not self.program.entities[rule.entity].single:
+            unnamed = [] if asks_nothing else [named[0] if rule.each is None else f"{gate}(user, who, path)"]
+            entries.append(self._entry(rule, len(chain) - 1, unnamed))
+        return RowView(
+            id=rule.id,
+            title=rule.title,
+            entity=rule.entity,
+            operation=rule.operation,
+            requires=rule.requires_text,
+            each=rule.each_text,
+            note=rule.note,
+            source=source_text(rule.source),
+            origin=rule.origin,
+            clauses=tuple(clauses + body.helpers),
+            entries=tuple(entries),
+        )
+
+    def _entry(self, rule: Rule, length: int, lines: list[str]) -> Clause:
+        return Clause(
+            name="allowed",
+            args=("user", "who", "path"),
+            lines=(
+                f'input.action.name == "{rule.operation}"',
+                f'input.resource.type == "{rule.entity}"',
+                f"count(path) == {length}",
+                *lines,
+            ),
+        )
+
+
+class Body:
+    """The functions of one rule."""
+
+    def __init__(self, emitter: Emitter, rule: Rule) -> None:
+        self.emitter = emitter
+        self.program = emitter.program
+        self.rule = rule
+        self.helpers: list[Clause] = []
+        self.slots = tuple(f"{w.name}_path" for w in rule.withs)
+        self.args = ("user", "who", "path", *self.slots)
+        # A call that names no item has a path without its last key: there the own type's key must be asked for by number.
+        self.may_be_short = rule.unnamed and any(
+            not isinstance(atom, ServiceAdmin) and atom.target == Target(slot=RESOURCE, type=rule.entity)
+            for atom in leaves(self.program, call_condition(rule))
+        )
+        self.opening = tuple(
+            f'{slot} := lib.with_object("{w.name}", {{{", ".join(f"{chr(34)}{t}{chr(34)}" for t in w.types)}}})'
+            for slot, w in zip(self.slots, rule.withs, strict=True)
+        )
+
+    def function(self, name: str, formula: Formula) -> list[Clause]:
+        """A row's function: one clause for each alternative of its condition."""
+        alternatives = formula.parts if isinstance(formula, Or) else (formula,)
+        clauses = [self.clause(name, self.lines_of(name, part)) for part in self._compact(alternatives)]
+        return clauses or [self.clause(name, ("false",))]
+
+    def clause(self, name: str, lines: tuple[str, ...]) -> Clause:
+        """A clause of a row's function: it reads the `with` objects, then the lines."""
+        return self._clause(name, ("user", "who", "path"), (*self._opening(lines), *lines))
+
+    def lines_of(self, name: str, formula: Part) -> tuple[str, ...]:
+        """The lines of a conjunction."""
+        match formula:
+            case And():
+                return tuple(line for part in formula.parts for line in self.lines_of(name, part))
+            case Has(privilege=privilege, target=target):
+                return (f'lib.has(user, who, "{privilege}", {self.keys(target)})',)
+            case Owner(target=target):
+                return (f"lib.owns(who, {self.key(target)})",)
+            case Member(target=target):
+                group = self.program.entities[target.type].principal == "group"
+                return (f"lib.{'in_group' if group else 'member'}(user, {self.key(target)})",)
+            case Self(target=target):
+                return (f"lib.is_self(user, {self.key(target)})",)
+            case Holds(target=target):
+                return (f"lib.holds(user, {self.key(target)})",)
+            case ServiceAdmin():
+                return ("lib.service_admin(user)",)
+            case Can(operation=operation, target=target):
+                called = self.emitter.functions[target.type, operation]
+                return (f"{called}(user, who, {self.keys(target)})",)
+            case Or():
+                helper = self.emitter.names.take(f"{name}_either")
+                self._helper(helper, [(part, ()) for part in self._compact(formula.parts)])
+            case When():
+                helper = self.emitter.names.take(f"{name}_when_{formula.flag}")
+                self._helper(helper, [(ALWAYS, (f'not lib.flag("{formula.flag}")',)), (formula.body, ())])
+            case ByType():
+                helper = self.emitter.names.take(f"{name}_for_{formula.slot}")
+                of_type = f'input.context["with"].{formula.slot}.type == '
+                self._helper(helper, [(case, (f'{of_type}"{type_}"',)) for type_, case in formula.cases])
+            case OwnsAny():
+                # A path without its last key is well here: each key is looked up on its own.
+                return (f"lib.owns_any(who, {self.keys(formula.target, exact=False)})",)
+            case _:
+                assert_never(formula)
+        return (f"{helper}({', '.join(self.args)})",)
+
+    def _helper(self, name: str, bodies: list[tuple[Part, tuple[str, ...]]]) -> None:
+        clauses = [self._clause(name, self.args, (*first, *self.lines_of(name, part))) for part, first in bodies]
+        self.helpers += clauses or [Clause(name=name, args=("_",) * len(self.args), lines=("false",))]
+
+    def _opening(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+        # Read all objects even where an alternative does not look at one: a malformed object refuses the whole request.
+        return tuple(
+            line if _mentions(slot, lines) else line.partition(" := ")[2]
+            for slot, line in zip(self.slots, self.opening, strict=True)
+        )
+
+    def _clause(self, name: str, args: tuple[str, ...], lines: tuple[str, ...]) -> Clause:
+        return Clause(name=name, args=tuple(a if _mentions(a, lines) else "_" for a in args), lines=lines)
+
+    def _compact(self, parts: tuple[Formula, ...]) -> tuple[Part, ...]:
+        """`owner (a, b, c)` from the root down is one look-up over those keys, in place of one clause each."""
+        owners = [p for p in parts if isinstance(p, Owner) and p.target.slot == RESOURCE]
+        found = {anchor(self.program, o.target) for o in owners}
+        last = len(owners) - 1
+        if last < 1 or found != {(i, None) for i in range(last + 1)}:
+            return parts
+        deepest = next(o for o in owners if anchor(self.program, o.target)[0] == last)
+        any_of = OwnsAny(target=deepest.target)
+        first = next(i for i, p in enumerate(parts) if p in owners)
+        return (*parts[:first], any_of, *(p for p in parts[first:] if p not in owners))
+
+    def path(self, target: Target) -> str:
+        """The variable that holds the keys of a target's slot."""
+        return "path" if target.slot == RESOURCE else f"{target.slot}_path"
+
+    def key(self, target: Target) -> str:
+        """The expression for a target's own key."""
+        index, single = anchor(self.program, target)
+        if not single or self._on_path(target):
+            return f"{self.path(target)}[{len(self.program.chain(target.type)) - 1}]"
+        return f'lib.single({self.path(target)}[{index}], "{target.type}")'
+
+    def keys(self, target: Target, *, exact: bool = True) -> str:
+        """The expression for the keys from the root to a target; undefined, if `exact`, where the path is shorter."""
+        path = self.path(target)
+        length = len(self.program.chain(target.type))
+        if self._on_path(target):
+            whole = target.type == self._type(target.slot)
+            if whole and not (exact and target.slot == RESOURCE and self.may_be_short):
+                return path
+            return f"lib.whole({path}, {length})" if whole else f"array.slice({path}, 0, {length})"
+        index, _ = anchor(self.program, target)
+        singles = self.program.chain(target.type)[index + 1 :]
+        more = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
+        return f"array.concat(array.slice({path}, 0, {index + 1}), [{more}])"
+
+    def _type(self, slot: str) -> str | None:
+        if slot == RESOURCE:
+            return self.rule.entity
+        types = next(w.types for w in self.rule.withs if w.name == slot)
+        return types[0] if len(types) == 1 else None
+
+    def _on_path(self, target: Target) -> bool:
+        type_ = self._type(target.slot)
+        return type_ is None or target.type in self.program.chain(type_)
+
+
+def _mentions(name: str, lines: tuple[str, ...]) -> bool:
+    return any(re.search(rf"(?<![\w.\"]){re.escape(name)}(?![\w\"])", line) for line in lines)

@@ -1,0 +1,91 @@
+"""The exceptions of privtab, one tree.
+
+    PrivtabError
+    ├── UsageError                the caller asked for something that does not exist (exit code 2)
+    ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
+    ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
+    ├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
+    ├── BundleWriteError          a bundle could not be written (exit code 3)
+    ├── OpaError                  OPA could not be found, built or started (exit code 3)
+    └── DecisionError             no answer that may be acted on as an allow
+        ├── AccessDenied          the answer is no; says what is missing
+        ├── InvalidRequest        the request names what the policy does not know; nothing was sent
+        ├── PolicyError           the policy point answered nonsense: undefined, wrong shape, 4xx
+        └── DecisionUnavailable   nobody answered: refused, timed out, 5xx, no bundle active
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from privtab.diagnostics import Diagnostic, Span
+    from privtab.request import Decision, Request
+
+
+class PrivtabError(Exception):
+    """The root of every exception that privtab raises on purpose."""
+
+
+class UsageError(PrivtabError):
+    """The caller asked for something that does not exist or cannot be."""
+
+
+class PolicyInvalid(PrivtabError):
+    """A policy has findings that stop it.
+
+    `diagnostics` holds every finding, sorted by place.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__(f"{len(diagnostics)} finding(s) in the policy")
+        self.diagnostics = diagnostics
+
+
+class StateInvalid(PrivtabError):
+    """Rows of a state are wrong; `findings` holds one value for each of them."""
+
+    def __init__(self, findings: tuple[object, ...]) -> None:
+        super().__init__(f"{len(findings)} finding(s) in the state")
+        self.findings = findings
+
+
+class UnsupportedError(PrivtabError):
+    """A back end cannot express what the policy says at `span`."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        super().__init__(message)
+        self.span = span
+
+
+class BundleWriteError(PrivtabError):
+    """A bundle could not be written."""
+
+
+class OpaError(PrivtabError):
+    """OPA could not be found, built, started or stopped."""
+
+
+class DecisionError(PrivtabError):
+    """No answer that may be acted on as an allow."""
+
+
+class AccessDenied(DecisionError):
+    """The answer is no. `decision` says by which rule and what is missing."""
+
+    def __init__(self, request: Request, decision: Decision) -> None:
+        super().__init__(decision.describe(request))
+        self.request = request
+        self.decision = decision
+
+
+class InvalidRequest(DecisionError):
+    """The request names an operation, type, path or object that the policy does not know."""
+
+
+class PolicyError(DecisionError):
+    """The decision point answered, but not with a decision: undefined, a wrong shape, a 4xx."""
+
+
+class DecisionUnavailable(DecisionError):
+    """Nobody answered in time: refused, timed out, 5xx, or no bundle is active."""

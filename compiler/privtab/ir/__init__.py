@@ -1,0 +1,1 @@
+"""The intermediate representation, its canonical form and its reference meaning."""

@@ -1,0 +1,227 @@
+"""The reference meaning: the paragraph "Meaning" of the language, in code. Every engine must agree with it.
+
+Nothing here is clever. `Reference.holds` reads a condition as it is written; the minimal sets serve the explanation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from privtab.ir.canonical import canonical
+from privtab.ir.explain import Explanation
+from privtab.ir.formula import anchor, call_condition, item_condition, resolve
+from privtab.ir.nodes import (
+    RESOURCE,
+    And,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+from privtab.ir.serialise import vocabulary
+from privtab.request import Decision, Request, encode_name
+from privtab.state.holdings import Holdings
+from privtab.state.nodes import State
+
+
+def evaluate(program: Program, state: State, request: Request) -> Decision:
+    """Decide one request; raises InvalidRequest where it names what the policy does not know."""
+    return Reference(program, state).decide(request)
+
+
+class Reference:
+    """The reference engine over one program and one state."""
+
+    def __init__(self, program: Program, state: State, revision: str | None = None) -> None:
+        self.program = program
+        self.holdings = Holdings(program, state)
+        self.vocabulary = vocabulary(program)
+        self.revision = revision
+
+    def decide(self, request: Request) -> Decision:
+        """Decide one request; raises InvalidRequest where it names what the policy does not know."""
+        self.vocabulary.check(request)
+        rule = self.program.rules[request.resource.type, request.action]
+        asked = Asked(self, request)
+        named = RESOURCE in asked.complete
+        condition = item_condition(rule) if named else call_condition(rule)
+        allowed = asked.holds(condition)
+        types = {w.name: request.with_[w.name].type for w in rule.withs}
+        sets = canonical(self.program).minimal_sets(condition, request.flags, types)
+        return Decision(allowed=allowed, context=Explanation(asked, rule, sets).context(allowed))
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an atom holds: on which entity, through which principal."""
+
+    on: str | None
+    through: str
+
+
+class Asked:
+    """One request, and what its caller holds."""
+
+    def __init__(self, reference: Reference, request: Request) -> None:
+        self.program = reference.program
+        self.holdings = reference.holdings
+        self.revision = reference.revision
+        self.user = request.user
+        self.flags = request.flags
+        groups = request.groups if "request" in self.program.semantics.groups else ()
+        self.groups = self.holdings.groups(request.user, groups)
+        self.principals = self.holdings.principals(request.user, groups)
+        self.scoped = self.holdings.scoped(request.user, groups)
+        self.roles = self.holdings.roles(request.user, groups)
+        objects = {RESOURCE: request.resource, **request.with_}
+        self.types: Mapping[str, str] = {slot: entity.type for slot, entity in objects.items()}
+        self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in objects.items()}
+        self.complete = {slot for slot, keys in self.keys.items() if len(keys) == len(self.program.chain(self.types[slot]))}
+
+    def holds(self, formula: Formula) -> bool:
+        """Whether a condition holds, as it is written."""
+        match formula:
+            case Has(privilege=privilege, target=target):
+                return self.why_has(privilege, target) is not None
+            case Owner(target=target):
+                return self.why_owner(target) is not None
+            case Member(target=target):
+                return self.why_member(target) is not None
+            case Self(target=target):
+                return self.is_self(target)
+            case Holds(target=target):
+                return self.why_holds(target) is not None
+            case ServiceAdmin():
+                return self.user in self.holdings.service_admins
+            case And():
+                return all(self.holds(part) for part in formula.parts)
+            case Or():
+                return any(self.holds(part) for part in formula.parts)
+            case When():
+                return formula.flag not in self.flags or self.holds(formula.body)
+            case Can():
+                return self.holds(resolve(self.program, formula))
+            case ByType():
+                case_ = dict(formula.cases).get(self.types[formula.slot])
+                return case_ is not None and self.holds(case_)
+            case _:
+                assert_never(formula)
+
+    def path(self, target: Target) -> tuple[str, ...]:
+        """The keys from the root to the target; none where the request does not name it."""
+        index, single = anchor(self.program, target)
+        keys = self.keys[target.slot]
+        if index >= len(keys):
+            return ()
+        path = [*keys[: index + 1]]
+        name = keys[index].partition(":")[2]
+        path += [f"{type_}:{name}" for type_ in self.program.chain(target.type)[index + 1 :]] if single else []
+        return tuple(path)
+
+    def within(self, path: tuple[str, ...]) -> frozenset[str]:
+        """The caller's principals for an object: those that count everywhere, and those whose scope it lies in."""
+        return self.principals | {role for role, scope in self.scoped if scope in path}
+
+    def why_has(self, privilege: str, target: Target) -> Reason | None:
+        """Through what the caller holds a privilege on an object; None where he does not, or is denied it."""
+        path = self.path(target)
+        if not path:
+            return None
+        inherits = self.program.semantics.inheritance == "down"
+        looked_at = path if inherits else path[-1:]
+        owner = self.program.semantics.owner
+        if owner is not None and privilege in owner.holds:
+            for key in reversed(looked_at):
+                for principal in sorted(self.holdings.owners(key) & self.principals):
+                    return Reason(key, f"owner {principal}")
+        if self.denials(privilege, target):
+            return None
+        return self.granted(privilege, path, looked_at)
+
+    def granted(self, privilege: str, path: tuple[str, ...], looked_at: tuple[str, ...]) -> Reason | None:
+        """The nearest grant of the privilege, by a row of the state or by a role's default grants."""
+        who = self.within(path)
+        for key in reversed(looked_at):
+            allowed, _ = self.holdings.grants_on(privilege, key)
+            through = (allowed & who) | self.by_default(privilege, path, key)
+            if through:
+                return Reason(key, min(through))
+        return None
+
+    def by_default(self, privilege: str, path: tuple[str, ...], key: str) -> frozenset[str]:
+        """The caller's declared roles whose default grants give the privilege on `key`, an object on `path`."""
+        type_ = key.partition(":")[0]
+        giving = {
+            f"role:{role.name}"
+            for role in self.program.roles.values()
+            if privilege in dict(role.grants).get(type_, ())
+        }
+        scopes = path[: path.index(key) + 1]
+        return frozenset(giving & (self.principals | {role for role, scope in self.scoped if scope in scopes}))
+
+    def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
+        """The denials of a privilege that stand in the way on an object: (key, principal)."""
+        path = self.path(target)
+        if self.program.semantics.deny != "overrides":
+            return ()
+        who = self.within(path)
+        looked_at = path if self.program.semantics.inheritance == "down" else path[-1:]
+        return tuple((key, p) for key in looked_at for p in sorted(self.holdings.grants_on(privilege, key)[1] & who))
+
+    def allowed_but_for_denials(self, privilege: str, target: Target) -> bool:
+        """Whether a grant of the privilege is there, denied or not."""
+        path = self.path(target)
+        looked_at = path if self.program.semantics.inheritance == "down" else path[-1:]
+        return bool(path) and self.granted(privilege, path, looked_at) is not None
+
+    def why_owner(self, target: Target) -> Reason | None:
+        """Through which principal the caller owns an object."""
+        path = self.path(target)
+        owning = sorted(self.holdings.owners(path[-1]) & self.principals) if path else []
+        return Reason(path[-1], owning[0]) if owning else None
+
+    def why_member(self, target: Target) -> Reason | None:
+        """Through what the caller belongs to an object: a row of members, or of memberships where it is a group."""
+        path = self.path(target)
+        if not path:
+            return None
+        if self.holdings.is_member(self.user, path[-1]):
+            return Reason(path[-1], f"user:{self.user}")
+        if self.program.entities[target.type].principal == "group":
+            for group in sorted(self.groups):
+                if _names(path[-1], group):
+                    return Reason(path[-1], f"group:{group}")
+        return None
+
+    def is_self(self, target: Target) -> bool:
+        """Whether an object is the caller."""
+        path = self.path(target)
+        return bool(path) and _last_name(path[-1]) == encode_name(self.user)
+
+    def why_holds(self, target: Target) -> Reason | None:
+        """Which role of the caller an object is."""
+        path = self.path(target)
+        for role in sorted(self.roles):
+            if path and _names(path[-1], role):
+                return Reason(path[-1], f"role:{role}")
+        return None
+
+
+def _last_name(key: str) -> str:
+    return key.partition(":")[2].rpartition("/")[2]
+
+
+def _names(key: str, principal: str) -> bool:
+    """Whether a principal's name means the entity with this key: its last name, or its whole path."""
+    return principal in (key.partition(":")[2], _last_name(key))

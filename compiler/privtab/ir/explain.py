@@ -1,0 +1,122 @@
+"""Why a decision is what it is: by which minimal set it was allowed and through what, or what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, assert_never
+
+from privtab.ir.canonical import Leaf, MinimalSets
+from privtab.ir.nodes import ByType, Effect, Has, Holds, Member, Owner, Rule, Self, ServiceAdmin, Source, Target
+
+if TYPE_CHECKING:
+    from privtab.ir.evaluate import Asked
+
+
+class Explanation:
+    """The `context` of one decision (§5)."""
+
+    def __init__(self, asked: Asked, rule: Rule, sets: MinimalSets) -> None:
+        self.asked = asked
+        self.rule = rule
+        self.sets = sets
+
+    def context(self, allowed: bool) -> dict[str, Any]:
+        """Rule, source and revision; reasons and effects of an allow, what is missing for a denial."""
+        context: dict[str, Any] = {
+            "rule": self.rule.id,
+            "missing": [] if allowed else self.missing(),
+            "reasons": self.reasons() if allowed else [],
+            "effects": [self.effect_text(e) for e in self.rule.effects] if allowed else [],
+            "source": source_text(self.rule.source),
+        }
+        if self.asked.revision is not None:
+            context["revision"] = self.asked.revision
+        return context
+
+    def missing(self) -> list[list[str]]:
+        """The smallest sets of atoms that would turn a denial, smallest first; a denial in the way is named as such."""
+        return smallest([self._missing_of(atom) for atom in atoms] for atoms in self.sets)
+
+    def _missing_of(self, atom: Leaf) -> list[str]:
+        asked = self.asked
+        assert not isinstance(atom, ByType)
+        if asked.holds(atom):
+            return []
+        if not isinstance(atom, Has):
+            return [self.text(atom)]
+        denied = [f"deny {atom.privilege} ({key}) to {p}" for key, p in asked.denials(atom.privilege, atom.target)]
+        return denied if asked.allowed_but_for_denials(atom.privilege, atom.target) else [self.text(atom), *denied]
+
+    def reasons(self) -> list[dict[str, str]]:
+        """Each atom of the first minimal set that holds: on which entity and through whom."""
+        for atoms in self.sets:
+            if all(self.asked.holds(atom) for atom in atoms):
+                return [self._reason(atom) for atom in atoms]
+        return []
+
+    def _reason(self, atom: Leaf) -> dict[str, str]:
+        asked = self.asked
+        user = f"user:{asked.user}"
+        match atom:
+            case Has():
+                why = asked.why_has(atom.privilege, atom.target)
+            case Owner():
+                why = asked.why_owner(atom.target)
+            case Member():
+                why = asked.why_member(atom.target)
+            case Holds():
+                why = asked.why_holds(atom.target)
+            case Self() | ServiceAdmin():
+                return {"atom": self.text(atom), "through": user}
+            case ByType():
+                raise AssertionError("a request gives every object its type")
+            case _:
+                assert_never(atom)
+        assert why is not None
+        return {"atom": self.text(atom), "on": why.on, "through": why.through}
+
+    def text(self, atom: Leaf) -> str:
+        """An atom with the request's entities: `READ (namespace:i/n)`."""
+        match atom:
+            case Self():
+                return "self"
+            case ServiceAdmin():
+                return "service admin"
+            case Has():
+                return f"{atom.privilege} ({self.key(atom.target)})"
+            case Owner():
+                return f"owner ({self.key(atom.target)})"
+            case Member():
+                return f"member ({self.key(atom.target)})"
+            case Holds():
+                return f"holds ({self.key(atom.target)})"
+            case ByType():
+                return atom.text
+            case _:
+                assert_never(atom)
+
+    def key(self, target: Target) -> str:
+        """The target's key, or its type alone where the request does not name it."""
+        path = self.asked.path(target)
+        return path[-1] if path else target.type
+
+    def effect_text(self, effect: Effect) -> str:
+        """What success does: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
+        return f"{effect.kind} {effect.what} ({self.key(effect.target)})"
+
+
+def smallest(sets: Iterable[Sequence[Sequence[str]]]) -> list[list[str]]:
+    """The sets that hold no other, each sorted, smallest first; the parts of a set are given per atom."""
+    candidates = sorted({frozenset(text for part in parts for text in part) for parts in sets}, key=len)
+    kept: list[frozenset[str]] = []
+    for candidate in candidates:
+        if not any(known <= candidate for known in kept):
+            kept.append(candidate)
+    return sorted((sorted(s) for s in kept), key=lambda s: (len(s), s))
+
+
+def source_text(source: Source | None) -> str | None:
+    """`document:line`, the document alone, or None."""
+    if source is None:
+        return None
+    return source.document if source.line is None else f"{source.document}:{source.line}"

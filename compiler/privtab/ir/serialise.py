@@ -1,0 +1,194 @@
+"""The program as JSON: what the policy bundle carries at `data.privtab_program.<system>`.
+
+Clients check a request's names by it, the Rego explanation reads minimal sets from it, and in-process engines run it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, assert_never
+
+from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.explain import source_text
+from privtab.ir.formula import anchor, call_condition, item_condition, rule_flags
+from privtab.ir.nodes import (
+    And,
+    ByType,
+    Can,
+    EntityType,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+from privtab.request import OperationShape, Vocabulary
+
+FORMAT = 1
+
+
+def program_json(program: Program) -> dict[str, Any]:
+    """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order."""
+    rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
+    for (entity, operation), rule in program.rules.items():
+        rules[entity][operation] = _rule(program, rule)
+    semantics = program.semantics
+    owner = semantics.owner
+    return {
+        "format": FORMAT,
+        "system": program.system,
+        "version": program.version,
+        "title": program.title,
+        "entities": {name: _entity(program, entity) for name, entity in program.entities.items()},
+        "privileges": {name: {"on": list(p.on)} for name, p in program.privileges.items()},
+        "aliases": {name: alias.of for name, alias in program.aliases.items()},
+        "sets": {name: list(members) for name, members in program.sets.items()},
+        "roles": {
+            name: {"scope": role.scope, "grants": {t: list(ps) for t, ps in role.grants}}
+            for name, role in program.roles.items()
+        },
+        "semantics": {
+            "inheritance": semantics.inheritance,
+            "deny": semantics.deny,
+            "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
+            "groups": list(semantics.groups),
+        },
+        "rules": rules,
+    }
+
+
+def vocabulary(program: Program) -> Vocabulary:
+    """The names of a program, as a client reads them from its JSON."""
+    return Vocabulary(
+        system=program.system,
+        chains={n: tuple((link["type"], link["depth"]) for link in _chain(program, n)) for n in program.entities},
+        operations={
+            entity: {
+                rule.operation: OperationShape(
+                    unnamed=rule.unnamed,
+                    withs={w.name: w.types for w in rule.withs},
+                    flags=frozenset(rule_flags(program, rule)),
+                )
+                for rule in program.rules.values()
+                if rule.entity == entity
+            }
+            for entity in program.entities
+        },
+        request_groups="request" in program.semantics.groups,
+    )
+
+
+def _chain(program: Program, type_: str) -> list[dict[str, Any]]:
+    return [{"type": link, "depth": program.depth(link)} for link in program.chain(type_)]
+
+
+def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
+    return {
+        "parent": entity.parent,
+        "single": entity.single,
+        "principal": entity.principal,
+        "chain": _chain(program, entity.name),
+    }
+
+
+def _rule(program: Program, rule: Rule) -> dict[str, Any]:
+    call = call_condition(rule)
+    atoms: dict[Leaf, int] = {}
+    return {
+        "id": rule.id,
+        "title": rule.title,
+        "origin": rule.origin,
+        "source": source_text(rule.source),
+        "unnamed": rule.unnamed,
+        "with": {w.name: list(w.types) for w in rule.withs},
+        "flags": list(rule_flags(program, rule)),
+        "report": rule.report,
+        "call": formula_json(call),
+        "each": None if rule.each is None else formula_json(rule.each),
+        "effects": [
+            {"text": f"{e.kind} {e.what}", "privileges": list(e.privileges), "target": _target(program, e.target)}
+            for e in rule.effects
+        ],
+        "minimal": {
+            "item": _variants(program, rule, item_condition(rule), atoms),
+            "call": _variants(program, rule, call, atoms) if rule.unnamed else {},
+        },
+        "atoms": [_atom(program, atom) for atom in atoms],
+    }
+
+
+def _variants(program: Program, rule: Rule, condition: Formula, atoms: dict[Leaf, int]) -> dict[str, list[list[int]]]:
+    """Minimal sets, as numbers of atoms, for each combination of flags set and of types of `with` objects."""
+    slots = [w for w in rule.withs if w.polymorphic]
+    flags = rule_flags(program, rule)
+    chosen = [c for n in range(len(flags) + 1) for c in itertools.combinations(flags, n)]
+    return {
+        variant_key(flags_set, dict(zip((w.name for w in slots), types, strict=True))): [
+            [atoms.setdefault(atom, len(atoms)) for atom in row]
+            for row in canonical(program).minimal_sets(
+                condition,
+                frozenset(flags_set),
+                {w.name: w.types[0] for w in rule.withs} | dict(zip((w.name for w in slots), types, strict=True)),
+            )
+        ]
+        for flags_set in chosen
+        for types in itertools.product(*(w.types for w in slots))
+    }
+
+
+def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:
+    """The name of a combination: flags set, then types of `with` objects, both sorted.
+
+    >>> variant_key(("override",), {"object": "table"})
+    'override object=table'
+    """
+    return " ".join([*sorted(flags), *(f"{slot}={type_}" for slot, type_ in sorted(types.items()))])
+
+
+def _target(program: Program, target: Target) -> dict[str, Any]:
+    index, single = anchor(program, target)
+    return {"slot": target.slot, "type": target.type, "index": index, "single": single}
+
+
+def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
+    match atom:
+        case Has():
+            return {"kind": "has", "privilege": atom.privilege, **_target(program, atom.target)}
+        case Owner() | Member() | Self() | Holds():
+            return {"kind": type(atom).__name__.lower(), **_target(program, atom.target)}
+        case ServiceAdmin():
+            return {"kind": "service_admin"}
+        case ByType():
+            raise AssertionError("every slot has a type here")
+        case _:
+            assert_never(atom)
+
+
+def formula_json(formula: Formula) -> dict[str, Any]:
+    """A formula as nested objects, each with one key that names the node."""
+    match formula:
+        case Has(privilege=privilege, target=target):
+            return {"has": {"privilege": privilege, "slot": target.slot, "type": target.type}}
+        case Owner(target=target) | Member(target=target) | Self(target=target) | Holds(target=target):
+            return {type(formula).__name__.lower(): {"slot": target.slot, "type": target.type}}
+        case ServiceAdmin():
+            return {"service_admin": {}}
+        case And():
+            return {"and": [formula_json(p) for p in formula.parts]}
+        case Or():
+            return {"or": [formula_json(p) for p in formula.parts]}
+        case When():
+            return {"when": {"flag": formula.flag, "body": formula_json(formula.body)}}
+        case Can(operation=operation, target=target):
+            return {"can": {"operation": operation, "slot": target.slot, "type": target.type}}
+        case ByType():
+            return {"by_type": {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
+        case _:
+            assert_never(formula)

@@ -1,0 +1,21 @@
+"""Program → Program, meaning unchanged: each pass in its file, PASSES says the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from privtab.ir.nodes import Program
+from privtab.passes.drop_implied_gate import drop_implied_gate
+from privtab.passes.flatten import flatten
+
+PASSES: tuple[Callable[[Program], Program], ...] = (
+    flatten,  # first: the others look at the parts of one level
+    drop_implied_gate,  # then: what `can` already asks is not asked again
+)
+
+
+def run(program: Program) -> Program:
+    """Every pass, in order."""
+    for pass_ in PASSES:
+        program = pass_(program)
+    return program

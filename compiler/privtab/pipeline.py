@@ -1,0 +1,98 @@
+"""The road from paths to a program: the only module that chains the stages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from privtab import _resources, checks, model, source, syntax
+from privtab.diagnostics import Diagnostic, Severity, in_order
+from privtab.errors import PolicyInvalid, UsageError
+from privtab.ir.lower import lower
+from privtab.ir.nodes import Program
+
+MARK = "privtab:"
+"""The key by which a YAML file is a policy: scenario and state files have others."""
+
+
+def load_program(
+    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+) -> Program:
+    """The program of a policy.
+
+    `policy`: a name such as `cdap/final`, or a path. Raises PolicyInvalid with every finding, UsageError where there is no
+    such policy, variant or reading.
+    """
+    program, found = check_policy(policy, variant=variant, readings=readings)
+    if program is None:
+        raise PolicyInvalid(found)
+    return program
+
+
+def check_policy(
+    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+) -> tuple[Program | None, tuple[Diagnostic, ...]]:
+    """The program of a policy, None where errors stop it, and every finding sorted by place."""
+    file = source.load(find_policy(policy))
+    if isinstance(file, Diagnostic):
+        return None, (file,)
+    tables, found = syntax.read(file)
+    if tables is None:
+        return None, in_order(found)
+    resolved, more = model.resolve(tables, variant=variant, readings=readings or {})
+    found = [*found, *more]
+    if resolved is not None:
+        found += checks.run(resolved)
+    if resolved is None or any(d.severity is Severity.ERROR for d in found):
+        return None, in_order(found)
+    return lower(resolved), in_order(found)
+
+
+def find_policy(policy: str | Path) -> Path:
+    """The file of a policy: a path as it is, else a name looked up in `policy_src/` here, then among the shipped ones.
+
+    Raises UsageError with the nearest name.
+    """
+    path = Path(policy)
+    if path.is_file():
+        return path
+    for folder in policy_folders():
+        found = folder / f"{policy}.yaml"
+        if found.is_file():
+            return found
+    known = sorted({name for folder in policy_folders() for name in _names(folder)})
+    near = difflib.get_close_matches(str(policy), known, n=1, cutoff=0.4)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}" if known else "there are none"
+    raise UsageError(f"no policy `{policy}`: {hint}")
+
+
+def find_policies(paths: Iterable[str | Path]) -> list[Path]:
+    """Every policy file at or below the paths, sorted; names such as `cdap/final` are welcome too."""
+    found: set[Path] = set()
+    for path in map(Path, paths):
+        found |= set(_below(path)) if path.is_dir() else {find_policy(path)}
+    return sorted(found)
+
+
+def policy_folders() -> list[Path]:
+    """Where names are looked up: `policy_src/` of the working directory, then the shipped policies."""
+    folders = [Path("policy_src"), _resources.policies()]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.relative_to(folder).with_suffix("").as_posix() for path in _below(folder)]
+
+
+def _below(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*.y*ml")) if path.suffix in {".yaml", ".yml"} and _is_policy(path)]
+
+
+def _is_policy(path: Path) -> bool:
+    """Whether a file has the policy key at the margin; one that cannot be read is let through, to be reported."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return any(line.startswith(MARK) for line in lines)
+    except (OSError, UnicodeDecodeError):
+        return True
