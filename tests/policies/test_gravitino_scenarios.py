@@ -76,7 +76,9 @@ def test_what_success_brings_is_what_the_policy_says(program: Program) -> None:
             rule = program.rules[entity.type, step["action"]]
             then = step.get("then", {})
             if step["decision"] == "allow" and rule.effects:
-                owned = {"owner"} if {"entity": str(entity), "owner": f"user:{step['user']}"} in then["owners"] else set()
+                owned = (
+                    {"owner"} if {"entity": str(entity), "owner": f"user:{step['user']}"} in then["owners"] else set()
+                )
                 joined = {"member"} if {"user": step["user"], "of": str(entity)} in then.get("members", []) else set()
                 assert owned | joined == {e.what for e in rule.effects}, step["say"]
 

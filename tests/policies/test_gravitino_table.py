@@ -137,7 +137,13 @@ TABLE: tuple[tuple[int, str, str, str, str | None], ...] = (
     (788, "schema", "get_credential", SCHEMA, None),
     (788, "table", "get_credential", OWNED_LEAF + " | UC US SELECT_TABLE@table | UC US MODIFY_TABLE@table", None),
     (788, "topic", "get_credential", OWNED_LEAF + " | UC US CONSUME_TOPIC@topic | UC US PRODUCE_TOPIC@topic", None),
-    (788, "fileset", "get_credential", OWNED_LEAF + " | UC US READ_FILESET@fileset | UC US WRITE_FILESET@fileset", None),
+    (
+        788,
+        "fileset",
+        "get_credential",
+        OWNED_LEAF + " | UC US READ_FILESET@fileset | UC US WRITE_FILESET@fileset",
+        None,
+    ),
     (788, "model", "get_credential", OWNED_LEAF + " | UC US USE_MODEL@model", None),
 )
 
