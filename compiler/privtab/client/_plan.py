@@ -1,0 +1,90 @@
+"""How many requests become few calls: grouped, cut into chunks, and each answer's position kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from privtab.client import _protocol as protocol
+from privtab.client._protocol import Call, Known
+from privtab.errors import InvalidRequest
+from privtab.request import Entity, OperationShape, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One call and the positions of the requests that it answers."""
+
+    call: Call[list[bool]]
+    positions: Sequence[int]
+
+
+def check_all(asked: Sequence[Request], known: Known, *, start: int = 0) -> list[OperationShape]:
+    """The shape of every request's operation; raises InvalidRequest that says which request is wrong, from `start` on."""
+    shapes: list[OperationShape] = []
+    check = known.vocabulary.check
+    for at, request in enumerate(asked):
+        try:
+            shapes.append(check(protocol.well_formed(request)))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"request {start + at}: {error}") from None
+    return shapes
+
+
+def batches(
+    asked: Sequence[Request], shapes: Sequence[OperationShape], known: Known, chunk_size: int
+) -> Iterator[Batch]:
+    """The calls that answer all requests, none with more than `chunk_size`.
+
+    Requests that share operation and type and have nothing beside them go as `items`, the faster form; the rest as they come.
+    """
+    plain: dict[tuple[str, str], list[int]] = {}
+    mixed: list[int] = []
+    request_groups = known.vocabulary.request_groups
+    for at, (request, shape) in enumerate(zip(asked, shapes, strict=True)):
+        if request.with_ or (request.groups and request_groups) or not request.flags.isdisjoint(shape.flags):
+            mixed.append(at)
+        else:
+            plain.setdefault((request.resource.type, request.action), []).append(at)
+
+    def as_items(chunk: Sequence[Request]) -> Call[list[bool]]:
+        return protocol.item_decisions(known.system, chunk, known.vocabulary)
+
+    def as_requests(chunk: Sequence[Request]) -> Call[list[bool]]:
+        return protocol.decisions(known.system, chunk)
+
+    for positions in plain.values():
+        yield from _chunks(asked, positions, chunk_size, as_items)
+    yield from _chunks(asked, mixed, chunk_size, as_requests)
+
+
+def listing(
+    asked: Request, items: Sequence[Entity], known: Known, chunk_size: int
+) -> Iterator[tuple[int, Call[list[int]]]]:
+    """The calls for a listing, each with the position that its answers count from."""
+    for start in range(0, len(items), chunk_size):
+        yield start, protocol.visible(known.system, asked, items[start : start + chunk_size], known.vocabulary)
+
+
+def check_listing(asked: Request, items: Sequence[Entity], known: Known) -> None:
+    """Raise InvalidRequest unless every item could be asked for on its own."""
+    shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
+    known.vocabulary.check_withs(asked, shape)
+    for at, item in enumerate(items):
+        try:
+            if item.type != asked.resource.type:
+                raise InvalidRequest(f"`{item}` is not a `{asked.resource.type}`")
+            known.vocabulary.check_path(item)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"item {at}: {error}") from None
+
+
+def _chunks(
+    asked: Sequence[Request],
+    positions: Sequence[int],
+    chunk_size: int,
+    call: Callable[[Sequence[Request]], Call[list[bool]]],
+) -> Iterator[Batch]:
+    for start in range(0, len(positions), chunk_size):
+        chunk = positions[start : start + chunk_size]
+        yield Batch(call=call([asked[at] for at in chunk]), positions=chunk)

@@ -1,0 +1,198 @@
+"""How bytes get to OPA and back: one protocol, and its sender over `requests` with pooled keepalive connections."""
+
+from __future__ import annotations
+
+import os
+import time
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from privtab.client._protocol import check_status
+from privtab.errors import DecisionUnavailable, PolicyError, UsageError
+
+if TYPE_CHECKING:
+    import requests
+
+Timeout: TypeAlias = tuple[float, float]
+"""Seconds to connect, and seconds to wait for bytes; the whole call is bounded by their sum once the answer has begun."""
+
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of an answer that are read; a longer one is refused."""
+
+_PIECE = 64 * 1024
+
+
+class Transport(Protocol):
+    """What a client sends through. Wrap one to add retries or tracing.
+
+    Both calls return the body of a 200 answer. They raise PolicyError for any other answer below 500 (redirects are not
+    followed) and DecisionUnavailable for a 5xx and where no whole answer came.
+    """
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
+        """Send a JSON body to a path that begins with `/`."""
+
+    def get(self, path: str, timeout: Timeout) -> bytes:
+        """Read a path that begins with `/`."""
+
+    def close(self) -> None:
+        """Give the connections back."""
+
+
+class RequestsTransport:
+    """Sends over `requests`. Safe to share between threads; a forked process gets connections of its own.
+
+    With no `session` of the caller's the headers, proxies and certificates are worked out once, which takes a third
+    off the cost of a call. A caller's session is used as it is, hooks and authentication included. Proxies of the environment are
+    not used for a loopback address: they could not reach it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        session: requests.Session | None = None,
+        pool_size: int = 10,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise UsageError(f"`{url}` is not the address of an OPA: write http://host:port")
+        self.url = url.rstrip("/")
+        self._loopback = _is_loopback(parts.hostname)
+        self._token = token
+        self._given = session
+        self._pool_size = pool_size
+        self._max_body = max_body
+        self._open()
+
+    def _open(self) -> None:
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.exceptions import HTTPError
+
+        self._pid = os.getpid()
+        # What may go wrong on the wire. ValueError: urllib3 raises it for chunk sizes that are no numbers.
+        self._errors = (requests.RequestException, HTTPError, OSError, ValueError)
+        self._request = requests.Request
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if self._token is not None:
+            self._headers["Authorization"] = f"Bearer {self._token}"
+        if self._given is not None:
+            self._session = self._given
+            return
+        self._session = requests.Session()
+        adapter = HTTPAdapter(pool_connections=1, pool_maxsize=self._pool_size, max_retries=0)
+        self._session.mount(self.url, adapter)
+        # .netrc would overwrite the token, and a proxy would see every question that is asked of a sidecar.
+        self._session.trust_env = not self._loopback
+        self._settings = self._session.merge_environment_settings(
+            url=self.url, proxies={}, stream=True, verify=None, cert=None
+        )
+        self._session.trust_env = False
+        self._adapter = adapter
+        self._prepared = self._session.prepare_request(
+            self._request("POST", self.url, headers={**self._headers, "Content-Type": "application/json"})
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy in another process is made from; connections stay here."""
+        return {
+            "url": self.url,
+            "token": self._token,
+            "session": self._given,
+            "pool_size": self._pool_size,
+            "max_body": self._max_body,
+        }
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        url = state.pop("url")
+        self.__init__(url, **state)  # type: ignore[misc]
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
+        """Send a JSON body; the body of the answer."""
+        return self._send("POST", path, body, timeout)
+
+    def get(self, path: str, timeout: Timeout) -> bytes:
+        """Read a path; the body of the answer."""
+        return self._send("GET", path, None, timeout)
+
+    def close(self) -> None:
+        """Close the connections, unless the session is the caller's."""
+        if self._given is None:
+            self._session.close()
+
+    def _send(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> bytes:
+        if self._pid != os.getpid():
+            # Two processes on one connection would read each other's answers.
+            if self._given is not None:
+                self._given.close()
+            self._open()
+        deadline = time.monotonic() + sum(timeout)
+        try:
+            response = self._answer(method, path, body, timeout)
+            try:
+                content = self._read(response, deadline)
+            except BaseException:
+                # What is left unread must not be taken for the next answer.
+                response.close()
+                raise
+        except self._errors as error:
+            raise DecisionUnavailable(f"OPA at {self.url} did not answer: {error}") from error
+        check_status(response.status_code, content, f"{self.url}{path}")
+        return content
+
+    def _answer(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> requests.Response:
+        """The answer, its body not yet read."""
+        if self._given is not None:
+            headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+            return self._session.request(
+                method, self.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False, stream=True
+            )
+        prepared = self._prepared.copy()
+        prepared.method = method
+        prepared.url = self.url + path
+        prepared.body = body
+        # A copy is made of the headers too, so this one is ours to change.
+        prepared.headers["Content-Length"] = str(len(body)) if body else "0"
+        settings = self._settings
+        return self._adapter.send(
+            prepared,
+            stream=True,
+            timeout=timeout,
+            verify=settings["verify"] if settings["verify"] is not None else True,
+            cert=settings["cert"],
+            proxies=settings["proxies"],
+        )
+
+    def _read(self, response: requests.Response, deadline: float) -> bytes:
+        """The whole body; bounded in bytes and, for one that drips in, in time."""
+        raw = response.raw
+        read = getattr(raw, "read1", raw.read)
+        pieces: list[bytes] = []
+        size = 0
+        while piece := read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._max_body:
+                raise PolicyError(f"OPA at {self.url} answered with more than {self._max_body} bytes")
+            if time.monotonic() > deadline:
+                raise DecisionUnavailable(f"OPA at {self.url} did not answer in time: {size} bytes came")
+        length = response.headers.get("Content-Length", "")
+        if length.isdecimal() and size < int(length):
+            raise DecisionUnavailable(f"OPA at {self.url} answered with {size} of {length} bytes")
+        # Read to its very end, so that the connection can serve the next call.
+        raw.drain_conn()
+        raw.release_conn()
+        return b"".join(pieces)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

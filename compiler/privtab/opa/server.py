@@ -1,0 +1,284 @@
+"""An OPA server as a child process, for development, tests and `privtab opa run`."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import secrets
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from privtab.errors import OpaError
+from privtab.opa import binary as opa_binary
+from privtab.opa._files import FileService
+
+POLL_SECONDS = (1, 2)
+"""The least and the most time between two looks at a bundle."""
+_ATTEMPTS = 5
+_GRACE_SECONDS = 5
+_SHELL = Path("/bin/sh")
+
+
+class OpaServer:
+    """Runs `opa run --server` on bundles; a context manager. Entering it waits until every bundle is active.
+
+    Bundles (`.tar.gz` files or folders) are activated on their own, each under its file's name or its key in a mapping.
+    A bundle file that is replaced is active some two seconds later; one that is broken or gone leaves the last good one
+    in force. They are served to OPA from this process, as in production, by a bundle service on the loopback address.
+    Folders are read once.
+
+    `config` is an OPA configuration file; what it says of a bundle with the same name (`signing`) holds too. `paths` are loose
+    policy and data files or folders. OPA's own log goes to `log`. Nothing is sent to the network.
+
+    OPA ends with the block, and with this process even where that is killed.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def __init__(
+        self,
+        bundles: Sequence[Path] | Mapping[str, Path] = (),
+        *,
+        binary: Path | None = None,
+        config: Path | None = None,
+        paths: Sequence[Path] = (),
+        host: str = "127.0.0.1",
+        port: int = 0,
+        extra_args: Sequence[str] = (),
+        log: Path | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self.bundles = dict(bundles) if isinstance(bundles, Mapping) else _named(bundles)
+        for name, path in self.bundles.items():
+            if not path.exists():
+                raise OpaError(f"the bundle `{name}` is missing: there is no {path}")
+        self._binary = binary
+        self._config = config
+        self._paths = tuple(paths)
+        self._host = host
+        self._port = port
+        self._extra = tuple(extra_args)
+        self._asked_log = log
+        self._timeout = timeout
+        self._stack = contextlib.ExitStack()
+        self._mark = secrets.token_hex(8)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start and wait until every bundle is active; raises OpaError with the end of the log."""
+        try:
+            binary = self._binary or opa_binary.find()
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-opa-")))
+            self.log = self._asked_log or folder / "opa.log"
+            files = {name: path for name, path in self.bundles.items() if not path.is_dir()}
+            service = self._stack.enter_context(FileService(files)) if files else None
+            settings = list(self._settings(service))
+            for attempt in range(_ATTEMPTS):
+                port = self._port or _free_port(self._host)
+                self._launch(binary, port, settings)
+                try:
+                    self._wait(port)
+                    return
+                except _PortTakenError:
+                    self._end_process()
+                    if self._port or attempt == _ATTEMPTS - 1:
+                        raise OpaError(
+                            f"port {port} of {self._host} is taken: give another, or 0 for a free one"
+                        ) from None
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End OPA and give everything back; does nothing where it has ended."""
+        self._end_process()
+        self._stack.close()
+        self._stack = contextlib.ExitStack()
+
+    def wait(self) -> int:
+        """Block until OPA ends; its exit code."""
+        return self.process.wait()
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of OPA's log, as OPA wrote them."""
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        except (OSError, AttributeError):
+            return ""
+
+    def _settings(self, service: FileService | None) -> Iterable[str]:
+        """The configuration that stands above the caller's file."""
+        yield f"labels.privtab_server={self._mark}"
+        if service is not None:
+            yield f"services.privtab_files.url={service.url}"
+        for name, path in self.bundles.items():
+            if path.is_dir() or service is None:
+                resource = "file://" + str(path.resolve()).replace(",", "\\,")
+            else:
+                yield f"bundles.{name}.service=privtab_files"
+                yield f"bundles.{name}.polling.min_delay_seconds={POLL_SECONDS[0]}"
+                yield f"bundles.{name}.polling.max_delay_seconds={POLL_SECONDS[1]}"
+                resource = service.resource(name)
+            yield f"bundles.{name}.resource={resource}"
+
+    def _launch(self, binary: Path, port: int, settings: Sequence[str]) -> None:
+        command = [str(binary), "run", "--server", "--skip-version-check", "--addr", f"{self._host}:{port}"]
+        command += ["--log-level", "info", "--log-level-request", "error", "--shutdown-grace-period", "2"]
+        if self._config is not None:
+            command += ["--config-file", str(self._config)]
+        for setting in settings:
+            command += ["--set", setting]
+        command += [*self._extra, *map(str, self._paths)]
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        try:
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        except OSError as error:
+            raise OpaError(f"OPA could not be started: {error}") from error
+        self._guard = _guard(self.process.pid, binary.name)
+        self.url = f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
+
+    def _wait(self, port: int) -> None:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            ended = self.process.poll()
+            trouble = self._trouble()
+            if ended is not None:
+                if "address already in use" in self.log_tail():
+                    raise _PortTakenError
+                raise self._failed(f"OPA ended with exit code {ended}")
+            if trouble is not None:
+                raise self._failed(trouble)
+            if _get(self._host, port, "/health?bundles=true")[0] == 200:
+                self._check_own(port)
+                return
+            if time.monotonic() > deadline:
+                raise self._failed(f"OPA was not ready after {self._timeout:g} seconds")
+            time.sleep(0.03)
+
+    def _check_own(self, port: int) -> None:
+        """Raise _PortTakenError where another server answers at our port. OPA may keep its configuration from us: that is fine."""
+        status, body = _get(self._host, port, "/v1/config")
+        if status == 200 and self._mark.encode() not in body:
+            raise _PortTakenError
+
+    def _trouble(self) -> str | None:
+        """The first thing that OPA says went wrong with a bundle."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self._log_start)
+                lines = log.read().splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            entry = _entry(line)
+            if entry.get("level") == "error" and entry.get("plugin") == "bundle":
+                return f"bundle `{entry.get('name', '?')}`: {entry.get('msg', '')}"
+        return None
+
+    def _failed(self, what: str) -> OpaError:
+        tail = self.log_tail()
+        return OpaError(f"{what}\n{tail}" if tail else what)
+
+    def _end_process(self) -> None:
+        process: subprocess.Popen[bytes] | None = getattr(self, "process", None)
+        guard: subprocess.Popen[bytes] | None = getattr(self, "_guard", None)
+        if guard is not None:
+            # First: from here on the number of the process may become another's.
+            guard.kill()
+            if guard.stdin is not None:
+                guard.stdin.close()
+            guard.wait()
+            self._guard = None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class _PortTakenError(Exception):
+    """Somebody else listens there."""
+
+
+def _guard(pid: int, name: str) -> subprocess.Popen[bytes] | None:
+    """A process that ends OPA when this one is gone, however it went: its input ends then.
+
+    The kernel's own way (a parent-death signal) follows the thread that started OPA, not the process.
+    """
+    if not _SHELL.exists():
+        return None
+    # The number may by then be another's: only a process of the same name is ended.
+    script = (
+        'trap "" INT; read -r _; '
+        'case "$(cat "/proc/$0/comm" 2>/dev/null || ps -o comm= -p "$0")" in *"$1"*) kill -TERM "$0";; esac'
+    )
+    return subprocess.Popen(
+        [str(_SHELL), "-c", script, str(pid), name[:15]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _named(paths: Iterable[Path]) -> dict[str, Path]:
+    """A name for each bundle, from its file's: letters, digits, `-` and `_`."""
+    named: dict[str, Path] = {}
+    for path in paths:
+        base = re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"\.(tar\.gz|tgz)$", "", Path(path).name)).strip("-") or "bundle"
+        name, number = base, 1
+        while name in named:
+            number += 1
+            name = f"{base}-{number}"
+        named[name] = Path(path)
+    return named
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
+    """Status and body; status 0 where nobody answers. Straight to the socket: no proxy of the environment has a say."""
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}

@@ -1,0 +1,304 @@
+"""Requests and decisions: the shape of the OpenID AuthZEN Authorization API 1.0, checked against a policy's names.
+
+Everything here is standard library only: the adapter, the reference meaning and the tests share it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from privtab.errors import InvalidRequest
+
+_ESCAPE = re.compile(r"%(?:2F|25)")
+
+
+def encode_name(name: str) -> str:
+    """One name of a path, percent-encoded where it holds `/` or `%`.
+
+    >>> encode_name("a/b 100%")
+    'a%2Fb 100%25'
+    """
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity: its type and its path, names from the root down joined by `/`, each percent-encoded.
+
+    >>> str(Entity.parse("table:m/c/s/t"))
+    'table:m/c/s/t'
+    """
+
+    type: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.id}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The encoded names of the path; none for an empty path."""
+        return tuple(self.id.split("/")) if self.id else ()
+
+    @classmethod
+    def parse(cls, text: str) -> Entity:
+        """Read `type:path`; raises ValueError where the text has no type."""
+        type_, colon, path = text.partition(":")
+        if not colon or not type_:
+            raise ValueError(f"`{text}` is not an entity: write type:path, as in table:m/c/s/t")
+        return cls(type_, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """May `user` do `action` on `resource`? `with_` holds further objects by name, `flags` what the context sets."""
+
+    user: str
+    action: str
+    resource: Entity
+    groups: tuple[str, ...] = ()
+    with_: Mapping[str, Entity] = field(default_factory=dict)
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_json(cls, value: object) -> Request:
+        """Read an AuthZEN evaluation request; raises InvalidRequest that names the part that is wrong."""
+        request = _mapping(value, "request")
+        subject = _mapping(request.get("subject"), "subject")
+        subject_type = _text(subject.get("type"), "subject.type")
+        if subject_type != "user":
+            raise InvalidRequest(f"subject.type is `{subject_type}`: only a `user` can ask")
+        user = _text(subject.get("id"), "subject.id")
+        properties = _mapping(subject.get("properties", {}), "subject.properties")
+        groups = properties.get("groups", [])
+        if not isinstance(groups, Sequence) or isinstance(groups, str) or not all(isinstance(g, str) for g in groups):
+            raise InvalidRequest("subject.properties.groups must be a list of names")
+        action = _text(_mapping(request.get("action"), "action").get("name"), "action.name")
+        context = _mapping(request.get("context", {}), "context")
+        objects = _mapping(context.get("with", {}), "context.with")
+        return cls(
+            user=user,
+            action=action,
+            resource=_entity(request.get("resource"), "resource"),
+            groups=tuple(groups),
+            with_={name: _entity(o, f"context.with.{name}") for name, o in objects.items()},
+            flags=frozenset(_flags(context)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The AuthZEN evaluation request."""
+        subject: dict[str, Any] = {"type": "user", "id": self.user}
+        if self.groups:
+            subject["properties"] = {"groups": list(self.groups)}
+        request: dict[str, Any] = {
+            "subject": subject,
+            "action": {"name": self.action},
+            "resource": {"type": self.resource.type, "id": self.resource.id},
+        }
+        context: dict[str, Any] = dict.fromkeys(sorted(self.flags), True)
+        if self.with_:
+            context["with"] = {name: {"type": e.type, "id": e.id} for name, e in sorted(self.with_.items())}
+        if context:
+            request["context"] = context
+        return request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """An answer and why: `context` holds rule, reasons, missing, effects, source and revision as §5 of the design has them."""
+
+    allowed: bool
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    @property
+    def rule(self) -> str | None:
+        """The id of the rule that decided, `system/type/operation`."""
+        rule = self.context.get("rule")
+        return rule if isinstance(rule, str) else None
+
+    @property
+    def missing(self) -> tuple[tuple[str, ...], ...]:
+        """The smallest sets of atoms each of which would turn a denial; empty for an allow."""
+        return tuple(tuple(atoms) for atoms in self.context.get("missing", ()))
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """What success does, as text."""
+        return tuple(self.context.get("effects", ()))
+
+    @property
+    def revision(self) -> str | None:
+        """The revision of the policy that decided."""
+        revision = self.context.get("revision")
+        return revision if isinstance(revision, str) else None
+
+    @classmethod
+    def from_json(cls, value: object) -> Decision:
+        """Read a §5 decision; raises ValueError unless `decision` is a boolean."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("decision"), bool):
+            raise ValueError("not a decision")
+        context = value.get("context", {})
+        if not isinstance(context, Mapping):
+            raise ValueError("not a decision: `context` is not an object")
+        return cls(allowed=value["decision"], context=dict(context))
+
+    def to_json(self) -> dict[str, Any]:
+        """The §5 decision."""
+        return {"decision": self.allowed, "context": dict(self.context)}
+
+    def describe(self, request: Request) -> str:
+        """One sentence for people: who was refused or let through, and what is missing."""
+        asked = f"`{request.action}` on {request.resource}"
+        if self.allowed:
+            return f"user:{request.user} may {asked}"
+        ways = [" and ".join(atoms) for atoms in self.missing]
+        missing = f"; missing: {', or '.join(ways)}" if ways else ""
+        return f"user:{request.user} may not {asked}{missing}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationShape:
+    """What a request for one operation must look like."""
+
+    unnamed: bool
+    withs: Mapping[str, tuple[str, ...]]
+    flags: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """The names of a policy: what a request is checked by before it is sent."""
+
+    system: str
+    chains: Mapping[str, tuple[tuple[str, int], ...]]
+    """For each entity type the types on its path with their depth (number of names), from the root to itself."""
+    operations: Mapping[str, Mapping[str, OperationShape]]
+    """By entity type, then operation."""
+    request_groups: bool = False
+
+    @classmethod
+    def from_program(cls, program: Mapping[str, Any]) -> Vocabulary:
+        """Read the program as the policy bundle carries it (`data.privtab_program.<system>`)."""
+        entities: Mapping[str, Any] = program["entities"]
+        return cls(
+            system=program["system"],
+            chains={n: tuple((link["type"], link["depth"]) for link in e["chain"]) for n, e in entities.items()},
+            operations={
+                type_: {
+                    name: OperationShape(
+                        unnamed=rule["unnamed"],
+                        withs={w: tuple(types) for w, types in rule["with"].items()},
+                        flags=frozenset(rule["flags"]),
+                    )
+                    for name, rule in rules.items()
+                }
+                for type_, rules in program["rules"].items()
+            },
+            request_groups="request" in program["semantics"]["groups"],
+        )
+
+    def check(self, request: Request) -> OperationShape:
+        """Check every name of a request; raises InvalidRequest with a hint. Returns the operation's shape."""
+        shape = self.check_operation(request.resource.type, request.action)
+        self.check_path(request.resource, unnamed=shape.unnamed)
+        self.check_withs(request, shape)
+        return shape
+
+    def check_withs(self, request: Request, shape: OperationShape) -> None:
+        """Check the `with` objects of a request against the shape of its operation; raises InvalidRequest."""
+        for name in request.with_:
+            if name not in shape.withs:
+                raise InvalidRequest(
+                    f"`{request.action}` on `{request.resource.type}` takes no `with` object `{name}`"
+                    + hint(name, shape.withs)
+                )
+        for name, types in shape.withs.items():
+            entity = request.with_.get(name)
+            if entity is None:
+                raise InvalidRequest(
+                    f"`{request.action}` on `{request.resource.type}` needs context.with.{name}: "
+                    f"an entity of type {' or '.join(types)}"
+                )
+            if entity.type not in types:
+                raise InvalidRequest(
+                    f"context.with.{name} is a `{entity.type}`; it must be of type {' or '.join(types)}"
+                )
+            self.check_path(entity)
+
+    def check_operation(self, type_: str, operation: str) -> OperationShape:
+        """The shape of an operation; raises InvalidRequest where the policy has none such."""
+        if type_ not in self.chains:
+            raise InvalidRequest(f"unknown entity type `{type_}` in system `{self.system}`" + hint(type_, self.chains))
+        operations = self.operations.get(type_, {})
+        shape = operations.get(operation)
+        if shape is None:
+            raise InvalidRequest(f"unknown operation `{operation}` on `{type_}`" + hint(operation, operations))
+        return shape
+
+    def check_path(self, entity: Entity, *, unnamed: bool = False) -> None:
+        """Check depth and spelling of a path; raises InvalidRequest."""
+        chain = self.chains.get(entity.type)
+        if chain is None:
+            raise InvalidRequest(
+                f"unknown entity type `{entity.type}` in system `{self.system}`" + hint(entity.type, self.chains)
+            )
+        for name in entity.names:
+            if not name or "%" in _ESCAPE.sub("", name):
+                raise InvalidRequest(
+                    f"malformed path in `{entity}`: names must not be empty, and `%` and `/` in a name are written %25 and %2F"
+                )
+        depth = chain[-1][1]
+        depths = {depth}
+        if unnamed and (len(chain) == 1 or chain[-2][1] < depth):
+            depths.add(depth - 1)
+        if len(entity.names) not in depths:
+            shape = "/".join(type_ for i, (type_, d) in enumerate(chain) if i == 0 or d > chain[i - 1][1])
+            wanted = " or ".join(str(d) for d in sorted(depths))
+            raise InvalidRequest(
+                f"wrong depth: `{entity}` has {len(entity.names)} name(s), a `{entity.type}` path has {wanted} ({shape})"
+            )
+
+    def keys(self, entity: Entity) -> list[str]:
+        """The keys of the entities on the path, from the root to the entity itself; the last is absent where unnamed."""
+        names = entity.names
+        return [
+            f"{type_}:{'/'.join(names[:depth])}" for type_, depth in self.chains[entity.type] if depth <= len(names)
+        ]
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` for the nearest known name, else an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{where} must be an object")
+    return value
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidRequest(f"{where} must be a non-empty string")
+    return value
+
+
+def _entity(value: object, where: str) -> Entity:
+    entity = _mapping(value, where)
+    id_ = entity.get("id", "")
+    if not isinstance(id_, str):
+        raise InvalidRequest(f"{where}.id must be a string")
+    return Entity(_text(entity.get("type"), f"{where}.type"), id_)
+
+
+def _flags(context: Mapping[str, Any]) -> Iterable[str]:
+    """Names of the context that are set: all but those that say `false`, since a flag can only ask for more."""
+    return (name for name, value in context.items() if name != "with" and value is not False)
