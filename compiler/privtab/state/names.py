@@ -83,8 +83,7 @@ class Names:
             advice = f"write `{self.shape(type_)}`" if known else "write `type:path`, the names from the root down"
             return Problem("S110", f"`{text}` is not an entity", advice)
         if type_ not in self.program.entities:
-            advice = did_you_mean(type_, self.program.entities)
-            return Problem("S111", f"unknown entity type `{type_}`", advice)
+            return Problem("S111", f"unknown entity type `{type_}`", did_you_mean(type_, self.program.entities))
         entity = Entity(type_, path)
         if path and not all(entity.names):
             return Problem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")

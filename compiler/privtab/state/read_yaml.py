@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import yaml
 from yaml.events import (
@@ -31,13 +30,14 @@ _TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
 _TEXT_TAGS = {None, "!"} | {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop(Exception):  # noqa: N818 - ends the reading of a file; never leaves this module
-    """The file cannot be read further: why, and on which line."""
+class _Stop(Exception):
+    """The file cannot be read further: why, on which line, and what to do about it."""
 
-    message: str
-    line: int
-    help: str | None = None
+    def __init__(self, message: str, line: int, advice: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.advice = advice
 
 
 def read_yaml(text: str, path: str, reading: Reading, table: str | None = None) -> None:
@@ -46,7 +46,7 @@ def read_yaml(text: str, path: str, reading: Reading, table: str | None = None) 
         _Tables(text, path, reading).read(table)
     except _Stop as stop:
         place = Place(path=path, table=table or "", row=0, line=stop.line)
-        reading.report("S002", stop.message, place, help=stop.help)
+        reading.report("S002", stop.message, place, help=stop.advice)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)

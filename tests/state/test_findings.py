@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from privtab.state import findings
+from privtab.state.findings import CODES, errors, in_order, render_text, to_json
+from privtab.state.nodes import Place, StateFinding
+
+ROW = StateFinding(
+    place=Place(path="grants.csv", table="grants", row=2, line=3),
+    message="unknown privilege `SELET`",
+    code="S130",
+    help="did you mean `SELECT`?",
+    row={"privilege": "SELET", "entity": None},
+)
+FILE = StateFinding(place=Place(path="grants.csv", table="", row=0), message="not UTF-8", code="S001")
+WARNING = StateFinding(
+    place=Place(path="s.json", table="grants", row=1), message="again", code="S160", severity="warning"
+)
+
+
+def test_findings_for_people() -> None:
+    assert render_text([FILE, ROW, WARNING]) == (
+        "grants.csv: error[S001 unreadable-file]: not UTF-8\n"
+        "grants.csv:3: grants row 2: error[S130 unknown-privilege]: unknown privilege `SELET`\n"
+        "  row: privilege: `SELET`, entity: None\n"
+        "  help: did you mean `SELECT`?\n"
+        "s.json: grants row 1: warning[S160 duplicate-row]: again\n"
+    )
+    assert render_text([]) == ""
+
+
+def test_findings_as_json() -> None:
+    first, second = to_json([FILE, ROW])
+    assert (first["table"], first["row_number"], first["line"]) == (None, None, None)
+    assert json.loads(json.dumps(second)) == {
+        "code": "S130",
+        "name": "unknown-privilege",
+        "severity": "error",
+        "message": "unknown privilege `SELET`",
+        "help": "did you mean `SELECT`?",
+        "path": "grants.csv",
+        "table": "grants",
+        "row_number": 2,
+        "line": 3,
+        "row": {"privilege": "SELET", "entity": None},
+    }
+
+
+def test_a_row_of_any_kind_can_be_written_as_json(checked: Callable[..., Any]) -> None:
+    _, found = checked(grants=[{"grantee": ["a"], "effect": {"b": 1}, "privilege": True, "entity": 1.5}])
+    assert json.loads(json.dumps(to_json(found)))[0]["row"] == {
+        "grantee": "a list",
+        "effect": "a mapping",
+        "privilege": "the truth value true",
+        "entity": "a number",
+    }
+
+
+def test_order_and_errors() -> None:
+    assert in_order([WARNING, ROW, FILE]) == (FILE, ROW, WARNING)
+    assert errors([WARNING, ROW, FILE]) == (ROW, FILE)
+
+
+def test_every_code_is_named_and_used() -> None:
+    folder = Path(findings.__file__).parent
+    used = {
+        code
+        for file in folder.glob("*.py")
+        if file.name != "findings.py"
+        for code in re.findall(r'"(S\d{3})"', file.read_text())
+    }
+    assert used == set(CODES)
+    assert len(set(CODES.values())) == len(CODES)
