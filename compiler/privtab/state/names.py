@@ -31,6 +31,7 @@ class Names:
         self.program = program
         self._entities: dict[str, Entity | Problem] = {}
         self._members: dict[str, tuple[str, ...] | None] = {}
+        self._depths = {type_: program.depth(type_) for type_ in program.entities}
 
     def privileges(self, name: str) -> tuple[str, ...] | None:
         """The privileges that a name stands for: itself, its alias's, its set's members; None where it is unknown."""
@@ -90,7 +91,7 @@ class Names:
         wrong = _WRONG_ESCAPE.search(path)
         if wrong:
             return Problem("S113", f"malformed escape in `{text}`", _escape_advice(path, wrong.start()))
-        depth = self.program.depth(type_)
+        depth = self._depths[type_]
         if len(entity.names) != depth:
             message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {depth}"
             return Problem("S112", message, f"write `{self.shape(type_)}`")

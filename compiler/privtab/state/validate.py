@@ -215,7 +215,7 @@ class _Checker:
     def spaces(self, row: RawRow) -> None:
         """Warn of spaces around a name: another name than the one without, though it looks the same."""
         for column, text in row.cells.items():
-            if text[0].isspace() or text[-1].isspace():
+            if text != text.strip():
                 self.warn(row, "S108", f"`{column}` begins or ends with a space", f"did you mean `{text.strip()}`?")
 
     def error(self, row: RawRow, problem: Problem) -> None:
