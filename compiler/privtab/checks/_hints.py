@@ -1,0 +1,46 @@
+"""Computed advice: the nearest name, and lists of names in words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_MANY = 2000
+_SHOWN = 12
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was most likely meant to be, upper and lower case alike.
+
+    >>> nearest("MODIFIY", ["MODIFY", "CREATE"])
+    'MODIFY'
+    """
+    by_fold: dict[str, str] = {}
+    for candidate in known:
+        by_fold.setdefault(candidate.casefold(), candidate)
+    wanted = name.casefold()
+    if wanted in by_fold:
+        return by_fold[wanted]
+    candidates: list[str] = list(by_fold)
+    if len(candidates) > _MANY:
+        candidates = [c for c in candidates if abs(len(c) - len(wanted)) <= 2 and c[:1] == wanted[:1]][:_MANY]
+    near = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.7)
+    return by_fold[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """`did you mean …?`, or None where nothing comes near."""
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else None
+
+
+def listed(names: Iterable[str], *, last: str = "and") -> str:
+    """Names in backticks, in words, a long list cut short.
+
+    >>> listed(["a", "b", "c"], last="or")
+    '`a`, `b` or `c`'
+    """
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) > _SHOWN:
+        quoted = [*quoted[: _SHOWN - 1], f"{len(quoted) - _SHOWN + 1} more"]
+    return f" {last} ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))

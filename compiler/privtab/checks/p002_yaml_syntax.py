@@ -1,0 +1,50 @@
+"""P002: the text is not YAML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from yaml import YAMLError
+
+    from privtab.source import SourceFile
+
+CODE = "P002"
+NAME = "yaml-syntax"
+SEVERITY = Severity.ERROR
+
+_ADVICE = (
+    ("mapping values are not allowed", "put text that holds `: ` in quotes, and check the indentation of this line"),
+    ("expected ',' or ']'", "close the list with `]`, or separate its items by commas"),
+    ("expected ',' or '}'", "close the mapping with `}`, or separate its entries by commas"),
+    ("expected <block end>", "lines that belong together must be indented by the same number of spaces"),
+    ("did not find expected key", "lines that belong together must be indented by the same number of spaces"),
+    ("could not find expected ':'", "a key is followed by `: ` and its value"),
+    ("unexpected end of stream", "a quoted text is not closed"),
+    ("cannot start any token", "put the text in quotes"),
+)
+
+
+def finding(source: SourceFile, error: YAMLError) -> Diagnostic:
+    """The YAML reader stopped with `error`."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    at = mark.index if mark is not None else getattr(error, "position", 0)
+    at = min(at if isinstance(at, int) else 0, len(source.text))
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "the text is not YAML")
+    context = getattr(error, "context", None)
+    message = f"{context}: {problem}" if context and not problem.startswith("mapping") else problem
+    help_: str | None
+    if source.text[at : at + 1] == "\t":
+        message, help_ = "a tab cannot indent YAML", "use spaces"
+    else:
+        help_ = next((advice for sign, advice in _ADVICE if sign in problem), None)
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=message,
+        span=source.span(at, min(at + 1, max(at, len(source.text)))),
+        help=help_,
+    )

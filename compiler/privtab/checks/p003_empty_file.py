@@ -1,0 +1,21 @@
+"""P003: the file says nothing."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P003"
+NAME = "empty-file"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span) -> Diagnostic:
+    """The file holds no value at all."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message="the file is empty",
+        span=span,
+        help="a policy begins with `privtab: 1`, `system: NAME` and `version: NAME`",
+    )

@@ -1,0 +1,22 @@
+"""P005: a key stands twice in one mapping."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Diagnostic, Related, Severity, Span
+
+CODE = "P005"
+NAME = "duplicate-key"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, key: str, first: Span) -> Diagnostic:
+    """`key` at `span` stands at `first` already."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"duplicate key `{key}`",
+        span=span,
+        help=f"it stands on line {first.line} already: join the two",
+        related=(Related(message="first here", span=first),),
+    )

@@ -1,0 +1,29 @@
+"""P009: a value that is none of those that may stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P009"
+NAME = "wrong-value"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnostic:
+    """`value` is none of the values of `what`."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{value}` is no value of {what}",
+        span=span,
+        help=did_you_mean(value, known) or f"it is {listed(known, last='or')}",
+    )
+
+
+def other(span: Span, message: str, help_: str | None = None) -> Diagnostic:
+    """A value that is wrong in a way of its own."""
+    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=help_)

@@ -1,0 +1,27 @@
+"""P010: a name that is not spelt as names are."""
+
+from __future__ import annotations
+
+import re
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P010"
+NAME = "bad-name"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
+    """`name` cannot be the name of `what` (in words, with an article)."""
+    snake = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
+    snake = re.sub(r"^[0-9_]+", "", snake)
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{name}` cannot be the name of {what}",
+        span=span,
+        help=help_
+        or "names begin with a letter; then come small letters, digits and `_`"
+        + (f": `{snake}`" if snake and snake != name else ""),
+    )

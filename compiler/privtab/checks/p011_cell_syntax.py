@@ -1,0 +1,25 @@
+"""P011: a cell that does not parse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P011"
+NAME = "cell-syntax"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, message: str, expected: Sequence[str], advice: str | None = None) -> Diagnostic:
+    """`message` says what stands at `span`; `expected` says in plain words what could stand there."""
+    wanted = " or ".join(filter(None, (", ".join(expected[:-1]), *expected[-1:])))
+    parts = [f"expected {wanted}" if expected else None, advice]
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=message,
+        span=span,
+        help="; ".join(p for p in parts if p) or None,
+    )

@@ -1,0 +1,24 @@
+"""P101: a privilege that the file does not list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P101"
+NAME = "unknown-privilege"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
+    """`name` is neither a privilege nor an alias nor a set."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"unknown privilege `{name}`",
+        span=span,
+        help=did_you_mean(name, known) or f"the privileges and sets are {listed(known)}" if known else "the file lists no privileges: add `privileges: […]`",
+    )

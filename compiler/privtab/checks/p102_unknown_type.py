@@ -1,0 +1,24 @@
+"""P102: an entity type that the file does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P102"
+NAME = "unknown-type"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
+    """`name` is no entity type."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"unknown entity type `{name}`",
+        span=span,
+        help=did_you_mean(name, known) or f"the entity types are {listed(known)}",
+    )

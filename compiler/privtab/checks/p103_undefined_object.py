@@ -1,0 +1,27 @@
+"""P103: a target that is neither an entity type nor an object of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P103"
+NAME = "undefined-object"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, name: str, objects: Collection[str], targets: Collection[str]) -> Diagnostic:
+    """`name` is none of the row's `with` objects nor one of its `targets`."""
+    help_ = did_you_mean(name, (*objects, *targets))
+    if help_ is None:
+        help_ = f"targets here are {listed((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"undefined object `{name}`",
+        span=span,
+        help=help_,
+    )

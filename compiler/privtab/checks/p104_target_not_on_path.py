@@ -1,0 +1,27 @@
+"""P104: a target that the object's path does not lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P104"
+NAME = "target-not-on-path"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, target: str, entity: str, targets: Collection[str]) -> Diagnostic:
+    """A condition about an `entity` names `target`, which is none of its `targets`."""
+    help_ = f"targets here are {listed(targets)}; another object is declared by `with`"
+    if target == "parent":
+        help_ = f"`{entity}` is at the top: it has no parent"
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{target}` is not on the path of `{entity}`",
+        span=span,
+        help=help_ if targets else None,
+    )

@@ -1,0 +1,24 @@
+"""P105: `can` of an operation that the type has no row for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P105"
+NAME = "unknown-operation"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, operation: str, types: Collection[str], known: Collection[str]) -> Diagnostic:
+    """None of the `types` has a row for `operation`."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"unknown operation `{operation}` on {listed(types, last='or')}",
+        span=span,
+        help=did_you_mean(operation, known) or (f"it has {listed(known)}" if known else "it has no rows at all"),
+    )

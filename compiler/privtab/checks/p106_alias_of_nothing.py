@@ -1,0 +1,24 @@
+"""P106: an alias of a privilege that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P106"
+NAME = "alias-of-nothing"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, alias: str, of: str, known: Collection[str]) -> Diagnostic:
+    """`alias` is an alias of `of`, which is no privilege."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{alias}` is an alias of `{of}`, which is no privilege",
+        span=span,
+        help=did_you_mean(of, known) or f"the privileges are {listed(known)}",
+    )

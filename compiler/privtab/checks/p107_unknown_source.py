@@ -1,0 +1,29 @@
+"""P107: a row from a document that the file does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P107"
+NAME = "unknown-source"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, name: str | None, known: Collection[str]) -> Diagnostic:
+    """A row names the source `name`, or none where it cannot be told which one is meant."""
+    help_ = "add `sources: {NAME: {document: FILE}}`"
+    if known and name is not None:
+        help_ = did_you_mean(name, known) or f"the sources are {listed(known)}"
+    elif known:
+        help_ = f"write `name:line`; the sources are {listed(known)}"
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"unknown source `{name}`" if name else "the row does not say which source its line is in",
+        span=span,
+        help=help_,
+    )

@@ -1,0 +1,22 @@
+"""P201: a row that stands twice."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Diagnostic, Related, Severity, Span
+
+CODE = "P201"
+NAME = "duplicate-row"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, entity: str, operation: str, first: Span) -> Diagnostic:
+    """`entity` has the row `operation` at `first` already, with the same meaning."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{entity}` has the row `{operation}` twice",
+        span=span,
+        help=f"line {first.line} says the same: drop one",
+        related=(Related(message="first here", span=first),),
+    )

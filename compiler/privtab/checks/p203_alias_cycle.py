@@ -1,0 +1,26 @@
+"""P203: aliases of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from privtab.diagnostics import Diagnostic, Located, Related, Severity
+
+CODE = "P203"
+NAME = "alias-cycle"
+SEVERITY = Severity.ERROR
+
+
+def finding(targets: Sequence[Located[str]], names: Sequence[str]) -> Diagnostic:
+    """Each of `names` is an alias of the next, the last of the first; `targets` are their `alias_of`."""
+    first, *others = targets
+    circle = " → ".join(f"`{name}`" for name in (*names, names[0]))
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"aliases go round in a circle: {circle}",
+        span=first.span,
+        help="one of them must be a privilege of its own",
+        related=tuple(Related(message="and here", span=other.span) for other in others),
+    )

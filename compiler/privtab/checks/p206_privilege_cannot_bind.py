@@ -1,0 +1,23 @@
+"""P206: a privilege on a type that it cannot be granted on."""
+
+from __future__ import annotations
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P206"
+NAME = "privilege-cannot-bind"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, written: str, wrong: tuple[str, ...], types: tuple[str, ...], on: tuple[str, ...]) -> Diagnostic:
+    """`written` stands for `wrong`, which bind on none of the `types`; the first of them binds `on` others."""
+    who = f"`{written}`" if wrong == (written,) or len(wrong) == 1 and wrong[0] == written else f"{listed(wrong)} of `{written}`"
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"{who} cannot be granted on {listed(types, last='or')}",
+        span=span,
+        help=f"`{wrong[0]}` can be granted on {listed(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
+    )

@@ -1,0 +1,24 @@
+"""P209: `can` of an operation that needs further objects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P209"
+NAME = "can-with-objects"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, operation: str, types: Collection[str], objects: Collection[str]) -> Diagnostic:
+    """The row that `can` reaches needs `with` objects."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`can {operation}` on {listed(types)} needs {listed(objects)}, which nobody names",
+        span=span,
+        help="a row with `with` objects cannot be reached by `can`: write its condition out",
+    )

@@ -1,0 +1,21 @@
+"""P211: ownership in a file without owners."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P211"
+NAME = "no-owners"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, what: str) -> Diagnostic:
+    """`what` speaks of owners, and `semantics.owner` is none."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"{what} speaks of owners, but the file has none",
+        span=span,
+        help="say what ownership means: `semantics: {owner: {creator: true}}`",
+    )

@@ -1,0 +1,21 @@
+"""P212: a creation that asks for something on what does not exist yet."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P212"
+NAME = "created-entity-in-condition"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, entity: str) -> Diagnostic:
+    """The row `creates` its entity, and its condition speaks of it."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"the row creates the `{entity}`, but its condition speaks of it",
+        span=span,
+        help="ask for something on what contains it: `parent`, or drop `creates`",
+    )

@@ -1,0 +1,24 @@
+"""P215: an effect on an object whose type is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P215"
+NAME = "effect-on-many-types"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, name: str, types: Collection[str]) -> Diagnostic:
+    """The effect's target `name` may have several types."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"an effect on `{name}` needs one type, and it may be {listed(types, last='or')}",
+        span=span,
+        help="give the object one type in `with`",
+    )

@@ -1,0 +1,62 @@
+"""Findings as values: where something is wrong in a file, what it is, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Span:
+    """A place in a file: 1-based lines and columns, the end exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Generic[T_co]):
+    """A value together with the place it was read from."""
+
+    value: T_co
+    span: Span
+
+
+class Severity(StrEnum):
+    """How much a finding weighs; only errors stop a compilation."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Related:
+    """A second place that belongs to a finding."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding: a code and a name, a message, a place, and a computed hint."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    span: Span
+    help: str | None = None
+    related: tuple[Related, ...] = ()
+
+
+def in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Findings sorted by place, then code, without repetitions."""
+    return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))

@@ -1,0 +1,74 @@
+"""Findings as text: place, code, the line with a caret under the name, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+_COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
+_BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
+_WIDTH = 160
+"""Longer lines are cut around the place."""
+
+
+def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, color: bool = False) -> str:
+    """Every finding, a blank line between two; `sources` holds the text of files by the path that spans have.
+
+    A file whose text is not there is named without its line.
+    """
+    lines = {path: text.split("\n") for path, text in sources.items()}
+    return "\n\n".join(_one(d, lines, color=color) for d in diagnostics)
+
+
+def _one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
+    span = diagnostic.span
+    place = f"{span.path}:{span.line}:{span.column}:"
+    kind = f"{diagnostic.severity}[{diagnostic.code} {diagnostic.name}]:"
+    if color:
+        place = f"{_BOLD}{place}{_OFF}"
+        kind = f"{_COLORS[diagnostic.severity]}{kind}{_OFF}"
+    parts = [f"{place} {kind} {diagnostic.message}", *_excerpt(span, lines, color=color)]
+    for related in diagnostic.related:
+        at = related.span
+        parts.append(f"  {at.path}:{at.line}:{at.column}: {related.message}")
+        parts.extend(_excerpt(at, lines, color=color))
+    if diagnostic.help:
+        word = f"{_BOLD}help:{_OFF}" if color else "help:"
+        parts.append(f"  {word} {diagnostic.help}")
+    return "\n".join(parts)
+
+
+def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list[str]:
+    """The first line of the span with carets below; a tab stays a tab so that the carets stand right."""
+    of_file = lines.get(span.path)
+    if of_file is None or not 1 <= span.line <= len(of_file):
+        return []
+    line = of_file[span.line - 1].rstrip("\r")
+    if not line.strip() and span.column > len(line) + 1:
+        return []
+    start = span.column - 1
+    end = span.end_column - 1 if span.end_line == span.line else len(line)
+    end = max(end, start + 1)
+    if len(line) > _WIDTH:
+        cut = max(0, min(start - _WIDTH // 3, len(line) - _WIDTH))
+        prefix = "…" if cut else ""
+        suffix = "…" if cut + _WIDTH < len(line) else ""
+        line = prefix + line[cut : cut + _WIDTH] + suffix
+        start, end = start - cut + len(prefix), min(end - cut + len(prefix), len(line))
+    gutter = f"{span.line:>4} | "
+    blank = " " * (len(gutter) - 2) + "| "
+    indent = "".join("\t" if c == "\t" else " " * _cells(c) for c in line[:start]) + " " * max(0, start - len(line))
+    carets = "^" * max(1, sum(_cells(c) for c in line[start:end]))
+    if color:
+        return [f"{_BLUE}{gutter}{_OFF}{line}", f"{_BLUE}{blank}{_OFF}{indent}{_BLUE}{carets}{_OFF}"]
+    return [f"{gutter}{line}".rstrip(), f"{blank}{indent}{carets}"]
+
+
+def _cells(character: str) -> int:
+    """How many columns a terminal gives a character."""
+    from unicodedata import combining, east_asian_width
+
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1

@@ -1,0 +1,145 @@
+"""`Policy` → `Program`: sets and aliases become privileges, targets become slots and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from privtab.ir import nodes as ir
+from privtab.model import nodes as m
+
+
+def lower(policy: m.Policy) -> ir.Program:
+    """The program of a sound policy; rows keep the order of the file."""
+    lowering = _Lowering(policy)
+    return ir.Program(
+        system=policy.system,
+        version=policy.version,
+        title=policy.title,
+        entities=policy.entities,
+        privileges=policy.privileges,
+        aliases=policy.aliases,
+        sets=policy.sets,
+        roles=policy.roles,
+        semantics=policy.semantics,
+        rules={pair: lowering.rule(row) for pair, row in policy.rows.items()},
+        sources=policy.sources,
+    )
+
+
+class _Lowering:
+    """Lowers rows of one policy; equal targets are one value."""
+
+    def __init__(self, policy: m.Policy) -> None:
+        self.policy = policy
+        self.targets: dict[tuple[str, str], ir.Target] = {}
+
+    def rule(self, row: m.Row) -> ir.Rule:
+        """One row."""
+        decl = row.decl
+        return ir.Rule(
+            id=f"{self.policy.system}/{row.entity}/{row.operation}",
+            entity=row.entity,
+            operation=row.operation,
+            title=decl.title or row.operation.replace("_", " "),
+            origin=row.origin,
+            gate=ir.ALWAYS if row.gate is None else self.formula(row.gate),
+            requires=ir.ALWAYS if row.requires is None else self.formula(row.requires),
+            each=None if row.each is None else self.formula(row.each),
+            span=decl.span,
+            withs=row.withs,
+            report=row.report,
+            effects=tuple(self.effect(outcome) for outcome in row.outcomes),
+            creates=row.creates,
+            requires_text=row.requires_text,
+            each_text=row.each_text,
+            note=decl.note,
+            deprecated=decl.deprecated,
+            source=row.source,
+            ambiguous=row.ambiguous,
+        )
+
+    def effect(self, outcome: m.Outcome) -> ir.Effect:
+        """What success does."""
+        return ir.Effect(
+            kind=outcome.kind,
+            what=outcome.what,
+            privileges=() if outcome.use is None else outcome.use.members,
+            target=self.target(outcome.slot, outcome.type),
+        )
+
+    def target(self, slot: str, type_: str) -> ir.Target:
+        """The one target of a slot and a type."""
+        key = (slot, type_)
+        if key not in self.targets:
+            self.targets[key] = ir.Target(slot=slot, type=type_)
+        return self.targets[key]
+
+    def formula(self, condition: m.Condition) -> ir.Formula:
+        """One condition."""
+        match condition:
+            case m.Held(uses=uses, every=every, places=places):
+                terms = [_any(_all(self.has(p, place) for p in use.members) for place in places) for use in uses]
+                return _all(terms) if every else _any(terms)
+            case m.Related(kind="owner", places=places):
+                return _any(self.at(place, lambda t: ir.Owner(target=t), "owner") for place in places)
+            case m.Related(kind="member", places=places):
+                return _any(self.at(place, lambda t: ir.Member(target=t), "member") for place in places)
+            case m.Related(places=places):
+                return _any(self.at(p, lambda t: ir.Holds(target=t), "holds", self.is_role) for p in places)
+            case m.IsSelf(type=type_):
+                return ir.Self(target=self.target(ir.RESOURCE, type_))
+            case m.IsServiceAdmin():
+                return ir.ServiceAdmin()
+            case m.CanDo(operation=operation, places=places):
+                return _any(self.can(operation, place) for place in places)
+            case m.AllOf(parts=parts):
+                return _all(self.formula(part) for part in parts)
+            case m.AnyOf(parts=parts):
+                return _any(self.formula(part) for part in parts)
+            case m.Required(body=body, flag=flag):
+                return ir.When(flag=flag, body=self.formula(body))
+            case _:
+                assert_never(condition)
+
+    def has(self, privilege: str, place: m.Place) -> ir.Formula:
+        """A privilege on a place, for the types that it can be granted on."""
+        on = self.policy.privileges[privilege].on
+        return self.at(place, lambda t: ir.Has(privilege=privilege, target=t), privilege, lambda type_: type_ in on)
+
+    def can(self, operation: str, place: m.Place) -> ir.Formula:
+        """An operation on a place, for the types that have a row for it which needs no objects of its own."""
+        rows = self.policy.rows
+        return self.at(
+            place,
+            lambda t: ir.Can(operation=operation, target=t),
+            f"can {operation}",
+            lambda type_: (type_, operation) in rows and not rows[type_, operation].withs,
+        )
+
+    def is_role(self, type_: str) -> bool:
+        """Whether entities of the type are roles."""
+        return self.policy.entities[type_].principal == "role"
+
+    def at(
+        self,
+        place: m.Place,
+        make: Callable[[ir.Target], ir.Formula],
+        text: str,
+        fits: Callable[[str], bool] = lambda _: True,
+    ) -> ir.Formula:
+        """The formula at a place; a case for each fitting type where the type is known only with the request."""
+        if len(place.types) == 1:
+            return make(self.target(place.slot, place.types[0]))
+        cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if fits(type_))
+        return ir.ByType(slot=place.slot, cases=cases, text=f"{text} ({place.slot})")
+
+
+def _all(parts: Iterable[ir.Formula]) -> ir.Formula:
+    listed = tuple(parts)
+    return listed[0] if len(listed) == 1 else ir.And(parts=listed)
+
+
+def _any(parts: Iterable[ir.Formula]) -> ir.Formula:
+    listed = tuple(parts)
+    return listed[0] if len(listed) == 1 else ir.Or(parts=listed)

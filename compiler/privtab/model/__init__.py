@@ -1,0 +1,133 @@
+"""`Tables` → `Policy`: names resolved, defaults applied, variants and readings put on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from privtab.diagnostics import Diagnostic, Severity
+from privtab.model import nodes as m
+from privtab.model.cycles import find_cycles
+from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
+from privtab.model.nodes import Policy
+from privtab.model.rows import Rows
+from privtab.model.same import same_meaning
+from privtab.model.select import Chosen, Selection, apply_readings, find_variant, select
+from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
+
+__all__ = ["Policy", "resolve"]
+
+
+def resolve(
+    tables: Tables, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+) -> tuple[Policy | None, list[Diagnostic]]:
+    """The policy of a file and the findings of this stage; None where the file has any error.
+
+    `readings` says for ambiguous rows (`entity/operation`) which reading to take. Raises UsageError for a variant, a row
+    or a reading that does not exist.
+    """
+    found: list[Diagnostic] = []
+    names = resolve_names(tables, found)
+    semantics = resolve_semantics(tables, names, found)
+    sources = {name.value: document.value for name, document in tables.sources}
+    overlay = find_variant(tables, variant)
+    selection = apply_readings(select(tables, overlay, names, found), readings or {})
+    rows = Rows(tables=tables, names=names, semantics=semantics, pairs=selection.pairs, sources=sources)
+    resolved = _resolve_rows(rows, selection.pairs.items(), found)
+    _clashes(rows, selection, found)
+    found.extend(find_cycles(resolved))
+    roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
+    for other in tables.variants:
+        if other is not overlay:
+            _check_variant(rows, other, found)
+    found.extend(_grouped([(d, "") for d in rows.gate_found]))
+    found[:] = dict.fromkeys(found)
+    if tables.broken or any(d.severity is Severity.ERROR for d in found):
+        return None, found
+    ambiguous = {
+        f"{r.entity}/{r.operation}": tuple(n for n, _ in r.ambiguous.readings)
+        for r in resolved.values()
+        if r.ambiguous is not None and r.ambiguous.readings
+    }
+    policy = Policy(
+        tables=tables,
+        system=tables.system.value,
+        version=tables.version.value,
+        title=tables.title,
+        sources=sources,
+        entities=names.entities,
+        hierarchy=names.hierarchy,
+        privileges=names.privileges,
+        aliases=names.aliases,
+        sets=names.sets,
+        roles=roles,
+        semantics=semantics,
+        rows=resolved,
+        variant=variant,
+        variants=tuple(v.name.value for v in tables.variants),
+        readings=ambiguous,
+        chosen=dict(readings or {}),
+        declared=names.declared,
+    )
+    return policy, found
+
+
+def _resolve_rows(
+    rows: Rows, pairs: Iterable[tuple[m.PairKey, Chosen]], found: list[Diagnostic]
+) -> dict[m.PairKey, m.Row]:
+    resolved: dict[m.PairKey, m.Row] = {}
+    shared: list[tuple[Diagnostic, str]] = []
+    for pair, chosen in pairs:
+        mine: list[Diagnostic] = []
+        row = rows.resolve(pair[0], chosen, mine)
+        if row is not None:
+            resolved[pair] = row
+        if chosen.origin == "row":
+            found.extend(mine)
+        else:
+            shared.extend((d, pair[0]) for d in mine)
+    found.extend(_grouped(shared))
+    return resolved
+
+
+def _grouped(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
+    """One finding for each place and code: a row for many types makes one mistake, not one for each type."""
+    groups: dict[tuple[object, str], list[tuple[Diagnostic, str]]] = {}
+    for diagnostic, type_ in found:
+        groups.setdefault((diagnostic.span, diagnostic.code), []).append((diagnostic, type_))
+    return [group[0][0] for group in groups.values()]
+
+
+def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
+    from privtab.checks import p201_duplicate_row, p202_contradicting_row
+
+    for clash in selection.clashes:
+        ignored: list[Diagnostic] = []
+        first = rows.resolve(clash.pair[0], Chosen(clash.first, clash.origin), ignored)
+        second = rows.resolve(clash.pair[0], Chosen(clash.second, clash.origin), found if clash.origin == "row" else ignored)
+        if first is None or second is None:
+            continue
+        check = p201_duplicate_row if same_meaning(first, second) else p202_contradicting_row
+        found.append(check.finding(clash.second.operation.span, *clash.pair, clash.first.operation.span))
+
+
+def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[RoleDecl]:
+    by_name = {role.name.value: role for role in roles}
+    if overlay is not None:
+        by_name |= {role.name.value: role for role in overlay.roles}
+    return list(by_name.values())
+
+
+def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) -> None:
+    """Findings of a variant that was not asked for: its own rows, seen with its overlay."""
+    selection = select(rows.tables, variant, rows.names, found)
+    own = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+    under = Rows(
+        tables=rows.tables,
+        names=rows.names,
+        semantics=rows.semantics,
+        pairs=selection.pairs,
+        sources=rows.sources,
+        gates=rows.gates,
+    )
+    _resolve_rows(under, ((p, c) for p, c in selection.pairs.items() if id(c.decl) in own), found)
+    resolve_roles(variant.roles, rows.names, found)

@@ -1,0 +1,232 @@
+"""Expressions → conditions: every privilege, target and operation looked up from where the row stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from privtab.checks import (
+    p009_wrong_value,
+    p101_unknown_privilege,
+    p102_unknown_type,
+    p103_undefined_object,
+    p104_target_not_on_path,
+    p105_unknown_operation,
+    p206_privilege_cannot_bind,
+    p209_can_with_objects,
+    p210_not_a_principal,
+    p211_no_owners,
+)
+from privtab.checks._hints import nearest
+from privtab.diagnostics import Diagnostic
+from privtab.ir.nodes import RESOURCE
+from privtab.model import nodes as m
+from privtab.model.names import Names
+from privtab.model.select import Chosen
+from privtab.syntax import expression as x
+from privtab.syntax.nodes import Cell, ConditionCell
+
+
+@dataclass(slots=True)
+class Scope:
+    """Where a row stands: its entity type, its `with` objects and their possible types, and what the file declares.
+
+    A `with` object without entry in `objects` but in `poisoned_objects` has a finding already.
+    """
+
+    entity: str
+    names: Names
+    pairs: Mapping[m.PairKey, Chosen]
+    owners: bool
+    """Whether conditions may speak of owners."""
+    objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    poisoned_objects: set[str] = field(default_factory=set)
+    found: list[Diagnostic] = field(default_factory=list)
+    poisoned: bool = False
+
+    def resolve(self, cell: ConditionCell | None) -> m.Condition | None:
+        """The condition of a cell; None where it has none, or none that could be resolved (`poisoned` is set then)."""
+        if cell is None:
+            return None
+        if cell.expression is None:
+            self.poisoned = True
+            return None
+        return self._condition(cell.expression, cell.cell)
+
+    def fail(self, *diagnostics: Diagnostic) -> None:
+        """Findings that leave the row without meaning."""
+        self.found.extend(diagnostics)
+        self.poisoned = True
+
+    def _condition(self, expression: x.Expression, cell: Cell) -> m.Condition | None:
+        match expression:
+            case x.Held():
+                return self._held(expression, cell)
+            case x.Related(kind=kind, targets=targets, word=word):
+                return self._related(kind, targets, word, cell)
+            case x.CanDo():
+                return self._can(expression, cell)
+            case x.Word(kind="self", word=word):
+                self._principal(word, self.entity, "user", cell)
+                return m.IsSelf(self.entity)
+            case x.Word(kind="service_admin"):
+                return m.IsServiceAdmin()
+            case x.Word():
+                return m.AllOf()
+            case x.AllOf(parts=parts):
+                return m.AllOf(tuple(self._parts(parts, cell)))
+            case x.AnyOf(parts=parts):
+                return m.AnyOf(tuple(self._parts(parts, cell)))
+            case x.Required(body=body, flag=flag):
+                inner = self._condition(body, cell)
+                if flag.text == "with":
+                    message = "`with` cannot be a flag: the context keeps the request's objects there"
+                    self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
+                return None if inner is None else m.Required(inner, flag.text)
+            case _:
+                assert_never(expression)
+
+    def _parts(self, parts: tuple[x.Expression, ...], cell: Cell) -> Iterator[m.Condition]:
+        for part in parts:
+            condition = self._condition(part, cell)
+            if condition is not None:
+                yield condition
+
+    def _held(self, term: x.Held, cell: Cell) -> m.Condition | None:
+        uses = tuple(use for name in term.privileges if (use := self.privilege(name, cell)) is not None)
+        places = self._places(term.targets, cell)
+        if len(uses) < len(term.privileges) or len(places) < len(term.targets):
+            self.poisoned = True
+        for place in places:
+            for use in uses:
+                wrong = self._unbound(use, place)
+                if wrong:
+                    on = self.names.privileges[wrong[0]].on
+                    span = use.spot.span
+                    self.fail(p206_privilege_cannot_bind.finding(span, use.written, wrong, place.types, on))
+        return m.Held(uses, term.every, places) if uses and places else None
+
+    def _unbound(self, use: m.PrivilegeUse, place: m.Place) -> tuple[str, ...]:
+        privileges = self.names.privileges
+        return tuple(p for p in use.members if not any(t in privileges[p].on for t in place.types))
+
+    def privilege(self, name: x.Name, cell: Cell) -> m.PrivilegeUse | None:
+        """The privilege, alias or set of that name."""
+        members = self.names.members(name.text)
+        if members is None or any(member in self.names.poisoned for member in members):
+            if self.names.unknown(name.text):
+                span = cell.part(name.start, name.end)
+                self.found.append(p101_unknown_privilege.finding(span, name.text, self.names.declared))
+            self.poisoned = True
+            return None
+        return m.PrivilegeUse(name.text, members, name.text in self.names.sets, m.Spot(cell, name.start, name.end))
+
+    def _places(self, targets: tuple[x.Name, ...], cell: Cell) -> tuple[m.Place, ...]:
+        return tuple(place for target in targets if (place := self.place(target, cell)) is not None)
+
+    def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.Place | None:
+        """The object that a target names; with `children` a type right inside the row's entity too."""
+        name, spot = target.text, m.Spot(cell, target.start, target.end)
+        if name in self.objects:
+            return m.Place(name, self.objects[name], name, spot)
+        if name in self.poisoned_objects:
+            self.poisoned = True
+            return None
+        hierarchy = self.names.hierarchy
+        type_: str | None = name
+        if name == "entity":
+            type_ = self.entity
+        elif name == "parent":
+            type_ = hierarchy.entities[self.entity].parent
+        if type_ is not None and type_ in hierarchy.entities:
+            inside = children and hierarchy.entities[type_].parent == self.entity
+            if inside or hierarchy.reaches(self.entity, type_):
+                return m.Place(RESOURCE, (type_,), name, spot)
+        self._lost(name, spot)
+        return None
+
+    def _lost(self, name: str, spot: m.Spot) -> None:
+        """A target that leads nowhere."""
+        self.poisoned = True
+        if not self.names.types_known:
+            return
+        entities = self.names.entities
+        targets = self.names.hierarchy.targets(self.entity)
+        if name in entities or name == "parent":
+            self.found.append(p104_target_not_on_path.finding(spot.span, name, self.entity, targets))
+        elif nearest(name, self.objects) is None and nearest(name, entities) is not None:
+            self.found.append(p102_unknown_type.finding(spot.span, name, entities))
+        else:
+            self.found.append(p103_undefined_object.finding(spot.span, name, tuple(self.objects), targets))
+
+    def _related(self, kind: str, targets: tuple[x.Name, ...], word: x.Name, cell: Cell) -> m.Condition | None:
+        if kind == "owner" and not self.owners:
+            self.fail(p211_no_owners.finding(cell.part(word.start, word.end), "the condition"))
+            return None
+        places = self._places(targets, cell)
+        if kind == "holds":
+            for place in places:
+                if not any(self.names.entities[t].principal == "role" for t in place.types):
+                    self._principal(x.Name("holds", place.spot.start, place.spot.end), place.types[0], "role", cell)
+        match kind:
+            case "owner" | "member" | "holds":
+                return m.Related(kind, places) if places else None
+            case _:
+                raise AssertionError(kind)
+
+    def _principal(self, word: x.Name, type_: str, kind: str, cell: Cell) -> None:
+        if self.names.entities[type_].principal != kind:
+            self.fail(p210_not_a_principal.finding(cell.part(word.start, word.end), word.text, type_, kind))
+
+    def _can(self, term: x.CanDo, cell: Cell) -> m.Condition | None:
+        operation = term.operation.text
+        spot = m.Spot(cell, term.operation.start, term.operation.end)
+        places = self._places(term.targets, cell)
+        good: list[m.Place] = []
+        for place in places:
+            chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
+            objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
+            if not chosen:
+                known = {op: None for type_, op in self.pairs if type_ in place.types}
+                self.fail(p105_unknown_operation.finding(spot.span, operation, place.types, tuple(known)))
+            elif objects and all(c.decl.withs for c in chosen):
+                self.fail(p209_can_with_objects.finding(spot.span, operation, place.types, objects))
+            else:
+                good.append(place)
+        return m.CanDo(operation, tuple(good), spot) if good else None
+
+
+def fitting_types(name: str, cells: list[ConditionCell], names: Names, pairs: Mapping[m.PairKey, Chosen]) -> tuple[str, ...]:
+    """The entity types for which every mention of the `with` object `name` makes sense."""
+    tests: list[Callable[[str], bool]] = []
+    for cell in cells:
+        if cell.expression is not None:
+            tests.extend(_tests(cell.expression, name, names, pairs))
+    return tuple(type_ for type_ in names.entities if all(test(type_) for test in tests))
+
+
+def _tests(
+    expression: x.Expression, name: str, names: Names, pairs: Mapping[m.PairKey, Chosen]
+) -> Iterator[Callable[[str], bool]]:
+    match expression:
+        case x.Held(privileges=privileges, every=every, targets=targets):
+            if any(t.text == name for t in targets):
+                members = [names.members(p.text) for p in privileges]
+                known = [m_ for m_ in members if m_ is not None]
+                choose = all if every else any
+                if len(known) == len(members):
+                    yield lambda t: choose(all(t in names.privileges[p].on for p in group) for group in known)
+        case x.CanDo(operation=operation, targets=targets):
+            if any(t.text == name for t in targets):
+                yield lambda t: (t, operation.text) in pairs and not pairs[t, operation.text].decl.withs
+        case x.Related(kind="holds", targets=targets):
+            if any(t.text == name for t in targets):
+                yield lambda t: names.entities[t].principal == "role"
+        case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
+            for part in parts:
+                yield from _tests(part, name, names, pairs)
+        case x.Required(body=body):
+            yield from _tests(body, name, names, pairs)
+        case _:
+            return

@@ -1,0 +1,50 @@
+"""The forest of entity types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from privtab.ir.nodes import EntityType
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Who contains whom; chains are worked out once."""
+
+    entities: Mapping[str, EntityType]
+    chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def chain(self, type_: str) -> tuple[str, ...]:
+        """The types on the path of a `type_` entity, from the root to itself."""
+        todo: list[str] = []
+        at: str | None = type_
+        while at is not None and at not in self.chains:
+            todo.append(at)
+            at = self.entities[at].parent
+        chain = self.chains[at] if at is not None else ()
+        for name in reversed(todo):
+            chain = (*chain, name)
+            self.chains[name] = chain
+        return chain
+
+    def within(self, type_: str, outer: str) -> bool:
+        """Whether `type_` is `outer` or lies below it."""
+        return outer in self.chain(type_)
+
+    def reaches(self, type_: str, target: str) -> bool:
+        """Whether a `type_` entity's path leads to one `target`: an ancestor, itself, or a `single` type off one of these."""
+        at: str | None = target
+        chain = self.chain(type_)
+        while at is not None and at not in chain:
+            entity = self.entities[at]
+            at = entity.parent if entity.single else None
+        return at is not None
+
+    def targets(self, type_: str) -> tuple[str, ...]:
+        """Every type that a condition about a `type_` entity can name, from the root down."""
+        return tuple(name for name in self.entities if self.reaches(type_, name))
+
+    def inside(self, type_: str) -> tuple[str, ...]:
+        """`type_` and everything below it, in the order of the file."""
+        return tuple(name for name in self.entities if self.within(name, type_))

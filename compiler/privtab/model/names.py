@@ -1,0 +1,257 @@
+"""Entities, privileges, aliases, sets, roles and semantics: names resolved against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from privtab.checks import (
+    p101_unknown_privilege,
+    p102_unknown_type,
+    p106_alias_of_nothing,
+    p203_alias_cycle,
+    p205_set_cycle,
+    p206_privilege_cannot_bind,
+    p207_duplicate_name,
+)
+from privtab.diagnostics import Diagnostic, Located
+from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
+from privtab.model.hierarchy import Hierarchy
+from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
+
+_PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
+
+
+@dataclass(slots=True)
+class Names:
+    """What the file declares; `poisoned` holds names that exist but have a finding already."""
+
+    hierarchy: Hierarchy
+    privileges: dict[str, Privilege] = field(default_factory=dict)
+    aliases: dict[str, Alias] = field(default_factory=dict)
+    sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    declared: dict[str, Word] = field(default_factory=dict)
+    poisoned: set[str] = field(default_factory=set)
+    types_known: bool = True
+    privileges_known: bool = True
+
+    @property
+    def entities(self) -> dict[str, EntityType]:
+        """Entity types by name."""
+        return cast("dict[str, EntityType]", self.hierarchy.entities)
+
+    def members(self, name: str) -> tuple[str, ...] | None:
+        """The privileges that a name stands for; None for a name that is poisoned or unknown."""
+        if name in self.poisoned:
+            return None
+        if name in self.privileges:
+            return (name,)
+        if name in self.aliases:
+            return (self.aliases[name].of,)
+        return self.sets.get(name)
+
+    def unknown(self, name: str) -> bool:
+        """Whether a use of the name deserves a finding."""
+        return self.privileges_known and name not in self.poisoned and name not in self.declared
+
+    def check_type(self, word: Word, found: list[Diagnostic]) -> bool:
+        """Whether the type exists; a finding where it does not."""
+        if word.value in self.entities:
+            return True
+        if self.types_known:
+            found.append(p102_unknown_type.finding(word.span, word.value, self.entities))
+        return False
+
+
+def resolve_names(tables: Tables, found: list[Diagnostic]) -> Names:
+    """Everything that rows refer to."""
+    names = Names(
+        hierarchy=Hierarchy(_entities(tables, found)),
+        types_known="entities" not in tables.unreadable,
+        privileges_known=not tables.unreadable & {"privileges", "sets"},
+    )
+    _privileges(tables.privileges, names, found)
+    _sets(tables.sets, names, found)
+    return names
+
+
+def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
+    said = {t.name.value: t for t in tables.types}
+    entities: dict[str, EntityType] = {}
+    for decl in tables.entities:
+        name = decl.name.value
+        more = said.get(name)
+        principal: OwnerKind | None = _PRINCIPALS.get(name)
+        if more is not None and more.principal is not None:
+            principal = None if more.principal == "none" else more.principal
+        entities[name] = EntityType(
+            name=name,
+            parent=decl.parent,
+            single=more is not None and more.single,
+            title=None if more is None else more.title,
+            principal=principal,
+        )
+    if "entities" not in tables.unreadable:
+        for type_ in tables.types:
+            if type_.name.value not in entities:
+                found.append(p102_unknown_type.finding(type_.name.span, type_.name.value, entities))
+    return entities
+
+
+def _privileges(decls: Iterable[PrivilegeDecl], names: Names, found: list[Diagnostic]) -> None:
+    aliases: dict[str, PrivilegeDecl] = {}
+    everywhere = tuple(names.entities)
+    for decl in decls:
+        name = decl.name.value
+        names.declared[name] = decl.name
+        if decl.poisoned:
+            names.poisoned.add(name)
+        elif decl.alias_of is not None:
+            aliases[name] = decl
+        else:
+            on = everywhere
+            if decl.on is not None:
+                known = [names.check_type(word, found) for word in decl.on]
+                on = tuple(dict.fromkeys(word.value for word, ok in zip(decl.on, known, strict=True) if ok))
+                if not all(known):
+                    names.poisoned.add(name)
+            names.privileges[name] = Privilege(name=name, on=on, title=decl.title, deprecated=decl.deprecated)
+    _aliases(aliases, names, found)
+
+
+def _aliases(aliases: dict[str, PrivilegeDecl], names: Names, found: list[Diagnostic]) -> None:
+    done: set[str] = set()
+    for name in aliases:
+        path: list[str] = []
+        at = name
+        while at in aliases and at not in path and at not in done:
+            path.append(at)
+            of = aliases[at].alias_of
+            at = of.value if of is not None else ""
+        if at in path:
+            cycle = path[path.index(at) :]
+            found.append(p203_alias_cycle.finding([cast(Word, aliases[n].alias_of) for n in cycle], cycle))
+            names.poisoned.update(path)
+        elif at in names.poisoned:
+            names.poisoned.update(path)
+        elif at not in names.privileges and at not in names.aliases:
+            if path:
+                of = cast(Word, aliases[path[-1]].alias_of)
+                if names.privileges_known:
+                    found.append(p106_alias_of_nothing.finding(of.span, path[-1], of.value, names.privileges))
+                names.poisoned.update(path)
+        else:
+            root = names.aliases[at].of if at in names.aliases else at
+            for alias in path:
+                names.aliases[alias] = Alias(name=alias, of=root, deprecated=aliases[alias].deprecated)
+        done.update(path)
+
+
+def _sets(decls: Iterable[SetDecl], names: Names, found: list[Diagnostic]) -> None:
+    by_name: dict[str, SetDecl] = {}
+    for decl in decls:
+        name = decl.name.value
+        if name in names.declared:
+            found.append(p207_duplicate_name.finding(decl.name.span, "name", name, names.declared[name].span))
+            names.poisoned.add(name)
+            continue
+        by_name[name] = decl
+        names.declared[name] = decl.name
+        if decl.poisoned:
+            names.poisoned.add(name)
+    state: dict[str, Literal["open", "done"]] = {}
+
+    def expand(name: str) -> tuple[str, ...]:
+        state[name] = "open"
+        members: dict[str, None] = {}
+        for word in by_name[name].members:
+            if word.value in by_name and word.value not in state:
+                expand(word.value)
+            if state.get(word.value) == "open":
+                found.append(p205_set_cycle.finding(word.span, name, word.value))
+                names.poisoned.add(name)
+                continue
+            inner = names.members(word.value)
+            if inner is not None:
+                members.update(dict.fromkeys(inner))
+                continue
+            if names.unknown(word.value):
+                found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+            names.poisoned.add(name)
+        state[name] = "done"
+        names.sets[name] = tuple(members)
+        return names.sets[name]
+
+    for name in by_name:
+        if name not in state:
+            expand(name)
+
+
+def resolve_semantics(tables: Tables, names: Names, found: list[Diagnostic]) -> Semantics:
+    """`semantics`, with what owners hold written out."""
+    decl = tables.semantics
+    owner = None
+    if decl.owner is not None:
+        holds: dict[str, None] = {}
+        for word in decl.owner.holds:
+            members = names.members(word.value)
+            if members is None and word.value == "ALL" and "ALL" not in names.declared:
+                members = tuple(names.privileges)
+            if members is not None:
+                holds.update(dict.fromkeys(members))
+            elif names.unknown(word.value):
+                found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+        kinds = decl.owner.kinds
+        owner = OwnerSemantics(
+            kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
+            creator=decl.owner.creator,
+            holds=tuple(holds),
+        )
+    return Semantics(
+        inheritance=decl.inheritance,
+        deny=decl.deny,
+        owner=owner,
+        groups=decl.groups,
+        gate=None if decl.gate is None else " ".join(decl.gate.cell.text.split()),
+    )
+
+
+def resolve_roles(decls: Iterable[RoleDecl], names: Names, found: list[Diagnostic]) -> dict[str, Role]:
+    """Roles with their sets and aliases written out; each member must bind on the type."""
+    roles: dict[str, Role] = {}
+    for decl in decls:
+        if decl.scope is not None:
+            names.check_type(decl.scope, found)
+        grants: list[tuple[str, tuple[str, ...]]] = []
+        for type_, words in decl.grants:
+            known = names.check_type(type_, found)
+            held: dict[str, None] = {}
+            for word in words:
+                members = names.members(word.value)
+                if members is None:
+                    if names.unknown(word.value):
+                        found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+                    continue
+                if known:
+                    found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w))  # type: ignore[misc]
+                held.update(dict.fromkeys(members))
+            grants.append((type_.value, tuple(held)))
+        roles[decl.name.value] = Role(
+            name=decl.name.value,
+            scope=None if decl.scope is None else decl.scope.value,
+            grants=tuple(grants),
+            title=decl.title,
+        )
+    return roles
+
+
+def unbound(
+    names: Names, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Located[str]]
+) -> list[Diagnostic]:
+    """A finding where a privilege, or a member of a set, can be granted on none of the types."""
+    wrong = [m for m in members if m not in names.poisoned and not any(t in names.privileges[m].on for t in types)]
+    if not wrong:
+        return []
+    on = names.privileges[wrong[0]].on
+    return [p206_privilege_cannot_bind.finding(where().span, written, tuple(wrong), types, on)]

@@ -1,0 +1,174 @@
+"""A policy whose names are resolved; conditions still stand as they were written, with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from privtab.diagnostics import Located, Span
+from privtab.ir.nodes import Alias, Ambiguous, EntityType, Origin, Privilege, Role, Semantics, Source, WithSlot
+from privtab.model.hierarchy import Hierarchy
+from privtab.syntax.nodes import Cell, RowDecl, Tables
+
+PairKey: TypeAlias = tuple[str, str]
+"""(entity type, operation)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A part of a cell; its span is worked out on demand."""
+
+    cell: Cell
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """Where the part stands in the file."""
+        return self.cell.part(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A target: the slot of the request's object and the types that it may have; one, save for `with` objects."""
+
+    slot: str
+    types: tuple[str, ...]
+    written: str
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class PrivilegeUse:
+    """A privilege, alias or set as it was written, and the privileges that it stands for."""
+
+    written: str
+    members: tuple[str, ...]
+    is_set: bool
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Any of the privileges, or with `every` each of them, on any of the places."""
+
+    uses: tuple[PrivilegeUse, ...]
+    every: bool
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Owns, belongs to or holds any of the places."""
+
+    kind: Literal["owner", "member", "holds"]
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsSelf:
+    """The caller is the object of the request."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsServiceAdmin:
+    """The caller is a service administrator."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanDo:
+    """The row of the operation holds for any of the places."""
+
+    operation: str
+    places: tuple[Place, ...]
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every part; no parts: always."""
+
+    parts: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Some part."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """The body is asked for if the request sets the flag."""
+
+    body: Condition
+    flag: str
+
+
+Condition: TypeAlias = Held | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What success does: grants, makes or takes `what` on the place."""
+
+    kind: Literal["grant", "become", "revoke"]
+    what: str
+    use: PrivilegeUse | None
+    """None for `owner` and `member`."""
+    slot: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row for one (entity type, operation), from wherever it comes."""
+
+    entity: str
+    operation: str
+    origin: Origin
+    decl: RowDecl
+    gate: Condition | None
+    requires: Condition | None
+    each: Condition | None
+    withs: tuple[WithSlot, ...]
+    outcomes: tuple[Outcome, ...]
+    creates: bool
+    requires_text: str | None
+    each_text: str | None
+    report: str | None
+    source: Source | None
+    ambiguous: Ambiguous | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A whole file, resolved; mappings keep its order."""
+
+    tables: Tables
+    system: str
+    version: str
+    title: str | None
+    sources: Mapping[str, str]
+    entities: Mapping[str, EntityType]
+    hierarchy: Hierarchy
+    privileges: Mapping[str, Privilege]
+    aliases: Mapping[str, Alias]
+    sets: Mapping[str, tuple[str, ...]]
+    roles: Mapping[str, Role]
+    semantics: Semantics
+    rows: Mapping[PairKey, Row]
+    variant: str | None = None
+    """The variant that was applied."""
+    variants: tuple[str, ...] = ()
+    """Names of all variants of the file."""
+    readings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the other readings of each ambiguous row, by `entity/operation`."""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """The readings that were applied."""
+    declared: Mapping[str, Located[str]] = field(default_factory=dict)
+    """Where each privilege, alias and set is declared."""

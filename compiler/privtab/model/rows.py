@@ -1,0 +1,226 @@
+"""Rows resolved: one for each (entity type, operation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from privtab.checks import (
+    p107_unknown_source,
+    p211_no_owners,
+    p212_created_entity_in_condition,
+    p213_object_hides_type,
+    p214_object_without_types,
+    p215_effect_on_many_types,
+    p009_wrong_value,
+)
+from privtab.diagnostics import Diagnostic
+from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
+from privtab.model import nodes as m
+from privtab.model.conditions import Scope, fitting_types
+from privtab.model.names import Names, unbound
+from privtab.model.select import Chosen, read_as
+from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Tables
+from privtab.syntax.expression import Name
+
+
+@dataclass(slots=True)
+class Rows:
+    """Resolves the rows of one file, under one choice of rows by pair."""
+
+    tables: Tables
+    names: Names
+    semantics: Semantics
+    pairs: Mapping[m.PairKey, Chosen]
+    sources: Mapping[str, str]
+    gates: dict[str, m.Condition | None] = field(default_factory=dict)
+    gate_found: list[Diagnostic] = field(default_factory=list)
+
+    def resolve(self, entity: str, chosen: Chosen, found: list[Diagnostic]) -> m.Row | None:
+        """The row for a pair; None with findings where it has no meaning."""
+        decl = chosen.decl
+        scope = self._scope(entity)
+        self._objects(decl, scope)
+        gate = None if decl.ungated else self.gate(entity)
+        requires, each = scope.resolve(decl.body.requires), scope.resolve(decl.body.each)
+        outcomes = self._outcomes(decl.operation.value, decl.body, scope)
+        source = self._source(decl, scope)
+        ambiguous = self._ambiguous(decl, scope)
+        creates = self._creates(decl, scope, (gate, requires), outcomes)
+        found.extend(scope.found)
+        if scope.poisoned or decl.poisoned:
+            return None
+        return m.Row(
+            entity=entity,
+            operation=decl.operation.value,
+            origin=chosen.origin,
+            decl=decl,
+            gate=gate,
+            requires=requires,
+            each=each,
+            withs=tuple(WithSlot(name=name, types=types) for name, types in scope.objects.items()),
+            outcomes=outcomes,
+            creates=creates,
+            requires_text=_text(decl.body.requires),
+            each_text=_text(decl.body.each),
+            report=None if decl.body.report is None else decl.body.report.value,
+            source=source,
+            ambiguous=ambiguous,
+        )
+
+    def gate(self, entity: str) -> m.Condition | None:
+        """The gate of the file, looked at from a type; findings go to `gate_found`, once for each type."""
+        cell = self.tables.semantics.gate
+        if cell is None:
+            return None
+        if entity not in self.gates:
+            scope = self._scope(entity)
+            self.gates[entity] = scope.resolve(cell)
+            self.gate_found.extend(scope.found)
+        return self.gates[entity]
+
+    def _scope(self, entity: str) -> Scope:
+        owners = self.semantics.owner is not None or not self.tables.semantics.owner_known
+        return Scope(entity=entity, names=self.names, pairs=self.pairs, owners=owners)
+
+    def _objects(self, decl: RowDecl, scope: Scope) -> None:
+        names = self.names
+        for with_ in decl.withs:
+            name = with_.name.value
+            if name in ("parent", "entity") or (
+                name in names.entities and names.hierarchy.reaches(scope.entity, name)
+            ):
+                scope.fail(p213_object_hides_type.finding(with_.name.span, name, scope.entity))
+                scope.poisoned_objects.add(name)
+            elif with_.types is None:
+                cells = list(_conditions(decl.body))
+                types = fitting_types(name, cells, names, self.pairs)
+                if types:
+                    scope.objects[name] = types
+                    continue
+                scope.poisoned_objects.add(name)
+                scope.poisoned = True
+                if all(self._sound(cell) for cell in cells):
+                    scope.found.append(p214_object_without_types.finding(with_.instances, name))
+            else:
+                known = [word.value for word in with_.types if names.check_type(word, scope.found)]
+                if len(known) == len(with_.types):
+                    scope.objects[name] = tuple(dict.fromkeys(known))
+                else:
+                    scope.poisoned_objects.add(name)
+
+    def _sound(self, cell: ConditionCell) -> bool:
+        return cell.expression is not None
+
+    def _outcomes(self, operation: str, body: RowBody, scope: Scope) -> tuple[m.Outcome, ...]:
+        outcomes = [outcome for cell in body.effects for outcome in self._effects(cell, scope)]
+        owner = self.semantics.owner
+        if owner is not None and owner.creator and operation == "create" and body.becomes is None:
+            outcomes.append(m.Outcome("become", "owner", None, RESOURCE, scope.entity))
+        return tuple(outcomes)
+
+    def _effects(self, cell: EffectCell, scope: Scope) -> Iterator[m.Outcome]:
+        if cell.terms is None:
+            scope.poisoned = True
+            return
+        for term in cell.terms:
+            targets = [(t, scope.place(t, cell.cell, children=True)) for t in term.targets]
+            places = [(p.types, p.slot, p) for _, p in targets if p is not None]
+            if not term.targets:
+                places = [((scope.entity,), RESOURCE, None)]  # type: ignore[list-item]
+            for name in term.names:
+                for types, slot, place in places:
+                    if len(types) > 1:
+                        spot = place.spot.span if place is not None else cell.cell.span
+                        scope.fail(p215_effect_on_many_types.finding(spot, slot, types))
+                        continue
+                    outcome = self._outcome(cell, name, slot, types[0], scope)
+                    if outcome is not None:
+                        yield outcome
+
+    def _outcome(self, cell: EffectCell, name: Name, slot: str, type_: str, scope: Scope) -> m.Outcome | None:
+        if name.text in ("owner", "member") and name.text not in self.names.declared:
+            if cell.kind == "grant":
+                span = cell.cell.part(name.start, name.end)
+                scope.fail(p009_wrong_value.other(span, f"`{name.text}` is nothing to grant", f"write `becomes: {name.text}`"))
+                return None
+            if name.text == "owner" and not scope.owners:
+                scope.fail(p211_no_owners.finding(cell.cell.part(name.start, name.end), "the effect"))
+                return None
+            return m.Outcome(cell.kind, name.text, None, slot, type_)
+        if cell.kind == "become":
+            span = cell.cell.part(name.start, name.end)
+            scope.fail(p009_wrong_value.finding(span, "`becomes`", name.text, ("owner", "member")))
+            return None
+        use = scope.privilege(name, cell.cell)
+        if use is None:
+            return None
+        wrong = unbound(self.names, use.written, use.members, (type_,), lambda: cell.cell.part(name.start, name.end))
+        if wrong:
+            scope.fail(*wrong)
+        return m.Outcome(cell.kind, name.text, use, slot, type_)
+
+    def _source(self, decl: RowDecl, scope: Scope) -> Source | None:
+        read: list[Source] = []
+        for ref in decl.source:
+            name = ref.name
+            if name is None and len(self.sources) == 1:
+                name = next(iter(self.sources))
+            if name is not None and name in self.sources:
+                read.append(Source(document=self.sources[name], line=ref.line))
+            elif "sources" not in self.tables.unreadable:
+                scope.fail(p107_unknown_source.finding(ref.span, name, tuple(self.sources)))
+        return read[0] if read else None
+
+    def _ambiguous(self, decl: RowDecl, scope: Scope) -> Ambiguous | None:
+        """The readings, each looked up like the row itself so that a mistake in one is found before somebody chooses it."""
+        if decl.ambiguous is None:
+            return None
+        for reading in decl.ambiguous.readings:
+            scope.resolve(reading.body.requires)
+            scope.resolve(reading.body.each)
+            self._outcomes("", reading.body, scope)
+        return Ambiguous(
+            cell=decl.ambiguous.cell,
+            readings=tuple((r.name.value, r.text) for r in decl.ambiguous.readings),
+            why=decl.ambiguous.why,
+        )
+
+    def _creates(
+        self, decl: RowDecl, scope: Scope, conditions: tuple[m.Condition | None, ...], outcomes: tuple[m.Outcome, ...]
+    ) -> bool:
+        speaks = any(c is not None and self._speaks(c, scope.entity) for c in conditions)
+        if decl.creates is not None:
+            if decl.creates.value and speaks:
+                scope.fail(p212_created_entity_in_condition.finding(decl.creates.span, scope.entity))
+            return decl.creates.value
+        given = any(o.kind != "revoke" and o.slot == RESOURCE and o.type == scope.entity for o in outcomes)
+        return given and not speaks
+
+    def _speaks(self, condition: m.Condition, entity: str) -> bool:
+        """Whether the condition looks at the entity itself, or at something that hangs off it."""
+        match condition:
+            case m.Held(places=places) | m.Related(places=places) | m.CanDo(places=places):
+                inside = self.names.hierarchy.within
+                return any(p.slot == RESOURCE and inside(p.types[0], entity) for p in places)
+            case m.IsSelf():
+                return True
+            case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+                return any(self._speaks(part, entity) for part in parts)
+            case m.Required(body=body):
+                return self._speaks(body, entity)
+            case m.IsServiceAdmin():
+                return False
+
+
+def _conditions(body: RowBody) -> Iterator[ConditionCell]:
+    for cell in (body.requires, body.each):
+        if cell is not None:
+            yield cell
+
+
+def _text(cell: ConditionCell | None) -> str | None:
+    return None if cell is None else " ".join(cell.cell.text.split())
+
+
+__all__ = ["Rows", "read_as"]

@@ -1,0 +1,183 @@
+"""Which row holds for which (entity type, operation): tables before `any` before `core`, variants and readings on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from privtab.diagnostics import Diagnostic
+from privtab.errors import UsageError
+from privtab.ir.nodes import Origin
+from privtab.model.names import Names
+from privtab.model.nodes import PairKey
+from privtab.request import hint
+from privtab.syntax.expression import AllOf, AnyOf, CanDo, Expression, Held, Related, Required
+from privtab.syntax.nodes import ConditionCell, RowBody, RowDecl, TableDecl, Tables, VariantDecl
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The row for a pair and where it comes from."""
+
+    decl: RowDecl
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two rows of one origin for the same pair; the first one holds."""
+
+    pair: PairKey
+    origin: Origin
+    first: RowDecl
+    second: RowDecl
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All rows by pair, in the order of entities and then of the file, and the rows that clash."""
+
+    pairs: Mapping[PairKey, Chosen]
+    clashes: tuple[Clash, ...]
+
+
+@dataclass(slots=True)
+class _Layer:
+    """The rows of a file or a variant, by type and operation."""
+
+    own: dict[str, dict[str, RowDecl]]
+    any: list[RowDecl]
+    core: list[RowDecl]
+
+
+def select(tables: Tables, variant: VariantDecl | None, names: Names, found: list[Diagnostic]) -> Selection:
+    """The rows of the file under a variant."""
+    clashes: list[Clash] = []
+    base = _layer(tables.tables, tables.any, tables.core, names, found, clashes)
+    if variant is not None:
+        over = _layer(variant.tables, variant.any, variant.core, names, found, clashes)
+        for type_, rows in over.own.items():
+            base.own.setdefault(type_, {}).update(rows)
+        base.any = _overlaid(base.any, over.any)
+        base.core = _overlaid(base.core, over.core)
+    pairs: dict[PairKey, Chosen] = {}
+    everywhere = [row for row in base.any if row.for_types is None]
+    somewhere: dict[str, list[RowDecl]] = {}
+    for row in base.any:
+        for word in row.for_types or ():
+            somewhere.setdefault(word.value, []).append(row)
+    for type_ in names.entities:
+        for operation, decl in base.own.get(type_, {}).items():
+            pairs[type_, operation] = Chosen(decl, "row")
+        mine: dict[str, RowDecl] = {}
+        for decl in (*somewhere.get(type_, ()), *everywhere):
+            first = mine.setdefault(decl.operation.value, decl)
+            if first is not decl and first.span != decl.span:
+                clashes.append(Clash((type_, decl.operation.value), "any", first, decl))
+        for operation, decl in mine.items():
+            pairs.setdefault((type_, operation), Chosen(decl, "any"))
+        root = names.entities[type_].parent is None
+        for decl in base.core:
+            if not (root and _names_parent(decl)):
+                pairs.setdefault((type_, decl.operation.value), Chosen(decl, "core"))
+    return Selection(pairs, tuple(clashes))
+
+
+def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selection:
+    """The rows with the chosen readings in place of their own words; raises UsageError for what does not exist."""
+    if not readings:
+        return selection
+    pairs = dict(selection.pairs)
+    by_row = {f"{type_}/{operation}": (type_, operation) for type_, operation in pairs}
+    for row, name in readings.items():
+        pair = by_row.get(row)
+        if pair is None:
+            raise UsageError(f"no row `{row}`" + (hint(row, by_row) or "; a row is written `entity/operation`"))
+        decl = pairs[pair].decl
+        offered = {r.name.value: r for r in decl.ambiguous.readings} if decl.ambiguous is not None else {}
+        if name not in offered:
+            known = f"; it has {', '.join(f'`{n}`' for n in offered)}" if offered else "; it is not ambiguous"
+            raise UsageError(f"the row `{row}` has no reading `{name}`" + (hint(name, offered) or known))
+        pairs[pair] = replace(pairs[pair], decl=replace(decl, body=read_as(decl.body, offered[name].body)))
+    return Selection(pairs, selection.clashes)
+
+
+def read_as(body: RowBody, reading: RowBody) -> RowBody:
+    """The row's words with those of the reading in their place."""
+    said = {
+        name: value
+        for name in ("requires", "each", "report", "grants", "becomes", "revokes")
+        if (value := getattr(reading, name)) is not None
+    }
+    return replace(body, **said)
+
+
+def find_variant(tables: Tables, name: str | None) -> VariantDecl | None:
+    """The variant of that name; raises UsageError where the file has none such."""
+    if name is None:
+        return None
+    variants = {v.name.value: v for v in tables.variants}
+    if name not in variants:
+        known = f"; it has {', '.join(f'`{n}`' for n in variants)}" if variants else "; it has none"
+        raise UsageError(f"the policy has no variant `{name}`" + (hint(name, variants) or known))
+    return variants[name]
+
+
+def _layer(
+    tables: Iterable[TableDecl],
+    any_: tuple[RowDecl, ...],
+    core: tuple[RowDecl, ...],
+    names: Names,
+    found: list[Diagnostic],
+    clashes: list[Clash],
+) -> _Layer:
+    own: dict[str, dict[str, RowDecl]] = {}
+    for table in tables:
+        if not names.check_type(table.entity, found):
+            continue
+        rows = own.setdefault(table.entity.value, {})
+        for decl in table.rows:
+            first = rows.setdefault(decl.operation.value, decl)
+            if first is not decl:
+                clashes.append(Clash((table.entity.value, decl.operation.value), "row", first, decl))
+    for decl in any_:
+        for word in decl.for_types or ():
+            names.check_type(word, found)
+    return _Layer(own, list(any_), _once(core, names, clashes))
+
+
+def _once(rows: tuple[RowDecl, ...], names: Names, clashes: list[Clash]) -> list[RowDecl]:
+    first: dict[str, RowDecl] = {}
+    for decl in rows:
+        if first.setdefault(decl.operation.value, decl) is not decl:
+            for type_ in names.entities:
+                if names.entities[type_].parent is not None:
+                    clashes.append(Clash((type_, decl.operation.value), "core", first[decl.operation.value], decl))
+                    break
+    return list(first.values())
+
+
+def _overlaid(rows: list[RowDecl], over: list[RowDecl]) -> list[RowDecl]:
+    replaced = {row.operation.value for row in over}
+    return [row for row in rows if row.operation.value not in replaced] + over
+
+
+def _names_parent(decl: RowDecl) -> bool:
+    return any(_mentions_parent(cell) for cell in (decl.body.requires, decl.body.each))
+
+
+def _mentions_parent(cell: ConditionCell | None) -> bool:
+    return cell is not None and cell.expression is not None and "parent" in target_names(cell.expression)
+
+
+def target_names(expression: Expression) -> set[str]:
+    """Every target name in an expression."""
+    match expression:
+        case Held(targets=targets) | Related(targets=targets) | CanDo(targets=targets):
+            return {t.text for t in targets}
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            return {name for part in parts for name in target_names(part)}
+        case Required(body=body):
+            return target_names(body)
+        case _:
+            return set()

@@ -1,0 +1,70 @@
+"""Policy files as text with an index of lines, so that every offset has a place."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from privtab.diagnostics import Span
+from privtab.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One file: the path to show, its text, and where its lines begin."""
+
+    path: str
+    text: str = field(repr=False)
+    undecodable: int | None = None
+    """Offset into `text` of the first byte that is not UTF-8; it stands there as U+FFFD."""
+    starts: tuple[int, ...] = field(default=(0,), repr=False)
+
+    @classmethod
+    def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
+        """A file from its text; line ends are `\\n`, `\\r\\n` or `\\r`, as YAML has them."""
+        starts = [0]
+        for at, character in enumerate(text):
+            if character == "\n" or (character == "\r" and text[at + 1 : at + 2] != "\n"):
+                starts.append(at + 1)
+        return cls(path=path, text=text, undecodable=undecodable, starts=tuple(starts))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of an offset."""
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of `text[start:end]`."""
+        line, column = self.position(start)
+        end_line, end_column = self.position(max(start, end))
+        return Span(path=self.path, line=line, column=column, end_line=end_line, end_column=end_column)
+
+
+def load(path: str | Path, *, display: str | None = None) -> SourceFile:
+    """Read a policy file. Raises UsageError where there is none; bytes that are not UTF-8 become a finding later.
+
+    The path that is shown is `display`, else relative to the working directory where it lies below, else as given.
+    """
+    file = Path(path)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+    shown = display or _shown(file)
+    try:
+        text = raw.decode("utf-8")
+        undecodable = None
+    except UnicodeDecodeError as error:
+        text = raw.decode("utf-8", errors="replace")
+        undecodable = len(raw[: error.start].decode("utf-8"))
+    if text.startswith("\ufeff"):
+        text = text[1:]
+        undecodable = None if undecodable is None else undecodable - 1
+    return SourceFile.of(shown, text, undecodable=undecodable)
+
+
+def _shown(file: Path) -> str:
+    if file.is_absolute() and file.is_relative_to(Path.cwd()):
+        file = file.relative_to(Path.cwd())
+    return file.as_posix()

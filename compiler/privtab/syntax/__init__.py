@@ -1,0 +1,24 @@
+"""YAML text → `Tables`: what the author wrote, every value with its place."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Diagnostic
+from privtab.source import SourceFile
+from privtab.syntax.nodes import Tables
+from privtab.syntax.reader import Reader
+from privtab.syntax.tables import read_tables
+from privtab.syntax.yaml_tree import compose
+
+__all__ = ["Tables", "read"]
+
+
+def read(source: SourceFile) -> tuple[Tables | None, list[Diagnostic]]:
+    """The tables of a file and every finding; None where it cannot be read at all.
+
+    Tables with errors come back too, marked `broken`, so that later stages can find more; they never become a policy.
+    """
+    found: list[Diagnostic] = []
+    root = compose(source, found)
+    if root is None:
+        return None, found
+    return read_tables(Reader(source, found), root), found

@@ -1,0 +1,239 @@
+"""Cells: their text → a condition or effects. Offsets are relative to the cell, so equal cells share one tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name in a cell and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Privileges on targets: any of them (`/`), or with `every` each of them (`+`), on any of the targets."""
+
+    privileges: tuple[Name, ...]
+    every: bool
+    targets: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """`owner (…)`, `member (…)` or `holds (…)`: of any of the targets."""
+
+    kind: Literal["owner", "member", "holds"]
+    targets: tuple[Name, ...]
+    word: Name
+
+
+@dataclass(frozen=True, slots=True)
+class CanDo:
+    """`can OP (…)`: the operation's row holds for any of the targets."""
+
+    operation: Name
+    targets: tuple[Name, ...]
+    word: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """`self`, `service admin` or `anyone`."""
+
+    kind: Literal["self", "service_admin", "anyone"]
+    word: Name
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every part."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Some part."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """`E when FLAG`: the body is asked for if the request sets the flag."""
+
+    body: Expression
+    flag: Name
+
+
+Expression: TypeAlias = Held | Related | CanDo | Word | AllOf | AnyOf | Required
+
+
+@dataclass(frozen=True, slots=True)
+class EffectTerm:
+    """Names and where they take effect; no targets: on the row's own entity."""
+
+    names: tuple[Name, ...]
+    targets: tuple[Name, ...]
+
+
+Effects: TypeAlias = tuple[EffectTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CellError:
+    """A cell that does not parse: what stands where, and what could stand there (plain words)."""
+
+    start: int
+    end: int
+    message: str
+    expected: tuple[str, ...]
+
+
+_WORDS = {
+    "NAME": "a name",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "COMMA": "`,`",
+    "SLASH": "`/`",
+    "PLUS": "`+`",
+    "_AND": "`and`",
+    "_OR": "`or`",
+    "WHEN": "`when`",
+    "CAN": "`can`",
+    "OWNER": "`owner`",
+    "MEMBER": "`member`",
+    "HOLDS": "`holds`",
+    "SELF": "`self`",
+    "ANYONE": "`anyone`",
+    "SERVICE_ADMIN": "`service admin`",
+    "$END": "the end of the cell",
+}
+_TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
+RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
+"""Words of the grammar: privileges and sets must not be called so."""
+
+
+def _name(token: Token) -> Name:
+    start = token.start_pos or 0
+    return Name(str(token), start, start + len(token))
+
+
+class _Tree(Transformer[Token, Expression]):
+    """Rules of the grammar → nodes."""
+
+    def condition(self, children: list[Any]) -> Expression:
+        body, when, flag = children
+        return body if when is None else Required(body, _name(flag))
+
+    def any_of(self, children: list[Any]) -> Expression:
+        return AnyOf(tuple(children))
+
+    def all_of(self, children: list[Any]) -> Expression:
+        return AllOf(tuple(children))
+
+    def targets(self, children: list[Token]) -> tuple[Name, ...]:
+        return tuple(_name(t) for t in children)
+
+    def held(self, children: list[Any]) -> Expression:
+        *tokens, targets = children
+        names = tuple(_name(t) for t in tokens if t.type == "NAME")
+        return Held(names, any(t.type == "PLUS" for t in tokens), targets)
+
+    def owner(self, children: list[Any]) -> Expression:
+        return Related("owner", children[1], _name(children[0]))
+
+    def member(self, children: list[Any]) -> Expression:
+        return Related("member", children[1], _name(children[0]))
+
+    def holds(self, children: list[Any]) -> Expression:
+        return Related("holds", children[1], _name(children[0]))
+
+    def can(self, children: list[Any]) -> Expression:
+        return CanDo(_name(children[1]), children[2], _name(children[0]))
+
+    def self_(self, children: list[Any]) -> Expression:
+        return Word("self", _name(children[0]))
+
+    def service_admin(self, children: list[Any]) -> Expression:
+        return Word("service_admin", _name(children[0]))
+
+    def anyone(self, children: list[Any]) -> Expression:
+        return Word("anyone", _name(children[0]))
+
+    def effect(self, children: list[Any]) -> EffectTerm:
+        *names, targets = children
+        return EffectTerm(tuple(_name(t) for t in names if t.type == "NAME"), targets or ())
+
+    def effects(self, children: list[Any]) -> Effects:
+        return tuple(children)
+
+
+@cache
+def _parser() -> Lark:
+    grammar = resources.files("privtab.syntax").joinpath("expression.lark").read_text("utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        start=["condition", "effects"],
+        transformer=_Tree(),
+        maybe_placeholders=True,
+        propagate_positions=False,
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def parse_condition(text: str) -> Expression | CellError:
+    """The condition of a cell, or what is wrong with it."""
+    return _parse(text, "condition")
+
+
+@lru_cache(maxsize=1 << 12)
+def parse_effects(text: str) -> Effects | CellError:
+    """The effects of a cell, or what is wrong with it."""
+    return _parse(text, "effects")
+
+
+def _parse(text: str, start: str) -> Any:
+    try:
+        return _parser().parse(text, start=start)
+    except UnexpectedInput as error:
+        return _cell_error(text, error)
+
+
+def _cell_error(text: str, error: UnexpectedInput) -> CellError:
+    at = error.pos_in_stream or 0
+    match error:
+        case UnexpectedToken(token=token) if token.type != "$END":
+            at = token.start_pos or 0
+            end, message = at + max(1, len(token)), f"unexpected `{token}`"
+            expected = set(error.accepts or error.expected)
+        case UnexpectedToken() | UnexpectedEOF():
+            at = end = len(text.rstrip())
+            message = "the cell ends too early" if text.strip() else "the cell is empty"
+            expected = set(getattr(error, "accepts", None) or error.expected)
+        case UnexpectedCharacters():
+            end, message = at + 1, f"unexpected character `{text[at : at + 1]}`"
+            expected = set(error.allowed or ())
+        case _:
+            end, message, expected = at + 1, "the cell does not parse", set()
+    return CellError(at, end, message, _plain_words(expected))
+
+
+def _plain_words(expected: set[str]) -> tuple[str, ...]:
+    words: list[str] = []
+    if expected >= _TERM:
+        words.append("a condition such as `READ (table)`, `owner (…)`, `can OP (…)`")
+        expected = expected - _TERM
+    return (*words, *(_WORDS[name] for name in _WORDS if name in expected))

@@ -1,0 +1,138 @@
+"""The keys of every mapping of a policy file: the reader checks against them, the JSON Schema is made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SNAKE = r"[a-z][a-z0-9_]*"
+"""Systems, entity types, operations, `with` objects, flags."""
+OPEN = r"[^\W\d](?:[\w.:\-]*\w)?"
+"""Privileges, sets, roles, sources, readings, variants: words as other systems spell them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: its name, the shape of its value (a definition of the JSON Schema), and what it is for."""
+
+    name: str
+    shape: str
+    about: str
+    required: bool = False
+    example: str = ""
+
+
+_ROW_BODY = (
+    Key("requires", "condition", "may the call be made: a condition such as `READ (namespace) and owner (stream)`"),
+    Key("each", "condition", "which items of a listing or a bulk call pass"),
+    Key("report", "report", "`errors`: items that do not pass are reported instead of dropped"),
+    Key("grants", "effects", "privileges that the caller gets on success: `ALL (entity)`, `read + write (job)`"),
+    Key("becomes", "effects", "what the caller becomes on success: `owner`, `member`, `owner (TYPE)`"),
+    Key("revokes", "effects", "what goes on success: `ALL (entity)`, `owner`"),
+)
+
+KEYS: dict[str, tuple[Key, ...]] = {
+    "policy": (
+        Key("privtab", "format", "version of this format", required=True, example="privtab: 1"),
+        Key("system", "snake", "name of the system; it names the Rego package", required=True, example="system: NAME"),
+        Key("version", "version", "version of the system that the file is about", required=True, example="version: NAME"),
+        Key("title", "text", "what the file is, for people"),
+        Key("sources", "sources", "documents that the rows come from, by a short name"),
+        Key(
+            "entities",
+            "entities",
+            "entity types, nested as they contain each other",
+            required=True,
+            example="entities: {TYPE: }",
+        ),
+        Key("types", "types", "more about entity types: single, title, principal"),
+        Key("privileges", "privileges", "privileges, as a list or with details"),
+        Key("sets", "sets", "named sets of privileges"),
+        Key("semantics", "semantics", "what grants mean throughout the file"),
+        Key("core", "rows", "rows for every entity type that has no row of its own for the operation"),
+        Key("tables", "tables", "rows by entity type and operation"),
+        Key("any", "any_rows", "rows for every entity type, or for those in `for`"),
+        Key("roles", "roles", "roles with default grants"),
+        Key("variants", "variants", "overlays: rows and roles that replace those of the same name"),
+    ),
+    "source document": (
+        Key("document", "text", "file name of the document", required=True, example="document: FILE"),
+        Key("title", "text", "title of the document"),
+        Key("note", "text", "a remark"),
+    ),
+    "type": (
+        Key("single", "flag", "there is one per parent, and it has the path of its parent"),
+        Key("title", "text", "the document's word for it"),
+        Key("principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"),
+        Key("note", "text", "a remark"),
+    ),
+    "privilege": (
+        Key("on", "words", "entity types that it can be granted on; all, where absent"),
+        Key("alias_of", "open", "the privilege that this is another name of"),
+        Key("deprecated", "deprecated", "what to use instead"),
+        Key("title", "text", "the document's word for it"),
+        Key("note", "text", "a remark"),
+    ),
+    "semantics": (
+        Key("inheritance", "inheritance", "`down`: a grant holds for everything below its object; `none`: there alone"),
+        Key("deny", "deny", "`overrides`: denials exist and beat grants, at their object and below; `none`"),
+        Key("owner", "owner", "what ownership means, or `none`"),
+        Key("groups", "groups", "where groups come from: `state`, `request`"),
+        Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
+    ),
+    "owner": (
+        Key("kinds", "kinds", "who may own: user, group, role"),
+        Key("creator", "flag", "who creates an entity becomes its owner"),
+        Key("holds", "words", "privileges and sets that an owner has on what he owns; `ALL`: every one"),
+    ),
+    "row": (
+        *_ROW_BODY,
+        Key("title", "text", "the document's words for the operation"),
+        Key("with", "with", "further objects of the request, by name: a type, a list of types, or `any`"),
+        Key("gate", "none", "`none`: the gate of the file does not apply"),
+        Key("creates", "flag", "the request may leave off the last name: the entity does not exist yet"),
+        Key("note", "text", "a remark"),
+        Key("source", "row_source", "where the row stands: a line, `name:line`, or a list of these, the main one first"),
+        Key("ambiguous", "ambiguous", "other ways to read the cell"),
+        Key("deprecated", "deprecated", "what to use instead"),
+    ),
+    "row source": (
+        Key("source", "open", "short name of the document"),
+        Key("line", "line", "line in the document", required=True, example="line: 1"),
+    ),
+    "ambiguous": (
+        Key("cell", "text", "the cell as the document has it"),
+        Key("readings", "readings", "other readings by name: a condition, or what the row would say", required=True,
+            example="readings: {NAME: CONDITION}"),
+        Key("why", "text", "why the row took the reading it has"),
+    ),
+    "reading": _ROW_BODY,
+    "role": (
+        Key("scope", "snake", "entity type that it is assigned for"),
+        Key("grants", "role_grants", "privileges by entity type"),
+        Key("title", "text", "the document's word for it"),
+        Key("note", "text", "a remark"),
+    ),
+    "variant": (
+        Key("title", "text", "what the variant is, for people"),
+        Key("note", "text", "a remark"),
+        Key("core", "rows", "rows that replace core rows of the same operation"),
+        Key("tables", "tables", "rows that replace rows of the same entity type and operation"),
+        Key("any", "any_rows", "rows that replace `any` rows of the same operation"),
+        Key("roles", "roles", "roles that replace those of the same name"),
+    ),
+}
+KEYS["row of any"] = (
+    *KEYS["row"],
+    Key("for", "words", "entity types that the row holds for; all, where absent"),
+)
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "report": ("errors",),
+    "none": ("none",),
+    "principal": ("user", "group", "role", "none"),
+    "inheritance": ("none", "down"),
+    "deny": ("none", "overrides"),
+    "groups": ("state", "request"),
+    "kinds": ("user", "group", "role"),
+}
+"""Shapes whose values are a closed set of words; `groups` and `kinds` are lists of them."""

@@ -1,0 +1,246 @@
+"""What the author wrote: sections, rows and cells, every value with its place. No name is resolved here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from privtab.diagnostics import Located, Span
+from privtab.source import SourceFile
+from privtab.syntax.expression import Effects, Expression
+from privtab.syntax.positions import offsets
+
+Word = Located[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A cell's text and where it stands; parts of it get their place when somebody asks."""
+
+    text: str
+    source: SourceFile
+    style: str
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """The place of the whole cell."""
+        return self.source.span(self.start, self.end)
+
+    def part(self, start: int, end: int) -> Span:
+        """The place of `text[start:end]`."""
+        if not self.style and self.end - self.start == len(self.text):
+            return self.source.span(self.start + start, self.start + max(end, start + 1))
+        places = offsets(self.source.text, self.text, self.style, self.start, self.end)
+        first = places[min(start, len(self.text))]
+        last = places[min(max(end, start + 1), len(self.text)) - 1] if self.text else first
+        return self.source.span(first, max(first, last) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionCell:
+    """A condition and the cell it was read from; no expression where the cell does not parse."""
+
+    cell: Cell
+    expression: Expression | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectCell:
+    """One entry of `grants`, `becomes` or `revokes`; no terms where the cell does not parse."""
+
+    kind: Literal["grant", "become", "revoke"]
+    cell: Cell
+    terms: Effects | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithDecl:
+    """A further object of a request and its types; None stands for `any`."""
+
+    name: Word
+    types: tuple[Word, ...] | None
+    instances: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRef:
+    """`15` or `name:15`."""
+
+    name: str | None
+    line: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBody:
+    """What a row says about conditions and effects; None where it does not speak of them."""
+
+    requires: ConditionCell | None = None
+    each: ConditionCell | None = None
+    report: Word | None = None
+    grants: tuple[EffectCell, ...] | None = None
+    becomes: tuple[EffectCell, ...] | None = None
+    revokes: tuple[EffectCell, ...] | None = None
+    plain: bool = False
+    """Whether it is the short form, a single condition."""
+
+    @property
+    def effects(self) -> tuple[EffectCell, ...]:
+        """All effect cells, in the order grants, becomes, revokes."""
+        return (self.grants or ()) + (self.becomes or ()) + (self.revokes or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Another way to read an ambiguous row."""
+
+    name: Word
+    text: str
+    body: RowBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmbiguousDecl:
+    """The cell of the document, its readings, and why the row took the one it has."""
+
+    cell: str | None
+    readings: tuple[Reading, ...]
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDecl:
+    """One row for one operation."""
+
+    operation: Word
+    body: RowBody
+    span: Span
+    title: str | None = None
+    withs: tuple[WithDecl, ...] = ()
+    ungated: bool = False
+    creates: Located[bool] | None = None
+    note: str | None = None
+    source: tuple[SourceRef, ...] = ()
+    ambiguous: AmbiguousDecl | None = None
+    deprecated: str | None = None
+    for_types: tuple[Word, ...] | None = None
+    poisoned: bool = False
+    """Whether a finding was made about it: later stages know that it exists and ask no more of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDecl:
+    """The rows of one entity type."""
+
+    entity: Word
+    rows: tuple[RowDecl, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityDecl:
+    """An entity type and the one that contains it."""
+
+    name: Word
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeDecl:
+    """What `types` says about an entity type."""
+
+    name: Word
+    single: bool = False
+    title: str | None = None
+    principal: Literal["user", "group", "role", "none"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivilegeDecl:
+    """A privilege, or with `alias_of` another name of one."""
+
+    name: Word
+    on: tuple[Word, ...] | None = None
+    alias_of: Word | None = None
+    deprecated: str | None = None
+    title: str | None = None
+    poisoned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDecl:
+    """A named set of privileges."""
+
+    name: Word
+    members: tuple[Word, ...]
+    poisoned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerDecl:
+    """`semantics.owner`."""
+
+    kinds: tuple[Word, ...] | None = None
+    creator: bool = False
+    holds: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemanticsDecl:
+    """`semantics`."""
+
+    inheritance: Literal["none", "down"] = "none"
+    deny: Literal["none", "overrides"] = "none"
+    owner: OwnerDecl | None = None
+    groups: tuple[Literal["state", "request"], ...] = ("state",)
+    gate: ConditionCell | None = None
+    owner_known: bool = True
+    """False where `owner` itself has a finding, so that nobody complains about owners any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleDecl:
+    """A role with default grants."""
+
+    name: Word
+    scope: Word | None
+    grants: tuple[tuple[Word, tuple[Word, ...]], ...]
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantDecl:
+    """Rows and roles that replace those of the same name."""
+
+    name: Word
+    title: str | None = None
+    tables: tuple[TableDecl, ...] = ()
+    core: tuple[RowDecl, ...] = ()
+    any: tuple[RowDecl, ...] = ()
+    roles: tuple[RoleDecl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """A whole file."""
+
+    source: SourceFile
+    system: Word
+    version: Word
+    title: str | None
+    sources: tuple[tuple[Word, Word], ...]
+    entities: tuple[EntityDecl, ...]
+    types: tuple[TypeDecl, ...]
+    privileges: tuple[PrivilegeDecl, ...]
+    sets: tuple[SetDecl, ...]
+    semantics: SemanticsDecl
+    core: tuple[RowDecl, ...]
+    tables: tuple[TableDecl, ...]
+    any: tuple[RowDecl, ...]
+    roles: tuple[RoleDecl, ...]
+    variants: tuple[VariantDecl, ...]
+    unreadable: frozenset[str] = frozenset()
+    """Top-level sections that could not be read: names that would come from there are not asked for."""
+    broken: bool = False
+    """Whether reading made any finding that stops the policy."""

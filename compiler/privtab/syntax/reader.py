@@ -1,0 +1,285 @@
+"""Reading single values out of the YAML tree: each either comes back or leaves one finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence as SequenceABC
+from typing import Literal
+
+from privtab.checks import (
+    p005_duplicate_key,
+    p006_unknown_key,
+    p007_missing_key,
+    p008_wrong_type,
+    p009_wrong_value,
+    p010_bad_name,
+    p011_cell_syntax,
+)
+from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.source import SourceFile
+from privtab.syntax.expression import CellError, parse_condition, parse_effects
+from privtab.syntax.keys import KEYS, OPEN, SNAKE, VALUES
+from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+_SNAKE = re.compile(SNAKE)
+_OPEN = re.compile(OPEN)
+Fields = dict[str, tuple[Scalar, Node]]
+
+
+class Reader:
+    """Findings of one file, and the readers of its values."""
+
+    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
+        self.source = source
+        self.found = found
+        self.mistakes = 0
+
+    def span(self, node: Node) -> Span:
+        """The place of a node; of a mapping or list that spans lines, its first line."""
+        if isinstance(node, Scalar):
+            return self.source.span(node.start, max(node.end, node.start))
+        end = self.source.text.find("\n", node.start, node.end)
+        return self.source.span(node.start, node.end if end < 0 else end)
+
+    def report(self, diagnostic: Diagnostic) -> None:
+        """Take a finding."""
+        self.found.append(diagnostic)
+        self.mistakes += diagnostic.severity is Severity.ERROR
+
+    def wrong(self, node: Node, what: str, expected: str, help_: str | None = None) -> None:
+        """A value of the wrong YAML type; one that YAML's own finding covers is passed over."""
+        if isinstance(node, Scalar) and node.style == "*":
+            self.mistakes += 1
+            return
+        self.report(p008_wrong_type.finding(self.span(node), what, expected, _kind(node), help_))
+
+    def fields(self, node: Node, kind: str, where: str | None = None) -> Fields | None:
+        """The entries of a mapping by key, checked against the keys of `kind`."""
+        where = where or f"a {kind}"
+        if not isinstance(node, Mapping):
+            self.wrong(node, where, "a mapping")
+            return None
+        known = {key.name: key for key in KEYS[kind]}
+        fields: Fields = {}
+        for key, value in self.cut_cells(node):
+            if key.text not in known:
+                self.report(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
+            elif key.text in fields:
+                first = self.span(fields[key.text][0])
+                self.report(p005_duplicate_key.finding(self.span(key), key.text, first))
+            else:
+                fields[key.text] = (key, value)
+        for key_ in known.values():
+            if key_.required and key_.name not in fields:
+                at = self.source.span(node.start, node.start + 1)
+                self.report(p007_missing_key.finding(at, key_.name, where, key_.example))
+        return fields
+
+    def entries(self, node: Node, what: str) -> list[tuple[Scalar, Node]]:
+        """The entries of a mapping with free keys; a repeated key is a finding and its second entry drops out."""
+        if not isinstance(node, Mapping):
+            self.wrong(node, what, "a mapping")
+            return []
+        first: dict[str, Scalar] = {}
+        entries: list[tuple[Scalar, Node]] = []
+        for key, value in self.cut_cells(node):
+            if key.text in first:
+                self.report(p005_duplicate_key.finding(self.span(key), key.text, self.span(first[key.text])))
+            else:
+                first[key.text] = key
+                entries.append((key, value))
+        return entries
+
+    def cut_cells(self, node: Mapping) -> list[tuple[Scalar, Node]]:
+        """The entries without those that a comma cut in two inside `{ }`: `{requires: owner (a, b)}`."""
+        entries: list[tuple[Scalar, Node]] = []
+        open_ = False
+        for key, value in node.entries:
+            rest = isinstance(value, Scalar) and value.value is None and value.style != "*"
+            if open_ and rest:
+                open_ = ")" not in key.text
+                continue
+            open_ = isinstance(value, Scalar) and not value.style and value.text.count("(") > value.text.count(")")
+            if open_ and isinstance(value, Scalar) and self.source.text[value.end : value.end + 1] == ",":
+                at = self.source.span(value.end, value.end + 1)
+                advice = "put the cell in quotes"
+                self.report(p011_cell_syntax.finding(at, "this comma ends the cell, inside `{ }`", (), advice))
+                value = Scalar(None, "", "*", value.start, value.end)
+            else:
+                open_ = False
+            entries.append((key, value))
+        return entries
+
+    def text(self, node: Node, what: str) -> str | None:
+        """Text."""
+        if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
+            return node.value
+        quote = isinstance(node, Scalar) and node.value is not None
+        self.wrong(node, what, "text", f'put it in quotes: "{node.text}"' if isinstance(node, Scalar) and quote else None)
+        return None
+
+    def version(self, node: Node) -> Word | None:
+        """Text, or a number as it is written."""
+        if isinstance(node, Scalar) and node.style != "*" and node.value is not None and not isinstance(node.value, bool):
+            if node.text.strip():
+                return Located(node.text, self.span(node))
+            self.report(p009_wrong_value.other(self.span(node), "`version` is empty", "name it: `version: final`"))
+            return None
+        self.wrong(node, "`version`", "text")
+        return None
+
+    def flag(self, node: Node, what: str) -> Located[bool] | None:
+        """`true` or `false`."""
+        if isinstance(node, Scalar) and isinstance(node.value, bool):
+            return Located(node.value, self.span(node))
+        self.wrong(node, what, "`true` or `false`")
+        return None
+
+    def choice(self, node: Node, shape: str, what: str) -> str | None:
+        """One of the words of a closed set."""
+        text = self.text(node, what)
+        if text is None or text in VALUES[shape]:
+            return text
+        self.report(p009_wrong_value.finding(self.span(node), what, text, VALUES[shape]))
+        return None
+
+    def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
+        """A list of words of a closed set, or a single one."""
+        items = node.items if isinstance(node, Sequence) else (node,)
+        read = [(self.choice(item, shape, what), item) for item in items]
+        if not items:
+            self.report(p009_wrong_value.other(self.span(node), f"{what} is empty", "leave the key out"))
+            return None
+        return tuple(Located(word, self.span(item)) for word, item in read if word is not None)
+
+    def name(self, node: Node, what: str, *, snake: bool = False) -> Word | None:
+        """A name; `what` says of what, with an article."""
+        if isinstance(node, Scalar) and node.style != "*" and node.value is not None:
+            fits = (_SNAKE if snake else _OPEN).fullmatch(node.text)
+            if fits and (isinstance(node.value, str)):
+                return Located(node.text, self.span(node))
+            if isinstance(node.value, str):
+                advice = None if snake else "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
+                self.report(p010_bad_name.finding(self.span(node), what, node.text, advice))
+                return None
+        self.wrong(node, f"the name of {what}", "a word")
+        return None
+
+    def words(self, node: Node, what: str) -> tuple[Word, ...] | None:
+        """A list of words, or a single word."""
+        if isinstance(node, Mapping):
+            self.wrong(node, what, "a list of words")
+            return None
+        before = self.mistakes
+        items = node.items if isinstance(node, Sequence) else (node,)
+        read: list[Word] = []
+        for item in items:
+            text = self.text(item, f"an item of {what}" if isinstance(node, Sequence) else what)
+            if text is not None:
+                read.append(Located(text, self.span(item)))
+        if not items:
+            self.report(p009_wrong_value.other(self.span(node), f"{what} is an empty list", "leave the key out"))
+        return tuple(read) if read or self.mistakes == before else None
+
+    def cell(self, node: Node, what: str) -> Cell | None:
+        """The text of a cell with its place."""
+        if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
+            return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
+        self.wrong(node, what, "a condition" if "`grants`" not in what else "text", "a condition reads `READ (TYPE)`")
+        return None
+
+    def condition(self, node: Node, what: str) -> ConditionCell | None:
+        """A condition; its expression is None where the cell does not parse."""
+        cell = self.cell(node, what)
+        if cell is None:
+            return None
+        match parse_condition(cell.text):
+            case CellError() as error:
+                self.cell_error(cell, error)
+                return ConditionCell(cell=cell, expression=None)
+            case expression:
+                return ConditionCell(cell=cell, expression=expression)
+
+    def effects(self, node: Node, kind: Literal["grant", "become", "revoke"], what: str) -> tuple[EffectCell, ...]:
+        """An effect or a list of effects."""
+        cells: list[EffectCell] = []
+        for item in node.items if isinstance(node, Sequence) else (node,):
+            text = self.text(item, what)
+            if text is None or not isinstance(item, Scalar):
+                continue
+            cell = Cell(text=text, source=self.source, style=item.style, start=item.start, end=item.end)
+            match parse_effects(text):
+                case CellError() as error:
+                    self.cell_error(cell, error)
+                case terms:
+                    cells.append(EffectCell(kind=kind, cell=cell, terms=terms))
+        return tuple(cells)
+
+    def cell_error(self, cell: Cell, error: CellError) -> None:
+        """A cell that does not parse."""
+        span = cell.part(error.start, error.end) if error.start < len(cell.text) else _behind(cell)
+        self.report(p011_cell_syntax.finding(span, error.message, error.expected, _advice(cell.text, error)))
+
+    def parts(self, node: Scalar) -> list[Word]:
+        """The words of `start, stop, debug`, each with its place."""
+        return self._split(node, r"[^,]+")
+
+    def joined(self, node: Scalar) -> list[Word]:
+        """The words of `read + write`, each with its place."""
+        return self._split(node, r"[^+]+")
+
+    def _split(self, node: Scalar, pattern: str) -> list[Word]:
+        cell = Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
+        return [
+            Located(m.group().strip(), cell.part(m.start() + _lead(m.group()), m.start() + len(m.group().rstrip())))
+            for m in re.finditer(pattern, node.text)
+            if m.group().strip()
+        ]
+
+
+def _behind(cell: Cell) -> Span:
+    end = cell.end - (1 if cell.style in ("'", '"') and cell.style else 0)
+    written = cell.source.text[cell.start : end].rstrip()
+    return cell.source.span(cell.start + len(written), cell.start + len(written) + 1)
+
+
+def _advice(text: str, error: CellError) -> str | None:
+    found = text[error.start : error.end]
+    before = text[: error.start]
+    if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:
+        return "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`"
+    if found in ("||", "|", "OR", "Or"):
+        return "write `or`"
+    if found in ("&&", "AND", "And"):
+        return "write `and`"
+    if found in ("not", "!", "NOT"):
+        return "conditions have no negation"
+    if found == "?":
+        return "a lost character of the document, most likely `/`"
+    return None
+
+
+def _lead(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _kind(node: Node) -> str:
+    match node:
+        case Mapping():
+            return "a mapping"
+        case Sequence():
+            return "a list"
+        case Scalar(value=None):
+            return "nothing"
+        case Scalar(value=bool()):
+            return f"`{node.text}`"
+        case Scalar(value=str()):
+            return "text"
+        case _:
+            return f"the number `{node.text}`"
+
+
+def spread(items: SequenceABC[Word]) -> tuple[str, ...]:
+    """The values of words."""
+    return tuple(item.value for item in items)

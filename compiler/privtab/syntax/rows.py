@@ -1,0 +1,190 @@
+"""Rows: what the author wrote for an operation, in the short and in the long form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from privtab.checks import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
+from privtab.diagnostics import Located
+from privtab.syntax.keys import SNAKE
+from privtab.syntax.nodes import AmbiguousDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
+from privtab.syntax.reader import Fields, Reader
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+_SNAKE = re.compile(SNAKE)
+_SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
+
+
+def read_rows(reader: Reader, node: Node, what: str, *, kind: str = "row") -> tuple[RowDecl, ...]:
+    """The rows of one table; the same operation may stand twice here, which later is a finding about rows."""
+    if not isinstance(node, Mapping):
+        reader.wrong(node, what, "a mapping of operations")
+        return ()
+    rows: list[RowDecl] = []
+    for key, value in reader.cut_cells(node):
+        before = reader.mistakes
+        operations = _operations(reader, key)
+        row = _read_row(reader, value, key, kind) if operations else None
+        if row is not None:
+            poisoned = reader.mistakes > before
+            rows.extend(replace(row, operation=operation, span=operation.span, poisoned=poisoned) for operation in operations)
+    return tuple(rows)
+
+
+def _operations(reader: Reader, key: Scalar) -> list[Word]:
+    operations: list[Word] = []
+    for word in reader.parts(key):
+        if _SNAKE.fullmatch(word.value):
+            operations.append(word)
+        else:
+            reader.report(p010_bad_name.finding(word.span, "an operation", word.value))
+    if not operations and not key.text.strip(" ,"):
+        reader.report(p010_bad_name.finding(reader.span(key), "an operation", key.text))
+    return operations
+
+
+def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
+    name = Located(key.text, reader.span(key))
+    if isinstance(node, Scalar) and node.value is None and node.style != "*":
+        reader.report(p208_row_without_condition.finding(name.span, key.text))
+        return RowDecl(operation=name, body=RowBody(), span=name.span)
+    if not isinstance(node, Mapping):
+        if isinstance(node, Sequence):
+            reader.wrong(node, f"the row `{key.text}`", "a condition or a mapping")
+            return RowDecl(operation=name, body=RowBody(), span=name.span)
+        body = RowBody(requires=reader.condition(node, f"the row `{key.text}`"), plain=True)
+        return RowDecl(operation=name, body=body, span=name.span)
+    before = reader.mistakes
+    fields = reader.fields(node, kind, "a row") or {}
+    body = read_body(reader, fields)
+    if body.requires is None and body.each is None and reader.mistakes == before:
+        reader.report(p208_row_without_condition.finding(name.span, key.text))
+    return RowDecl(
+        operation=name,
+        body=body,
+        span=name.span,
+        title=_text(reader, fields, "title"),
+        withs=_withs(reader, fields),
+        ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
+        creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
+        note=_text(reader, fields, "note"),
+        source=read_source(reader, fields["source"][1]) if "source" in fields else (),
+        ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
+        deprecated=read_deprecated(reader, fields),
+        for_types=reader.words(fields["for"][1], "`for`") if "for" in fields else None,
+    )
+
+
+def read_body(reader: Reader, fields: Fields) -> RowBody:
+    """Conditions and effects of a row or a reading."""
+    report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
+    return RowBody(
+        requires=reader.condition(fields["requires"][1], "`requires`") if "requires" in fields else None,
+        each=reader.condition(fields["each"][1], "`each`") if "each" in fields else None,
+        report=None if report is None else Located(report, reader.span(fields["report"][1])),
+        grants=reader.effects(fields["grants"][1], "grant", "`grants`") if "grants" in fields else None,
+        becomes=reader.effects(fields["becomes"][1], "become", "`becomes`") if "becomes" in fields else None,
+        revokes=reader.effects(fields["revokes"][1], "revoke", "`revokes`") if "revokes" in fields else None,
+    )
+
+
+def read_deprecated(reader: Reader, fields: Fields) -> str | None:
+    """`deprecated: use X`, or `true`."""
+    if "deprecated" not in fields:
+        return None
+    node = fields["deprecated"][1]
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return "deprecated" if node.value else None
+    return reader.text(node, "`deprecated`")
+
+
+def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
+    """`15`, `name:15`, `{source: name, line: 15}`, or a list of these."""
+    if isinstance(node, Sequence):
+        return tuple(ref for item in node.items for ref in read_source(reader, item))
+    span = reader.span(node)
+    if isinstance(node, Mapping):
+        fields = reader.fields(node, "row source", "a source")
+        if fields is None or "line" not in fields:
+            return ()
+        line = fields["line"][1]
+        if not isinstance(line, Scalar) or not isinstance(line.value, int) or isinstance(line.value, bool):
+            reader.wrong(line, "`line`", "a line number")
+            return ()
+        name = reader.text(fields["source"][1], "`source`") if "source" in fields else None
+        return (SourceRef(name=name, line=line.value, span=span),)
+    if isinstance(node, Scalar) and node.style != "*" and not isinstance(node.value, (bool, float)):
+        match = _SOURCE.fullmatch(node.text.strip())
+        if match:
+            return (SourceRef(name=match["name"], line=int(match["line"]), span=span),)
+        if node.value is not None:
+            advice = "a line number, or `name:line`, as in `source: final:15`"
+            reader.report(p009_wrong_value.other(span, f"`{node.text}` is no place in a source", advice))
+            return ()
+    reader.wrong(node, "`source`", "a line number or `name:line`")
+    return ()
+
+
+def _withs(reader: Reader, fields: Fields) -> tuple[WithDecl, ...]:
+    if "with" not in fields:
+        return ()
+    withs: list[WithDecl] = []
+    for key, value in reader.entries(fields["with"][1], "`with`"):
+        name = reader.name(key, "a `with` object", snake=True)
+        types = reader.words(value, f"`{key.text}`")
+        if name is None or types is None:
+            continue
+        any_ = len(types) == 1 and types[0].value == "any"
+        withs.append(WithDecl(name=name, types=None if any_ else types, instances=reader.span(value)))
+    return tuple(withs)
+
+
+def _ambiguous(reader: Reader, node: Node, body: RowBody) -> AmbiguousDecl | None:
+    fields = reader.fields(node, "ambiguous", "`ambiguous`")
+    if fields is None:
+        return None
+    readings: list[Reading] = []
+    if "readings" in fields:
+        for key, value in reader.entries(fields["readings"][1], "`readings`"):
+            name = reader.name(key, "a reading")
+            reading = _reading(reader, value, key, body)
+            if name is not None and reading is not None:
+                readings.append(Reading(name=name, text=reading[0], body=reading[1]))
+    return AmbiguousDecl(
+        cell=_text(reader, fields, "cell"), readings=tuple(readings), why=_text(reader, fields, "why")
+    )
+
+
+def _reading(reader: Reader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
+    """A reading's text and what it puts in place of the row's words: a condition stands for `each` where that is all."""
+    if isinstance(node, Mapping):
+        fields = reader.fields(node, "reading", "a reading")
+        if fields is None:
+            return None
+        if not fields:
+            reader.report(p008_wrong_type.finding(reader.span(node), "a reading", "a condition or a row", "empty"))
+        text = "; ".join(f"{name}: {_plain(value)}" for name, (_, value) in fields.items())
+        return text, read_body(reader, fields)
+    condition = reader.condition(node, f"the reading `{key.text}`")
+    if condition is None:
+        return None
+    text = " ".join(condition.cell.text.split())
+    if body.each is not None and body.requires is None:
+        return text, RowBody(each=condition, plain=True)
+    return text, RowBody(requires=condition, plain=True)
+
+
+def _plain(node: Node) -> str:
+    match node:
+        case Scalar():
+            return " ".join(node.text.split())
+        case Sequence():
+            return ", ".join(_plain(item) for item in node.items)
+        case Mapping():
+            return ", ".join(f"{key.text}: {_plain(value)}" for key, value in node.entries)
+
+
+def _text(reader: Reader, fields: Fields, key: str) -> str | None:
+    return reader.text(fields[key][1], f"`{key}`") if key in fields else None
+

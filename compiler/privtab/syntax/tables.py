@@ -1,0 +1,360 @@
+"""The sections of a policy file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, cast
+
+from privtab.checks import p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.diagnostics import Located, Severity
+from privtab.syntax.expression import RESERVED
+from privtab.syntax.nodes import (
+    EntityDecl,
+    OwnerDecl,
+    PrivilegeDecl,
+    RoleDecl,
+    RowDecl,
+    SemanticsDecl,
+    SetDecl,
+    TableDecl,
+    Tables,
+    TypeDecl,
+    VariantDecl,
+    Word,
+)
+from privtab.syntax.reader import Fields, Reader
+from privtab.syntax.rows import read_deprecated, read_rows
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+T = TypeVar("T")
+_TARGET_WORDS = frozenset({"parent", "entity", "any"})
+
+
+def read_tables(reader: Reader, root: Node) -> Tables | None:
+    """The whole file; None where it is no mapping or lacks what names it."""
+    fields = reader.fields(root, "policy", "a policy file")
+    if fields is None:
+        return None
+    unreadable: set[str] = set()
+
+    def section(key: str, read: Callable[[Node], T], absent: T) -> T:
+        if key not in fields:
+            return absent
+        node = fields[key][1]
+        if isinstance(node, Scalar) and node.value is None and node.style != "*" and key not in ("system", "version"):
+            if key == "entities":
+                reader.wrong(node, "`entities`", "a mapping")
+                unreadable.add(key)
+            return absent
+        if key in _MAPPINGS and not isinstance(node, Mapping):
+            reader.wrong(node, f"`{key}`", "a mapping")
+            unreadable.add(key)
+            return absent
+        return read(node)
+
+    if "privtab" in fields:
+        _format(reader, fields["privtab"][1])
+    if "entities" not in fields:
+        unreadable.add("entities")
+    nowhere = reader.source.span(0, 0)
+    system = section("system", lambda n: reader.name(n, "a system", snake=True), None)
+    version = section("version", reader.version, None)
+    tables = Tables(
+        source=reader.source,
+        system=system or Located("", nowhere),
+        version=version or Located("", nowhere),
+        title=section("title", lambda n: reader.text(n, "`title`"), None),
+        sources=section("sources", lambda n: _sources(reader, n), ()),
+        entities=section("entities", lambda n: _entities(reader, n), ()),
+        types=section("types", lambda n: _types(reader, n), ()),
+        privileges=section("privileges", lambda n: _privileges(reader, n, unreadable), ()),
+        sets=section("sets", lambda n: _sets(reader, n), ()),
+        semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
+        core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
+        tables=section("tables", lambda n: _tables(reader, n), ()),
+        any=section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ()),
+        roles=section("roles", lambda n: _roles(reader, n), ()),
+        variants=section("variants", lambda n: _variants(reader, n), ()),
+        unreadable=frozenset(unreadable),
+        broken=any(d.severity is Severity.ERROR for d in reader.found),
+    )
+    return tables
+
+
+_MAPPINGS = frozenset({"sources", "entities", "types", "sets", "semantics", "core", "tables", "any", "roles", "variants"})
+
+
+def _format(reader: Reader, node: Node) -> None:
+    if not isinstance(node, Scalar) or not isinstance(node.value, int) or isinstance(node.value, bool):
+        reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
+    elif node.value != 1:
+        message = f"format {node.value} is not known here"
+        reader.report(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
+
+
+def _sources(reader: Reader, node: Node) -> tuple[tuple[Word, Word], ...]:
+    sources: list[tuple[Word, Word]] = []
+    for key, value in reader.entries(node, "`sources`"):
+        name = reader.name(key, "a source") if isinstance(key.value, str) else Located(key.text, reader.span(key))
+        fields: Fields | None
+        if isinstance(value, Scalar) and isinstance(value.value, str) and value.style != "*":
+            fields = {"document": (key, value)}
+        else:
+            fields = reader.fields(value, "source document", "a source")
+        if name is None or not fields or "document" not in fields:
+            continue
+        document = reader.text(fields["document"][1], "`document`")
+        if document is not None:
+            sources.append((name, Located(document, reader.span(fields["document"][1]))))
+    return tuple(sources)
+
+
+def _entities(reader: Reader, root: Node) -> tuple[EntityDecl, ...]:
+    """The forest in the order of the file, parents before children."""
+    first: dict[str, Word] = {}
+    entities: list[EntityDecl] = []
+    todo: list[tuple[Scalar | None, Node, str | None]] = [(None, root, None)]
+    while todo:
+        key, node, parent = todo.pop()
+        if key is not None:
+            name = _entity_name(reader, key, first)
+            if name is None:
+                continue
+            entities.append(EntityDecl(name=name, parent=parent))
+            parent = name.value
+        if isinstance(node, Scalar) and node.value is None and node.style != "*" and key is not None:
+            continue
+        if not isinstance(node, Mapping):
+            what = f"`{key.text}`" if key is not None else "`entities`"
+            inside = _plain_words(node)
+            advice = "write {" + ", ".join(f"{word}: " for word in inside) + "}" if inside else None
+            reader.wrong(node, what, "a mapping of the types inside it, or nothing", advice)
+            for word in inside:
+                entities.append(EntityDecl(name=Located(word, reader.span(node)), parent=parent))
+            continue
+        todo.extend((k, v, parent) for k, v in reversed(node.entries))
+    return tuple(entities)
+
+
+def _plain_words(node: Node) -> tuple[str, ...]:
+    items = node.items if isinstance(node, Sequence) else (node,)
+    return tuple(i.text for i in items if isinstance(i, Scalar) and isinstance(i.value, str) and i.style != "*")
+
+
+def _entity_name(reader: Reader, key: Scalar, first: dict[str, Word]) -> Word | None:
+    name = reader.name(key, "an entity type", snake=True)
+    if name is None:
+        return None
+    if name.value in _TARGET_WORDS:
+        advice = f"`{name.value}` has a meaning of its own in conditions"
+        reader.report(p010_bad_name.finding(name.span, "an entity type", name.value, advice))
+        return None
+    if name.value in first:
+        reader.report(p207_duplicate_name.finding(name.span, "entity type", name.value, first[name.value].span))
+        return None
+    first[name.value] = name
+    return name
+
+
+def _types(reader: Reader, node: Node) -> tuple[TypeDecl, ...]:
+    types: list[TypeDecl] = []
+    for key, value in reader.entries(node, "`types`"):
+        name = Located(key.text, reader.span(key))
+        fields = reader.fields(value, "type", f"the type `{key.text}`")
+        if fields is None:
+            continue
+        single = reader.flag(fields["single"][1], "`single`") if "single" in fields else None
+        principal = reader.choice(fields["principal"][1], "principal", "`principal`") if "principal" in fields else None
+        types.append(
+            TypeDecl(
+                name=name,
+                single=single is not None and single.value,
+                title=_text(reader, fields, "title"),
+                principal=cast(Literal["user", "group", "role", "none"] | None, principal),
+            )
+        )
+        _text(reader, fields, "note")
+    return tuple(types)
+
+
+def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
+    if isinstance(node, Sequence):
+        listed = [(item, None) for item in node.items]
+    elif isinstance(node, Mapping):
+        listed = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
+    else:
+        reader.wrong(node, "`privileges`", "a list of names or a mapping")
+        unreadable.add("privileges")
+        return ()
+    first: dict[str, Word] = {}
+    privileges: list[PrivilegeDecl] = []
+    for key, value in listed:
+        name = _privilege_name(reader, key, "a privilege")
+        if name is None:
+            continue
+        if name.value in first:
+            reader.report(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
+            continue
+        first[name.value] = name
+        privileges.append(_privilege(reader, name, value))
+    return tuple(privileges)
+
+
+def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
+    name = reader.name(node, what)
+    if name is not None and name.value in RESERVED:
+        reader.report(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        return None
+    return name
+
+
+def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
+    if node is None or (isinstance(node, Scalar) and node.value is None and node.style != "*"):
+        return PrivilegeDecl(name=name)
+    before = reader.mistakes
+    fields = reader.fields(node, "privilege", f"the privilege `{name.value}`") or {}
+    on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
+    alias = reader.name(fields["alias_of"][1], "a privilege") if "alias_of" in fields else None
+    if on is not None and "alias_of" in fields:
+        message = f"the alias `{name.value}` has an `on` of its own"
+        advice = "drop it: an alias can be granted where its privilege can"
+        reader.report(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
+    title = _text(reader, fields, "title")
+    _text(reader, fields, "note")
+    deprecated = read_deprecated(reader, fields)
+    return PrivilegeDecl(
+        name=name, on=on, alias_of=alias, deprecated=deprecated, title=title, poisoned=reader.mistakes > before
+    )
+
+
+def _sets(reader: Reader, node: Node) -> tuple[SetDecl, ...]:
+    sets: list[SetDecl] = []
+    for key, value in reader.entries(node, "`sets`"):
+        name = _privilege_name(reader, key, "a set")
+        before = reader.mistakes
+        members = reader.words(value, f"the set `{key.text}`")
+        if name is not None:
+            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > before))
+    return tuple(sets)
+
+
+def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
+    fields = reader.fields(node, "semantics", "`semantics`")
+    if fields is None:
+        return SemanticsDecl(owner_known=False)
+    before = reader.mistakes
+    owner = _owner(reader, fields["owner"][1]) if "owner" in fields else None
+    owner_known = reader.mistakes == before
+    inheritance = reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
+    deny = reader.choice(fields["deny"][1], "deny", "`deny`") if "deny" in fields else None
+    groups = reader.choices(fields["groups"][1], "groups", "`groups`") if "groups" in fields else None
+    return SemanticsDecl(
+        inheritance=cast(Literal["none", "down"], inheritance or "none"),
+        deny=cast(Literal["none", "overrides"], deny or "none"),
+        owner=owner,
+        groups=cast(tuple[Literal["state", "request"], ...], tuple(g.value for g in groups)) if groups else ("state",),
+        gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
+        owner_known=owner_known,
+    )
+
+
+def _gate(reader: Reader, node: Node) -> Any:
+    if isinstance(node, Scalar) and node.value == "none":
+        return None
+    return reader.condition(node, "`gate`")
+
+
+def _owner(reader: Reader, node: Node) -> OwnerDecl | None:
+    if isinstance(node, Scalar) and node.value == "none":
+        return None
+    if not isinstance(node, Mapping):
+        reader.wrong(node, "`owner`", "`none` or a mapping", "write `owner: {creator: true}`")
+        return None
+    fields = reader.fields(node, "owner", "`owner`") or {}
+    creator = reader.flag(fields["creator"][1], "`creator`") if "creator" in fields else None
+    return OwnerDecl(
+        kinds=reader.choices(fields["kinds"][1], "kinds", "`kinds`") if "kinds" in fields else None,
+        creator=creator is not None and creator.value,
+        holds=(reader.words(fields["holds"][1], "`holds`") or ()) if "holds" in fields else (),
+    )
+
+
+def _tables(reader: Reader, node: Node) -> tuple[TableDecl, ...]:
+    return tuple(
+        TableDecl(
+            entity=Located(key.text, reader.span(key)),
+            rows=() if _nothing(value) else read_rows(reader, value, f"the table `{key.text}`"),
+        )
+        for key, value in reader.entries(node, "`tables`")
+    )
+
+
+def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
+    roles: list[RoleDecl] = []
+    for key, value in reader.entries(node, "`roles`"):
+        name = reader.name(key, "a role")
+        if name is None:
+            continue
+        if _nothing(value):
+            roles.append(RoleDecl(name=name, scope=None, grants=()))
+            continue
+        fields = reader.fields(value, "role", f"the role `{key.text}`")
+        if fields is None:
+            continue
+        scope = reader.text(fields["scope"][1], "`scope`") if "scope" in fields else None
+        _text(reader, fields, "note")
+        roles.append(
+            RoleDecl(
+                name=name,
+                scope=None if scope is None else Located(scope, reader.span(fields["scope"][1])),
+                grants=_role_grants(reader, fields["grants"][1]) if "grants" in fields else (),
+                title=_text(reader, fields, "title"),
+            )
+        )
+    return tuple(roles)
+
+
+def _role_grants(reader: Reader, node: Node) -> tuple[tuple[Word, tuple[Word, ...]], ...]:
+    grants: list[tuple[Word, tuple[Word, ...]]] = []
+    for key, value in reader.entries(node, "`grants` of a role"):
+        words: tuple[Word, ...] | None
+        if isinstance(value, Scalar) and isinstance(value.value, str) and "+" in value.text:
+            words = tuple(reader.joined(value))
+        elif isinstance(value, Sequence) and not value.items:
+            words = ()
+        else:
+            words = reader.words(value, f"`{key.text}`")
+        if words is not None:
+            grants.append((Located(key.text, reader.span(key)), words))
+    return tuple(grants)
+
+
+def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
+    variants: list[VariantDecl] = []
+    for key, value in reader.entries(node, "`variants`"):
+        name = reader.name(key, "a variant")
+        fields = reader.fields(value, "variant", f"the variant `{key.text}`")
+        if name is None or fields is None:
+            continue
+        core: tuple[RowDecl, ...] = read_rows(reader, fields["core"][1], "`core`") if "core" in fields else ()
+        any_ = read_rows(reader, fields["any"][1], "`any`", kind="row of any") if "any" in fields else ()
+        _text(reader, fields, "note")
+        variants.append(
+            VariantDecl(
+                name=name,
+                title=_text(reader, fields, "title"),
+                tables=_tables(reader, fields["tables"][1]) if "tables" in fields else (),
+                core=core,
+                any=any_,
+                roles=_roles(reader, fields["roles"][1]) if "roles" in fields else (),
+            )
+        )
+    return tuple(variants)
+
+
+def _nothing(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None and node.style != "*"
+
+
+def _text(reader: Reader, fields: Fields, key: str) -> str | None:
+    return reader.text(fields[key][1], f"`{key}`") if key in fields else None

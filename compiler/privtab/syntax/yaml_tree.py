@@ -1,0 +1,173 @@
+"""YAML text → a tree of nodes with offsets, values by the YAML 1.2 core schema (`on`, `no` and `yes` are words)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import yaml
+
+from privtab.checks import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature
+from privtab.diagnostics import Diagnostic
+from privtab.source import SourceFile
+
+Plain: TypeAlias = str | int | float | bool | None
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset({"true", "True", "TRUE"})
+_FALSE = frozenset({"false", "False", "FALSE"})
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar: its value, its text after folding and unquoting, and where it stands (offsets)."""
+
+    value: Plain
+    text: str
+    style: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list of nodes."""
+
+    items: tuple[Node, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Pairs in the order of the file; keys may repeat."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    start: int
+    end: int
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+def plain_value(text: str) -> Plain:
+    """The value of an unquoted scalar by the YAML 1.2 core schema.
+
+    >>> [plain_value(t) for t in ("on", "true", "12", "~", "1.5")]
+    ['on', True, 12, None, 1.5]
+    """
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    first = text[0]
+    if first not in "+-.0123456789":
+        return text
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".n", "n"))
+    return text
+
+
+def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
+    """The tree of a file's only document, or None with findings. Nodes that YAML itself refuses leave no tree."""
+    if source.undecodable is not None:
+        at = source.undecodable
+        found.append(p001_not_utf8.finding(source.span(at, at + 1)))
+        return None
+    builder = _Builder(source, found)
+    try:
+        for event in yaml.parse(source.text, Loader=_LOADER):
+            builder.take(event)
+    except yaml.YAMLError as error:
+        found.append(p002_yaml_syntax.finding(source, error))
+        return None
+    if builder.root is None and not builder.broken:
+        found.append(p003_empty_file.finding(source.span(0, 0)))
+    return builder.root
+
+
+class _Builder:
+    """Puts the events of one stream together."""
+
+    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
+        self.source = source
+        self.found = found
+        self.root: Node | None = None
+        self.broken = False
+        self.documents = 0
+        self.open: list[tuple[int, bool, list[Node]]] = []
+
+    def take(self, event: Any) -> None:
+        """Take the next event."""
+        start, end = event.start_mark.index, event.end_mark.index
+        if self.documents > 1:
+            return
+        match event:
+            case yaml.ScalarEvent():
+                self.refuse_anchor(event, start, end)
+                self.refuse_tag(event, start)
+                plain = event.implicit[0] and not event.style
+                value = plain_value(event.value) if plain else event.value
+                self.add(Scalar(value, event.value, event.style or "", start, end))
+            case yaml.AliasEvent():
+                self.found.append(p004_yaml_feature.alias(self.source.span(start, end), event.anchor))
+                self.broken = True
+                self.add(Scalar(None, "", "*", start, end))
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self.refuse_anchor(event, start, end)
+                self.refuse_tag(event, start)
+                self.open.append((start, isinstance(event, yaml.MappingStartEvent), []))
+            case yaml.MappingEndEvent():
+                begin, _, items = self.open.pop()
+                self.add(Mapping(tuple(self.pairs(items)), begin, end))
+            case yaml.SequenceEndEvent():
+                begin, _, items = self.open.pop()
+                self.add(Sequence(tuple(items), begin, end))
+            case yaml.DocumentStartEvent():
+                self.documents += 1
+                if self.documents > 1:
+                    self.found.append(p004_yaml_feature.document(self.source.span(start, start + 3)))
+            case _:
+                pass
+
+    def add(self, node: Node) -> None:
+        """Put a finished node into what is open, or make it the root."""
+        if self.open:
+            self.open[-1][2].append(node)
+        elif not (isinstance(node, Scalar) and node.value is None):
+            self.root = node
+
+    def pairs(self, items: list[Node]) -> list[tuple[Scalar, Node]]:
+        """The entries of a mapping; a key that is no scalar is a finding and drops out, like a merge."""
+        pairs: list[tuple[Scalar, Node]] = []
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                self.found.append(p004_yaml_feature.complex_key(self.source.span(key.start, key.end)))
+            elif key.text == "<<" and not key.style:
+                self.found.append(p004_yaml_feature.merge(self.source.span(key.start, key.end)))
+            else:
+                pairs.append((key, value))
+        return pairs
+
+    def refuse_anchor(self, event: Any, start: int, end: int) -> None:
+        """An anchor is a finding."""
+        if event.anchor is not None:
+            at = self.source.text.find("&", start, max(end, start + 1) + 1)
+            at = start if at < 0 else at
+            self.found.append(p004_yaml_feature.anchor(self.source.span(at, at + 1 + len(event.anchor)), event.anchor))
+
+    def refuse_tag(self, event: Any, start: int) -> None:
+        """An explicit tag is a finding."""
+        if event.tag is not None and event.tag != "!":
+            at = self.source.text.find("!", start)
+            written = re.compile(r"\S*").match(self.source.text, at)
+            end = written.end() if written else at + 1
+            self.found.append(p004_yaml_feature.tag(self.source.span(at, end), self.source.text[at:end]))
