@@ -41,10 +41,10 @@ class ReferenceAnswers:
     chunk = 1
 
     def __init__(self, program: Program, state: State) -> None:
-        from privtab.bundle.pack import policy_revision
+        from privtab.bundle.pack import policy_artifacts
         from privtab.ir.evaluate import Reference
 
-        self._reference = Reference(program, state, revision=policy_revision(program))
+        self._reference = Reference(program, state, revision=policy_artifacts(program).revision)
 
     def decide(self, requests: Sequence[Request]) -> list[Decision]:
         """The decision of each request."""

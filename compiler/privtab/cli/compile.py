@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._files import json_text, write_outputs
+from privtab.cli._files import json_text, write, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import Format, out, print_json, progress, show_diagnostics, table
 from privtab.diagnostics import Diagnostic, in_order
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+
+DEFAULT = Path("policy_src")
+NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,7 @@ class Compiled:
     name: str
     program: Program
     files: dict[str, bytes]
+    state: bytes | None
     revision: str
     seconds: float
 
@@ -65,79 +71,74 @@ def compile_policies(
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
     """
-    policies = _policies(paths)
+    policies = policies_in(paths)
     if len(policies) > 1 and (as_name or variant or reading or state):
         raise UsageError(
             f"`--as`, `--variant`, `--reading` and `--state` take a single policy; these are {len(policies)}"
         )
-    programs = _check(policies, variant, readings(reading), as_name)
+    if as_name is not None and not NAME.fullmatch(as_name):
+        raise UsageError(f"`--as {as_name}`: a system's name is made of lower case letters, digits and `_`")
+    programs = _check(policies, variant, readings(reading))
+    loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
     compiled: list[Compiled] = []
     with progress(len(programs)) as bar:
         for program in programs:
-            compiled.append(_compile(program, variant, state, allow_partial=allow_partial))
+            compiled.append(_compile(program, as_name, variant, loaded))
             bar.advance(bar.task_ids[0])
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
     write_outputs(output, outputs, whole=paths is None)
+    for one in compiled:
+        if one.state is not None:
+            # Not on the list of our outputs: state has its own pace, and the next compilation must not remove it.
+            write(output / one.name / "state.tar.gz", one.state)
     _report(compiled, output, format_)
 
 
-def _policies(paths: Sequence[str] | None) -> list[Path]:
-    """Policy files for what was given: files and folders that exist, else names that are looked up."""
-    from privtab.pipeline import find_policies, find_policy
+def policies_in(paths: Sequence[str] | None) -> list[Path]:
+    """Policy files for what was given, `policy_src/` where nothing was; raises UsageError where there are none."""
+    from privtab.pipeline import find_policies
 
-    found: dict[Path, None] = {}
-    for given in paths or ["policy_src"]:
-        path = Path(given)
-        if path.is_dir():
-            found |= dict.fromkeys(find_policies([path]))
-        else:
-            found[path if path.is_file() else find_policy(given)] = None
+    if paths is None and not DEFAULT.is_dir():
+        raise UsageError(f"there is no {DEFAULT}/ here: say which policy, by name (cdap/final) or path")
+    found = find_policies(paths or [DEFAULT])
     if not found:
-        raise UsageError(f"no policy file in {', '.join(paths or ['policy_src'])}")
-    return list(found)
+        raise UsageError(f"no policy file in {', '.join(paths or [str(DEFAULT)])}")
+    return found
 
 
-def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str], as_name: str | None) -> list[Program]:
+def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]) -> list[Program]:
     """The programs of all policies; shows every finding, and ends with exit code 1 where one is an error."""
-    from privtab.pipeline import check_policy, load_program
+    from privtab.pipeline import check_policy
 
     found: list[Diagnostic] = []
     programs: list[Program] = []
-    failed = False
     for policy in policies:
         program, diagnostics = check_policy(policy, variant=variant, readings=chosen)
         found += diagnostics
-        if program is None:
-            failed = True
-        elif as_name is not None:
-            programs.append(load_program(policy, variant=variant, readings=chosen, as_name=as_name))
-        else:
+        if program is not None:
             programs.append(program)
     show_diagnostics(in_order(found))
-    if failed:
+    if len(programs) < len(policies):
         raise typer.Exit(1)
     return programs
 
 
-def _compile(program: Program, variant: str | None, state: Path | None, *, allow_partial: bool) -> Compiled:
-    from privtab.backends.rego import render
-    from privtab.bundle.pack import policy_bundle, policy_revision, state_bundle
-    from privtab.ir.serialise import program_json
+def _compile(program: Program, as_name: str | None, variant: str | None, state: State | None) -> Compiled:
+    from privtab.bundle.pack import policy_artifacts, state_bundle
 
     started = time.perf_counter()
-    name = f"{program.system}/{program.version}" + (f"+{variant}" if variant else "")
-    files = {f"{name}/rego/{path}": text.encode() for path, text in render(program).items()}
-    files[f"{name}/policy.tar.gz"] = policy_bundle(program)
-    files[f"{name}/program.json"] = json_text(program_json(program)).encode()
-    if state is not None:
-        loaded = load_state(program, state, allow_partial=allow_partial)
-        files[f"{name}/state.tar.gz"] = state_bundle(program, loaded)
+    artifacts = policy_artifacts(program, as_name)
+    name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if variant else "")
+    files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
+    files[f"{name}/policy.tar.gz"] = artifacts.bundle()
+    files[f"{name}/program.json"] = json_text(artifacts.program).encode()
     return Compiled(
         name=name,
         program=program,
         files=files,
-        revision=policy_revision(program),
+        state=None if state is None else state_bundle(program, state),
+        revision=artifacts.revision,
         seconds=time.perf_counter() - started,
     )
 

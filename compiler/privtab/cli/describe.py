@@ -27,11 +27,11 @@ def describe(
       privtab describe cdap/final --reading namespace/list=parent
     """
     from privtab.backends.describe import describe as described
-    from privtab.bundle.pack import policy_revision
+    from privtab.bundle.pack import policy_artifacts
     from privtab.pipeline import load_program
 
     program = load_program(policy, variant=variant, readings=readings(reading))
-    value = described(program, revision=policy_revision(program))
+    value = described(program, revision=policy_artifacts(program).revision)
     if format_ is Format.JSON:
         print_json(value)
     else:

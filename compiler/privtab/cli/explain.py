@@ -57,7 +57,7 @@ def explain(
               --with template=job_template:m/nightly
     """
     from privtab.analysis.explain import explain as explained
-    from privtab.bundle.pack import policy_revision
+    from privtab.bundle.pack import policy_artifacts
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
 
@@ -71,7 +71,7 @@ def explain(
     )
     program = load_program(policy, variant=variant, readings=readings(reading))
     loaded = load_state(program, state, allow_partial=allow_partial)
-    why = explained(Reference(program, loaded, revision=policy_revision(program)), request)
+    why = explained(Reference(program, loaded, revision=policy_artifacts(program).revision), request)
     if format_ is Format.JSON:
         print_json(_json(why))
     else:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, diagnostic_json, out, print_json, show_diagnostics
+from privtab.cli.compile import policies_in
 from privtab.diagnostics import Diagnostic, Severity, in_order
 
 
 def lint(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Policy files or folders; policy_src/ where left off.")
+        list[str] | None,
+        typer.Argument(metavar="PATH", help="Policies, by path, folder or name; policy_src/ where left off."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Count warnings as errors.")] = False,
     format_: FormatOption = Format.TEXT,
@@ -30,9 +31,9 @@ def lint(
       privtab lint policy_src/cdap --strict
       privtab lint my.yaml --format json
     """
-    from privtab.pipeline import check_policy, find_policies
+    from privtab.pipeline import check_policy
 
-    policies = find_policies(paths or [Path("policy_src")])
+    policies = policies_in(paths)
     found: list[Diagnostic] = []
     for policy in policies:
         found += check_policy(policy)[1]

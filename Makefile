@@ -1,0 +1,71 @@
+# make setup, make demo, make test: in this order on a new machine; each calls what it needs.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup opa demo test test-long format lint types tests policies rego bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- setting up -----------------------------------------------------------------------------------------------------
+
+setup: $(STAMPS)/packages $(STAMPS)/opa ## a virtual environment with everything, and the pinned OPA
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "privtab needs Python 3.11 or newer; \`$(PYTHON)\` is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "creating $(VENV) with $$($(PYTHON) --version)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/packages: $(STAMPS)/venv pyproject.toml
+	@echo "installing packages (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@touch $@
+
+$(STAMPS)/opa: $(STAMPS)/packages
+	@$(BIN)/privtab opa install
+	@touch $@
+
+# --- showing --------------------------------------------------------------------------------------------------------
+
+demo: setup ## compile every policy, run OPA, gate Spark reads, walk through an example
+	@$(BIN)/python examples/demo.py
+
+# --- checking -------------------------------------------------------------------------------------------------------
+
+test: setup format lint types policies tests ## everything that must pass before a change goes in
+
+format:
+	@echo "ruff format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff . ; exit 1; }
+
+lint:
+	@echo "ruff check" && $(BIN)/ruff check --quiet .
+
+types:
+	@echo "mypy" && $(BIN)/mypy
+
+policies:
+	@echo "privtab lint" && $(BIN)/privtab lint
+
+tests:
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m 'not long'
+
+test-long: setup ## minutes of generated worlds
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m long
+
+bench: setup ## decisions a second, by engine and size
+	@$(BIN)/python bench/run.py
+
+# --- cleaning -------------------------------------------------------------------------------------------------------
+
+clean: ## remove what is generated, but not the virtual environment
+	@find build -mindepth 1 -maxdepth 1 ! -name README.md ! -name .gitignore -exec rm -rf {} +
+	@rm -rf dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov spark-warehouse
+	@find compiler tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
