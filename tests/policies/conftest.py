@@ -1,0 +1,164 @@
+"""What the tests of the shipped policies share: rows of a compiled policy, and a short notation for what is expected."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from privtab.ir.canonical import atom_text, each_minimal_sets, minimal_sets
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program, Rule
+from privtab.pipeline import load_program
+from privtab.request import Entity, Request
+from privtab.state.load import load
+from privtab.state.validate import validate
+
+POLICIES = Path(__file__).parents[2] / "policy_src"
+
+Sets: TypeAlias = frozenset[frozenset[str]]
+Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one row comes to: where it stands, what it asks for, what it does."""
+
+    line: int | None
+    title: str
+    requires: Sets
+    each: Sets | None
+    effects: tuple[str, ...] = ()
+    report: str | None = None
+
+
+Table: TypeAlias = dict[Key, Row]
+
+
+def read_sets(text: str) -> Sets:
+    """`A/B (x) or C + D (x) and E (y)` as minimal sets; `anyone` asks for nothing."""
+    found: set[frozenset[str]] = set()
+    for alternative in text.split(" or "):
+        choices = []
+        for term in alternative.split(" and "):
+            if term.strip() == "anyone":
+                continue
+            privileges, _, target = term.strip().partition(" (")
+            if "+" in privileges:
+                choices += [[f"{p.strip()} ({target}"] for p in privileges.split("+")]
+            else:
+                choices.append([f"{p.strip()} ({target}" for p in privileges.split("/")])
+        found |= {frozenset(picked) for picked in itertools.product(*choices)}
+    return frozenset(s for s in found if not any(other < s for other in found))
+
+
+def read_row(line: int, operation: str, cell: str, effects: str = "", title: str = "") -> Row:
+    """A row from its cell: what the call requires, and behind `; each` what an item does."""
+    requires, has_each, each = cell.partition("; each ")
+    return Row(
+        line=line,
+        title=title or operation.replace("_", " "),
+        requires=read_sets(requires),
+        each=read_sets(each) if has_each else None,
+        effects=tuple(e.strip() for e in effects.split(";")) if effects else (),
+    )
+
+
+def read_table(text: str, column: int = 1) -> Table:
+    """Rows written as `line entity operation | cell | … | effects | title`, the cell in the given column."""
+    table: Table = {}
+    for written in filter(None, map(str.strip, text.splitlines())):
+        where, *columns = (part.strip() for part in written.split("|"))
+        line, entity, operations = where.split(maxsplit=2)
+        cells, effects, title = columns[:-2], columns[-2], columns[-1]
+        cell = cells[min(column, len(cells)) - 1]
+        for operation in operations.split(", "):
+            assert (entity, operation) not in table, written
+            table[entity, operation] = read_row(int(line), operation, cell, effects, title)
+    return table
+
+
+def compiled_row(program: Program, rule: Rule, flags: frozenset[str] = frozenset()) -> Row:
+    """The same of a compiled row."""
+
+    def text(sets: Sequence[Sequence[Any]]) -> Sets:
+        return frozenset(frozenset(atom_text(program, atom, rule) for atom in atoms) for atoms in sets)
+
+    each = each_minimal_sets(program, rule, flags)
+    return Row(
+        line=None if rule.source is None else rule.source.line,
+        title=rule.title,
+        requires=text(minimal_sets(program, rule, flags)),
+        each=None if each is None else text(each),
+        effects=tuple(f"{effect.kind} {effect.what} ({effect.target.type})" for effect in rule.effects),
+        report=rule.report,
+    )
+
+
+def compiled_table(program: Program, flags: frozenset[str] = frozenset()) -> Table:
+    """All rows of a program that stand in its tables."""
+    return {key: compiled_row(program, r, flags) for key, r in program.rules.items() if r.origin == "row"}
+
+
+def cited_lines(policy: str) -> set[int]:
+    """Every line that a policy file's rows cite."""
+    content = yaml.safe_load((POLICIES / policy).read_text(encoding="utf-8"))
+
+    def sources(value: object) -> Iterator[int]:
+        match value:
+            case {"source": int(line)}:
+                yield line
+            case {"source": [*lines]}:
+                yield from lines
+        if isinstance(value, Mapping):
+            for inner in value.values():
+                yield from sources(inner)
+
+    return set(sources({"core": content.get("core"), "tables": content["tables"], "variants": content.get("variants")}))
+
+
+def check_scenarios(name: str) -> list[str]:
+    """Ask every case of a scenario file; what went another way than it says."""
+    path = POLICIES / name
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    program = load_program(path.with_name(content["policy"]), variant=content.get("variant"))
+    state, findings = validate(program, load(path.with_name(content["state"])))
+    assert findings == ()
+    reference = Reference(program, state)
+    wrong = []
+    for number, case in enumerate(content["cases"], start=1):
+        request = Request(
+            user=case["user"],
+            action=case["action"],
+            resource=Entity.parse(case["resource"]),
+            with_={slot: Entity.parse(entity) for slot, entity in case.get("with", {}).items()},
+            flags=frozenset(case.get("flags", ())),
+        )
+        decision = reference.decide(request)
+        if decision.allowed != {"allow": True, "deny": False}[case["decision"]]:
+            wrong.append(f"case {number}: {case} got {decision}")
+    return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The helpers, for tests that are imported by path and so cannot import this file."""
+
+    read_table: Callable[..., Table] = read_table
+    read_sets: Callable[[str], Sets] = read_sets
+    compiled_row: Callable[..., Row] = compiled_row
+    compiled_table: Callable[..., Table] = compiled_table
+    cited_lines: Callable[[str], set[int]] = cited_lines
+    check_scenarios: Callable[[str], list[str]] = check_scenarios
+    policies: Path = POLICIES
+
+
+@pytest.fixture(scope="session")
+def tools() -> Tools:
+    """The helpers of this folder."""
+    return Tools()

@@ -1,0 +1,277 @@
+"""The permissions of Teracloud Streams objects, read from the document once more.
+
+Line, object, operations | condition | effects | title; where the title is the operation's name it is left off.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program
+
+if TYPE_CHECKING:
+    from tests.policies.conftest import Tools
+
+DOMAIN = """
+    7 domain remove | delete (domain) | | Remove a domain
+    8 domain start | write (domain) | | Start a domain
+    8 domain stop | write (domain) | | Stop a domain
+    8 domain restart_services | write (domain) | | Restart domain services
+    8 domain clean_logs | write (domain) | | Clean domain logs
+    9 domain_config view_tags, view_properties | read (domain_config) | |
+    10 domain_config manage_roles, manage_users, manage_groups | write (domain_config) | |
+    10 domain_config modify_properties, view_permissions, set_permissions | write (domain_config) | |
+    10 domain_config make_tags, modify_tags | write (domain_config) | |
+    11 domain_hosts add | add (domain_hosts) | | Add a resource to the domain
+    12 domain_hosts get_state | read (domain_hosts) | | Get information about the state of the domain
+    13 domain_hosts list | search (domain_hosts) | | View available resources
+    14 domain_hosts remove | search + delete (domain_hosts) | | Remove a resource from the domain
+    15 domain_hosts modify_tags | search + read + write (domain_hosts) | |
+    16 domain_hosts quiesce | write (domain_hosts) | | Quiesce resources
+    16 domain_hosts resume | write (domain_hosts) | | Resume resources
+    16 domain_hosts remove_tags | write (domain_hosts) | |
+    17 instance create | add (domain_instances) | become owner (instance) | Create an instance
+    18 domain_instances list | search (domain_instances) | | View the instances in the domain
+    19 domain_system_log view_domain_logs, get_domain_logs | read (domain_system_log) | |
+    19 domain_system_log view_instance_logs, get_instance_logs | read (domain_system_log) | |
+    19 domain_system_log view_job_logs, get_job_logs | read (domain_system_log) | |
+    20 domain_appconfig list | search (domain_appconfig) | | View domain-level application configurations
+    21 domain_appconfig create | add (domain_appconfig) | become owner (domain_appconfig_element) | Create new application configurations at the domain level
+    22 domain_appconfig_element view | read (domain_appconfig_element) | | View domain-level application configuration elements
+    23 domain_appconfig_element create | write (domain_appconfig_element) | become owner (domain_appconfig_element) | Create an application configuration element at the domain level
+    24 domain_appconfig_element remove | delete (domain_appconfig_element) | | Remove a domain-level application configuration element
+"""
+INSTANCE = """
+    27 instance remove | delete (instance) | | Remove an instance
+    28 instance capture_resources | search (instance) | | Capture information about the resources in an instance
+    17 instance copy | add (domain_instances) and search (source) | become owner (instance) | Copy an instance
+    28 instance list | search (domain_instances); each search (instance) | | List the instance when listing domain instances
+    28 instance view_instance_logs | read (instance_system_log) | | View the instance logs
+    28 instance view_application_logs | read (instance_application_log) or read (instance_system_log) | | View the application logs
+    28 instance get_state | search (instance) | | Get information about the state of an instance
+    29 instance start | write (instance) | | Start the instance
+    29 instance stop | write (instance) | | Stop the instance
+    29 instance clean_log | write (instance) | | Clean the instance log
+    30 instance_config view_properties | read (instance_config) | |
+    30 job_group list | read (instance_config); each anyone | | List job groups
+    31 instance_config manage_roles, manage_users, manage_groups | write (instance_config) | |
+    31 instance_config modify_properties, view_permissions, set_permissions | write (instance_config) | |
+    31 instance_config manage_resource_specifications | write (instance_config) | |
+    31 job_group remove | write (instance_config) | | Remove job groups
+    32 instance_hosts add | add (instance_hosts) | | Add a resource to an instance
+    33 instance_hosts get_state | read (instance_hosts) | | Get information about the state of the domain
+    34 instance_hosts remove | search + delete (instance_hosts) | | Remove a resource and its services from an instance
+    35 instance_hosts list | search + read (instance_hosts) | | List resources in an instance
+    36 instance_hosts remove_specification | search + read + delete (instance_hosts) | | Remove a resource specification from an instance
+    37 instance_hosts modify_specification | search + read + write (instance_hosts) | | Modify a resource specification
+    38 instance_hosts quiesce | write (instance_hosts) | | Quiesce resources
+    38 instance_hosts resume | write (instance_hosts) | | Resume resources
+    39 job_group create | write (instance_config) or add (jobs) | become owner (job_group) | Create a job group
+    40 jobs list_jobs | search (jobs) | |
+    40 jobs list_pes | search (jobs) | | list PEs
+    40 jobs get_job_state | search (jobs) | | get information about the state of jobs
+    40 jobs get_job_status | search (jobs) | | get information about the status of jobs
+    40 jobs get_pe_state | search (jobs) | | get information about the state of PEs
+    40 jobs get_pe_status | search (jobs) | | get information about the status of PEs
+    42 job_group submit | add (job_group) | grant read + write + add + delete (job) | Submit a job
+    43 job_group stop_job | delete (job_group) | | Stop a job
+    43 job_group stop_pe | delete (job_group) | | Stop a PE in a job
+    44 job_group update_pe | add + delete (job_group) | | Update a PE in a job
+    44 job_group restart_pe | add + delete (job_group) | | Restart a PE in a job
+    45 job_group receive_data | read (job_group) | | Receive data from jobs
+    45 job_group get_job_state | read (job_group) | | Get information about the state of jobs
+    45 job_group list_jobs, view_application_logs | read (job_group) | |
+    45 job_group list_pes | read (job_group) | | list PEs
+    45 job_group view_pe_logs | read (job_group) | | view PE logs
+    46 job_group send_data | write (job_group) | | Send data to jobs
+    47 jobs_override submit | add (jobs_override) | | Run the streamtool submitjob command with the --override option
+    48 instance_application_log view_application_logs, get_application_logs | read (instance_application_log) | |
+    49 instance_system_log view_instance_logs, get_instance_logs | read (instance_system_log) | |
+    49 instance_system_log view_application_logs, get_application_logs | read (instance_system_log) | |
+    50 instance_appconfig list | search (instance_appconfig) | | View instance-level application configurations
+    51 instance_appconfig create | add (instance_appconfig) | become owner (instance_appconfig_element) | Create application configurations at the instance level
+    52 instance_appconfig_element view | read (instance_appconfig_element) | | View instance-level application configuration elements
+    53 instance_appconfig_element create | write (instance_appconfig_element) | become owner (instance_appconfig_element) | Create an application configuration element at the instance level
+    54 instance_appconfig_element remove | delete (instance_appconfig_element) | | Remove an instance-level application configuration element
+"""
+# The submitter's rights are on the job (42), so the lines of the group hold for one job as well.
+JOB = """
+    43 job stop | delete (job_group) or delete (job) | | Stop a job
+    43 job stop_pe | delete (job_group) or delete (job) | | Stop a PE in a job
+    44 job update_pe | add + delete (job_group) or add + delete (job) | | Update a PE in a job
+    44 job restart_pe | add + delete (job_group) or add + delete (job) | | Restart a PE in a job
+    45 job receive_data | read (job_group) or read (job) | | Receive data from jobs
+    45 job get_state | search (jobs) or read (job_group) or read (job) | | Get information about the state of jobs
+    45 job list | anyone; each search (jobs) or read (job_group) or read (job) | | List jobs
+    45 job list_pes | search (jobs) or read (job_group) or read (job) | | List PEs
+    45 job view_application_logs | read (job_group) or read (job) | |
+    45 job view_pe_logs | read (job_group) or read (job) | | view PE logs
+    46 job send_data | write (job_group) or write (job) | | Send data to jobs
+"""
+INSTANCE_ADMINISTRATOR = {
+    "instance": {"delete", "search", "write"},
+    "instance_config": {"read", "write"},
+    "instance_hosts": {"add", "read", "search", "delete", "write"},
+    "jobs": {"add", "search"},
+    "job_group": {"add", "delete", "read", "write"},
+    "jobs_override": {"add"},
+    "instance_application_log": {"read"},
+    "instance_system_log": {"read"},
+    "instance_appconfig": {"search", "add"},
+    "instance_appconfig_element": {"read", "write", "delete"},
+}
+ROLES = {
+    "domain_administrator": (
+        "domain",
+        {
+            "domain": {"delete", "write"},
+            "domain_config": {"read", "write"},
+            "domain_hosts": {"add", "read", "search", "delete", "write"},
+            "domain_instances": {"add", "search"},
+            "domain_system_log": {"read"},
+            "domain_appconfig": {"search", "add"},
+            "domain_appconfig_element": {"read", "write", "delete"},
+            **INSTANCE_ADMINISTRATOR,
+        },
+    ),
+    "domain_user": (
+        "domain",
+        {
+            "domain_config": {"read"},
+            "domain_hosts": {"search", "read"},
+            "domain_instances": {"search"},
+            "domain_appconfig": {"search"},
+            "domain_appconfig_element": {"read"},
+        },
+    ),
+    "instance_administrator": ("instance", INSTANCE_ADMINISTRATOR),
+    "instance_user": (
+        "instance",
+        {
+            "instance": {"search"},
+            "instance_config": {"read"},
+            "instance_hosts": {"search", "read"},
+            "jobs": {"search", "add"},
+            "job_group": {"add"},
+            "instance_application_log": {"read"},
+            "instance_appconfig": {"search", "add"},
+            "instance_appconfig_element": {"read", "write", "delete"},
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tools: Tools) -> Program:
+    return load_program(tools.policies / "streams" / "teracloud.yaml")
+
+
+def test_every_permission_line(tools: Tools, program: Program) -> None:
+    assert tools.compiled_table(program) == tools.read_table(DOMAIN + INSTANCE + JOB)
+
+
+def test_every_line_is_cited(tools: Tools) -> None:
+    assert tools.cited_lines("streams/teracloud.yaml") == {3, 4, *range(7, 25), *range(27, 55)}
+
+
+def test_overriding_asks_for_a_second_permission(tools: Tools, program: Program) -> None:
+    row = tools.compiled_row(program, program.rules["job_group", "submit"], frozenset({"override"}))
+    assert row.requires == tools.read_sets("add (job_group) and add (jobs_override)")
+
+
+def test_default_roles(program: Program) -> None:
+    assert {
+        name: (role.scope, {type_: set(privileges) for type_, privileges in role.grants})
+        for name, role in program.roles.items()
+    } == ROLES
+
+
+def test_default_roles_hold_what_some_row_asks_for(tools: Tools, program: Program) -> None:
+    asked = {
+        atom
+        for flags in (frozenset[str](), frozenset({"override"}))
+        for row in tools.compiled_table(program, flags).values()
+        for atoms in (*row.requires, *(row.each or ()))
+        for atom in atoms
+    }
+    given = {
+        f"{p} ({type_})" for _, grants in ROLES.values() for type_, privileges in grants.items() for p in privileges
+    }
+    assert given <= asked
+    assert {atom for atom in asked - given if not atom.endswith(("(job)", "(source)"))} == set()
+
+
+def test_privileges_can_be_granted_where_some_row_or_role_has_them(program: Program) -> None:
+    given = {(p, type_) for _, grants in ROLES.values() for type_, privileges in grants.items() for p in privileges}
+    given |= {(p, "job") for p in ("read", "write", "add", "delete")}
+    assert {(p.name, type_) for p in program.privileges.values() for type_ in p.on} == given
+
+
+def test_owners_hold_all_rights_on_what_they_made(program: Program) -> None:
+    owner = program.semantics.owner
+    assert owner is not None
+    assert owner.creator
+    assert set(owner.holds) == {"add", "read", "search", "delete", "write"}
+    assert program.semantics.inheritance == "none"
+    assert program.semantics.deny == "none"
+
+
+@pytest.mark.parametrize(
+    ("type_", "title", "parent", "single"),
+    [
+        ("domain_config", "config", "domain", True),
+        ("domain_hosts", "hosts", "domain", True),
+        ("domain_instances", "instances", "domain", True),
+        ("domain_system_log", "system-log", "domain", True),
+        ("domain_appconfig", "appconfig", "domain", True),
+        ("instance", None, "domain", False),
+        ("instance_config", "config", "instance", True),
+        ("instance_hosts", "hosts", "instance", True),
+        ("jobs_override", "jobs-override", "instance", True),
+        ("instance_application_log", "application-log", "instance", True),
+        ("instance_system_log", "system-log", "instance", True),
+        ("instance_appconfig", "appconfig", "instance", True),
+        ("job", None, "job_group", False),
+    ],
+)
+def test_objects(program: Program, type_: str, title: str | None, parent: str, single: bool) -> None:
+    entity = program.entities[type_]
+    assert (entity.title, entity.parent, entity.single) == (title, parent, single)
+
+
+def test_contradictions_are_recorded(program: Program) -> None:
+    assert {key for key, rule in program.rules.items() if rule.ambiguous is not None} == {
+        ("domain_hosts", "remove_tags"),
+        *(("domain_system_log", f"{verb}_{what}_logs") for verb in ("view", "get") for what in ("instance", "job")),
+        *((f"{scope}_appconfig", "create") for scope in ("domain", "instance")),
+        *((f"{scope}_appconfig_element", "create") for scope in ("domain", "instance")),
+        ("instance", "create"),
+        ("instance", "copy"),
+        ("instance", "view_instance_logs"),
+        ("instance", "view_application_logs"),
+        ("instance_config", "manage_resource_specifications"),
+        ("instance_hosts", "get_state"),
+        ("instance_hosts", "remove_specification"),
+        ("instance_hosts", "modify_specification"),
+        *(("job_group", name) for name in ("create", "remove", "submit", "get_job_state", "list_jobs", "list_pes")),
+        ("job_group", "view_application_logs"),
+        *(("job", name) for name in ("get_state", "list", "list_pes")),
+        *(("instance_system_log", f"{verb}_application_logs") for verb in ("view", "get")),
+    }
+
+
+def test_every_reading_compiles(tools: Tools, program: Program) -> None:
+    rules = {f"{r.entity}/{r.operation}": r for r in program.rules.values() if r.ambiguous is not None}
+    for row, rule in rules.items():
+        assert rule.ambiguous is not None
+        for name, _ in rule.ambiguous.readings:
+            other = load_program(tools.policies / "streams" / "teracloud.yaml", readings={row: name})
+            read = tools.compiled_row(other, other.rules[rule.entity, rule.operation])
+            assert read != tools.compiled_row(program, rule), (row, name)
+
+
+def test_scenarios(tools: Tools) -> None:
+    assert tools.check_scenarios("streams/teracloud.scenarios.yaml") == []
