@@ -163,6 +163,15 @@ def decisions(system: str, asked: Sequence[Request]) -> Call[list[bool]]:
     return _batch(system, {"requests": [r.to_json() for r in asked]}, len(asked))
 
 
+def explained(system: str, asked: Sequence[Request]) -> Call[list[Decision]]:
+    """Requests of any mix, answered with explanations by position."""
+    return Call(
+        path=f"/v1/data/privtab/{system}/explained",
+        body=encode({"input": {"requests": [r.to_json() for r in asked]}}),
+        read=lambda body: read_explained(body, len(asked)),
+    )
+
+
 def item_decisions(system: str, asked: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
     """Requests that share operation and entity type and have nothing beside them; the faster form."""
     first = asked[0]
@@ -260,16 +269,15 @@ def read_allow(body: bytes) -> bool:
 
 def read_decision(body: bytes) -> Decision:
     """A decision whose explanation has the shape that its readers rely on."""
-    result = read_result(body, "decision")
-    try:
-        answer = Decision.from_json(result)
-        ways = answer.context.get("missing", [])
-        effects = answer.context.get("effects", [])
-        if not _texts(effects) or not isinstance(ways, list) or not all(_texts(way) for way in ways):
-            raise ValueError("`missing` or `effects` is not a list of texts")
-    except ValueError as error:
-        raise PolicyError(f"{error}{excerpt(body)}") from None
-    return answer
+    return _decision(read_result(body, "decision"), body)
+
+
+def read_explained(body: bytes, count: int) -> list[Decision]:
+    """One decision for each request, or PolicyError."""
+    result = read_result(body, "explained")
+    if not isinstance(result, list) or len(result) != count:
+        raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
+    return [_decision(one, body) for one in result]
 
 
 def read_decisions(body: bytes, count: int) -> list[bool]:
@@ -351,6 +359,18 @@ def _known(system: str, value: object) -> Known:
     return Known(
         system=system, vocabulary=vocabulary, revision=revision if isinstance(revision, str) else None, flags=flags
     )
+
+
+def _decision(value: object, body: bytes) -> Decision:
+    try:
+        answer = Decision.from_json(value)
+        ways = answer.context.get("missing", [])
+        effects = answer.context.get("effects", [])
+        if not _texts(effects) or not isinstance(ways, list) or not all(_texts(way) for way in ways):
+            raise ValueError("`missing` or `effects` is not a list of texts")
+    except ValueError as error:
+        raise PolicyError(f"{error}{excerpt(body)}") from None
+    return answer
 
 
 def _texts(value: object) -> bool:
