@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ def test_findings_for_people() -> None:
         "s.json: grants row 1: warning[S160 duplicate-row]: again\n"
     )
     assert render_text([]) == ""
+
+
+def test_a_finding_stays_on_its_lines_and_controls_no_terminal() -> None:
+    text = render_text([replace(ROW, message="unknown privilege `A\nB\x1b[31m`", row={"privilege": "A\nB\x1b[31m"})])
+    assert text.splitlines()[0].endswith(r"unknown privilege `A\nB\x1b[31m`")
+    assert text.splitlines()[1] == r"  row: privilege: `A\nB\x1b[31m`"
 
 
 def test_findings_as_json() -> None:

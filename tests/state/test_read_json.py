@@ -28,6 +28,7 @@ def test_rows_have_numbers(read: Read) -> None:
         ("{}", "S104", "`user` is a mapping, not text"),
         ("null", "S103", "`user` is null"),
         ('""', "S105", "`user` is empty"),
+        ('"\\ud800"', "S104", "`user` is half a surrogate pair, not text"),
     ],
 )
 def test_a_cell_that_is_not_text_is_a_finding(read: Read, written: str, code: str, message: str) -> None:
@@ -82,3 +83,9 @@ def test_unknown_names_get_a_hint(read: Read) -> None:
 def test_another_table_in_a_tables_own_file_is_a_finding(read: Read) -> None:
     raw = read({"members.json": '{"owners": []}'})
     assert [(f.code, f.help) for f in raw.findings] == [("S004", "put it into a file of its own, `owners.json`")]
+
+
+def test_names_can_be_shown_whatever_they_hold(read: Read) -> None:
+    raw = read('{"\\ud800": [], "members": [{"\\ud800": 1, "user": "a", "of": "lake:l"}]}', "state.json")
+    assert [f.code for f in raw.findings] == ["S003", "S101"]
+    assert all(f.message.encode() for f in raw.findings)

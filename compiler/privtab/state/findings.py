@@ -69,7 +69,7 @@ def render_text(findings: Iterable[StateFinding]) -> str:
             lines.append(f"  row: {cells}")
         if finding.help is not None:
             lines.append(f"  help: {finding.help}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{_printable(line)}\n" for line in lines)
 
 
 def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:
@@ -97,6 +97,11 @@ def _where(place: Place) -> str:
     row = f" row {place.row}" if place.row else ""
     at = f":{table}{row}" if table or row else ""
     return f"{place.path}{line}{at}"
+
+
+def _printable(text: str) -> str:
+    """The text on one line, safe to show in a terminal: names of a state can hold line ends and control characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _shown(value: object) -> str:

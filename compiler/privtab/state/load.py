@@ -15,11 +15,12 @@ from privtab.state.read_parquet import read_parquet
 _SUFFIXES = (".csv", ".json", ".parquet", ".yaml", ".yml")
 
 
-def load(path: Path) -> RawState:
+def load(path: Path | str) -> RawState:
     """Read the rows of a state with their places; what cannot be read becomes findings.
 
     Raises UsageError where there is no such file, or where the file is only one table of a state.
     """
+    path = Path(path)
     if not path.exists():
         raise UsageError(f"no such state: {path}")
     reading = Reading()

@@ -37,10 +37,10 @@ def read_value(value: object, path: str, reading: Reading, table: str | None = N
     place = Place(path=path, table=table or "", row=0)
     if isinstance(value, Mapping):
         for name in value.repeated if isinstance(value, _Pairs) else ():
-            reading.report("S106", f"`{name}` stands twice", place)
+            reading.report("S106", f"`{_mended(name)}` stands twice", place)
         for name, rows in value.items():
             if name not in TABLES:
-                reading.unknown_table(str(name), place)
+                reading.unknown_table(_mended(name), place)
             elif table is not None and name != table:
                 message = f"table `{name}` stands in the file of `{table}`"
                 reading.report("S004", message, place, help=f"put it into a file of its own, `{name}.json`")
@@ -66,9 +66,9 @@ def _rows(rows: object, path: str, table: str, reading: Reading) -> None:
             reading.report("S004", f"a row of `{table}` is {_what(row)}, not a mapping from columns to text", place)
         elif isinstance(row, _Pairs) and row.repeated:
             for name in row.repeated:
-                reading.report("S106", f"column `{name}` stands twice", place)
+                reading.report("S106", f"column `{_mended(name)}` stands twice", place)
         else:
-            reading.row(path, table, number, None, {str(name): _cell(value) for name, value in row.items()})
+            reading.row(path, table, number, None, {_mended(name): _cell(value) for name, value in row.items()})
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> _Pairs:
@@ -84,9 +84,20 @@ def _constant(name: str) -> NotText:
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, str) and not _is_unicode(value):
+        return NotText("half a surrogate pair")
     if value is None or isinstance(value, str | NotText) or type(value) is int:
         return value
     return NotText(_what(value))
+
+
+def _is_unicode(text: str) -> bool:
+    r"""Whether the text can be written as UTF-8: JSON can spell half a surrogate pair as `\ud800`."""
+    return text.isascii() or text == _mended(text)
+
+
+def _mended(text: object) -> str:
+    return str(text).encode("utf-8", "replace").decode()
 
 
 def _what(value: object) -> str:
