@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from unicodedata import combining, east_asian_width
 
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _WIDTH = 160
 """Longer lines are cut around the place."""
 
@@ -17,7 +20,7 @@ def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, col
 
     A file whose text is not there is named without its line.
     """
-    lines = {path: text.split("\n") for path, text in sources.items()}
+    lines = {path: _LINE_END.split(text) for path, text in sources.items()}
     return "\n\n".join(_one(d, lines, color=color) for d in diagnostics)
 
 
@@ -44,7 +47,7 @@ def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list
     of_file = lines.get(span.path)
     if of_file is None or not 1 <= span.line <= len(of_file):
         return []
-    line = of_file[span.line - 1].rstrip("\r")
+    line = of_file[span.line - 1]
     if not line.strip() and span.column > len(line) + 1:
         return []
     start = span.column - 1
@@ -67,8 +70,6 @@ def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list
 
 def _cells(character: str) -> int:
     """How many columns a terminal gives a character."""
-    from unicodedata import combining, east_asian_width
-
     if combining(character):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1

@@ -22,7 +22,7 @@ class SourceFile:
 
     @classmethod
     def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
-        """A file from its text; line ends are `\\n`, `\\r\\n` or `\\r`, as YAML has them."""
+        """A file from its text; lines end in LF, CR LF or CR, as YAML has them."""
         starts = [0]
         for at, character in enumerate(text):
             if character == "\n" or (character == "\r" and text[at + 1 : at + 2] != "\n"):

@@ -9,7 +9,7 @@ _MANY = 2000
 _SHOWN = 12
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
     """The known name that `name` was most likely meant to be, upper and lower case alike.
 
     >>> nearest("MODIFIY", ["MODIFY", "CREATE"])
@@ -24,7 +24,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     candidates: list[str] = list(by_fold)
     if len(candidates) > _MANY:
         candidates = [c for c in candidates if abs(len(c) - len(wanted)) <= 2 and c[:1] == wanted[:1]][:_MANY]
-    near = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(wanted, candidates, n=1, cutoff=cutoff)
     return by_fold[near[0]] if near else None
 
 

@@ -11,10 +11,12 @@ SEVERITY = Severity.ERROR
 
 def anchor(span: Span, name: str) -> Diagnostic:
     """`&name`."""
-    return _finding(span, f"anchor `&{name}`", "write the value where it belongs; to share a condition use `can OP (x)`")
+    return _finding(
+        span, f"anchor `&{name}`", "write the value where it belongs; to share a condition use `can OP (x)`"
+    )
 
 
-def alias(span: Span, name: str) -> Diagnostic:
+def alias(span: Span, name: str | None) -> Diagnostic:
     """`*name`."""
     return _finding(span, f"alias `*{name}`", "write the value out: every cell stands for itself in a review")
 

@@ -11,10 +11,19 @@ NAME = "bad-name"
 SEVERITY = Severity.ERROR
 
 
+def snake_case(name: str) -> str:
+    """The nearest spelling that names of types and operations may have.
+
+    >>> snake_case("InstanceNamespace-2")
+    'instance_namespace_2'
+    """
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"[^a-z0-9]+", "_", words).strip("_").lstrip("0123456789_")
+
+
 def finding(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
     """`name` cannot be the name of `what` (in words, with an article)."""
-    snake = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
-    snake = re.sub(r"^[0-9_]+", "", snake)
+    snake = snake_case(name)
     return Diagnostic(
         code=CODE,
         name=NAME,

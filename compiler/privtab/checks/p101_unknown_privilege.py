@@ -20,5 +20,7 @@ def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
         severity=SEVERITY,
         message=f"unknown privilege `{name}`",
         span=span,
-        help=did_you_mean(name, known) or f"the privileges and sets are {listed(known)}" if known else "the file lists no privileges: add `privileges: […]`",
+        help=did_you_mean(name, known) or f"the privileges and sets are {listed(known)}"
+        if known
+        else "the file lists no privileges: add `privileges: […]`",
     )

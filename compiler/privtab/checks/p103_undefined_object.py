@@ -16,7 +16,9 @@ def finding(span: Span, name: str, objects: Collection[str], targets: Collection
     """`name` is none of the row's `with` objects nor one of its `targets`."""
     help_ = did_you_mean(name, (*objects, *targets))
     if help_ is None:
-        help_ = f"targets here are {listed((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"
+        help_ = (
+            f"targets here are {listed((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"
+        )
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -10,15 +10,17 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 CODE = "P105"
 NAME = "unknown-operation"
 SEVERITY = Severity.ERROR
+_ANY = 8
 
 
 def finding(span: Span, operation: str, types: Collection[str], known: Collection[str]) -> Diagnostic:
     """None of the `types` has a row for `operation`."""
+    where = listed(types, last="or") if len(types) < _ANY else "any entity type"
     return Diagnostic(
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"unknown operation `{operation}` on {listed(types, last='or')}",
+        message=f"unknown operation `{operation}` on {where}",
         span=span,
         help=did_you_mean(operation, known) or (f"it has {listed(known)}" if known else "it has no rows at all"),
     )

@@ -15,7 +15,9 @@ def finding(span: Span, name: str, member: str) -> Diagnostic:
         code=CODE,
         name=NAME,
         severity=SEVERITY,
-        message=f"the set `{name}` contains itself" if name == member else f"the sets `{member}` and `{name}` contain each other",
+        message=f"the set `{name}` contains itself"
+        if name == member
+        else f"the sets `{member}` and `{name}` contain each other",
         span=span,
         help="sets must come to an end in privileges",
     )

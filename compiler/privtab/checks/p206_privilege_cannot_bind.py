@@ -10,9 +10,15 @@ NAME = "privilege-cannot-bind"
 SEVERITY = Severity.ERROR
 
 
-def finding(span: Span, written: str, wrong: tuple[str, ...], types: tuple[str, ...], on: tuple[str, ...]) -> Diagnostic:
+def finding(
+    span: Span, written: str, wrong: tuple[str, ...], types: tuple[str, ...], on: tuple[str, ...]
+) -> Diagnostic:
     """`written` stands for `wrong`, which bind on none of the `types`; the first of them binds `on` others."""
-    who = f"`{written}`" if wrong == (written,) or len(wrong) == 1 and wrong[0] == written else f"{listed(wrong)} of `{written}`"
+    who = (
+        f"`{written}`"
+        if wrong == (written,) or len(wrong) == 1 and wrong[0] == written
+        else f"{listed(wrong)} of `{written}`"
+    )
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.checks import p104_target_not_on_path, p201_duplicate_row, p202_contradicting_row
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.model import nodes as m
 from privtab.model.cycles import find_cycles
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
@@ -31,15 +34,23 @@ def resolve(
     sources = {name.value: document.value for name, document in tables.sources}
     overlay = find_variant(tables, variant)
     selection = apply_readings(select(tables, overlay, names, found), readings or {})
-    rows = Rows(tables=tables, names=names, semantics=semantics, pairs=selection.pairs, sources=sources)
+    rows = Rows(
+        tables=tables,
+        names=names,
+        semantics=semantics,
+        pairs=selection.pairs,
+        sources=sources,
+        rows_unknown=_unknown_rows(tables),
+    )
     resolved = _resolve_rows(rows, selection.pairs.items(), found)
     _clashes(rows, selection, found)
+    _unused(rows, selection, found)
     found.extend(find_cycles(resolved))
     roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     for other in tables.variants:
         if other is not overlay:
             _check_variant(rows, other, found)
-    found.extend(_grouped([(d, "") for d in rows.gate_found]))
+    found.extend(_grouped(rows.gate_found))
     found[:] = dict.fromkeys(found)
     if tables.broken or any(d.severity is Severity.ERROR for d in found):
         return None, found
@@ -91,23 +102,48 @@ def _resolve_rows(
 
 def _grouped(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
     """One finding for each place and code: a row for many types makes one mistake, not one for each type."""
-    groups: dict[tuple[object, str], list[tuple[Diagnostic, str]]] = {}
+    groups: dict[tuple[Span, str], tuple[Diagnostic, list[str]]] = {}
     for diagnostic, type_ in found:
-        groups.setdefault((diagnostic.span, diagnostic.code), []).append((diagnostic, type_))
-    return [group[0][0] for group in groups.values()]
+        groups.setdefault((diagnostic.span, diagnostic.code), (diagnostic, []))[1].append(type_)
+    return [_for_all(diagnostic, types[1:]) for diagnostic, types in groups.values()]
+
+
+def _for_all(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
+    if not others or diagnostic.code != p104_target_not_on_path.CODE:
+        return diagnostic
+    return replace(diagnostic, help=f"the same goes for {listed(others)}; {diagnostic.help}")
 
 
 def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
-    from privtab.checks import p201_duplicate_row, p202_contradicting_row
-
+    """One finding for a second row of the same pair, however many types it is for."""
+    shared: list[tuple[Diagnostic, str]] = []
+    told: set[int] = set()
     for clash in selection.clashes:
-        ignored: list[Diagnostic] = []
-        first = rows.resolve(clash.pair[0], Chosen(clash.first, clash.origin), ignored)
-        second = rows.resolve(clash.pair[0], Chosen(clash.second, clash.origin), found if clash.origin == "row" else ignored)
-        if first is None or second is None:
+        mine: list[Diagnostic] = []
+        first = rows.resolve(clash.pair[0], Chosen(clash.first, clash.origin), [])
+        second = rows.resolve(clash.pair[0], Chosen(clash.second, clash.origin), mine)
+        shared.extend((d, clash.pair[0]) for d in mine)
+        if first is None or second is None or id(clash.second) in told:
             continue
+        told.add(id(clash.second))
         check = p201_duplicate_row if same_meaning(first, second) else p202_contradicting_row
         found.append(check.finding(clash.second.operation.span, *clash.pair, clash.first.operation.span))
+    found.extend(_grouped(shared))
+
+
+def _unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
+    """Privileges in rows that hold for no pair: their names are looked up all the same."""
+    used = {id(c.decl) for c in selection.pairs.values()} | {id(c.second) for c in selection.clashes}
+    tables = rows.tables
+    for decl in (*tables.core, *tables.any, *(row for table in tables.tables for row in table.rows)):
+        if id(decl) not in used:
+            rows.check_privileges(decl, found)
+
+
+def _unknown_rows(tables: Tables) -> frozenset[str]:
+    """Types whose rows could not be read; the empty name stands for all of them."""
+    unknown = {table.entity.value for table in tables.tables if not table.readable}
+    return frozenset(unknown | ({""} if tables.unreadable & {"tables", "core", "any"} else set()))
 
 
 def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[RoleDecl]:
@@ -127,6 +163,7 @@ def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) ->
         semantics=rows.semantics,
         pairs=selection.pairs,
         sources=rows.sources,
+        rows_unknown=rows.rows_unknown,
         gates=rows.gates,
     )
     _resolve_rows(under, ((p, c) for p, c in selection.pairs.items() if id(c.decl) in own), found)

@@ -41,6 +41,8 @@ class Scope:
     owners: bool
     """Whether conditions may speak of owners."""
     objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rows_unknown: frozenset[str] = frozenset()
+    """Types whose rows could not be read; the empty name stands for all."""
     poisoned_objects: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
     poisoned: bool = False
@@ -149,7 +151,7 @@ class Scope:
     def _lost(self, name: str, spot: m.Spot) -> None:
         """A target that leads nowhere."""
         self.poisoned = True
-        if not self.names.types_known:
+        if not self.names.types_known or name in self.names.lost:
             return
         entities = self.names.entities
         targets = self.names.hierarchy.targets(self.entity)
@@ -187,7 +189,9 @@ class Scope:
         for place in places:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
             objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
-            if not chosen:
+            if not chosen and (unreadable := self.rows_unknown & {*place.types, ""}):
+                self.poisoned = bool(unreadable)
+            elif not chosen:
                 known = {op: None for type_, op in self.pairs if type_ in place.types}
                 self.fail(p105_unknown_operation.finding(spot.span, operation, place.types, tuple(known)))
             elif objects and all(c.decl.withs for c in chosen):
@@ -197,13 +201,29 @@ class Scope:
         return m.CanDo(operation, tuple(good), spot) if good else None
 
 
-def fitting_types(name: str, cells: list[ConditionCell], names: Names, pairs: Mapping[m.PairKey, Chosen]) -> tuple[str, ...]:
+def fitting_types(
+    name: str, cells: list[ConditionCell], names: Names, pairs: Mapping[m.PairKey, Chosen]
+) -> tuple[str, ...]:
     """The entity types for which every mention of the `with` object `name` makes sense."""
     tests: list[Callable[[str], bool]] = []
     for cell in cells:
         if cell.expression is not None:
             tests.extend(_tests(cell.expression, name, names, pairs))
     return tuple(type_ for type_ in names.entities if all(test(type_) for test in tests))
+
+
+def privilege_names(expression: x.Expression) -> Iterator[x.Name]:
+    """Every privilege, alias or set that an expression names."""
+    match expression:
+        case x.Held(privileges=privileges):
+            yield from privileges
+        case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
+            for part in parts:
+                yield from privilege_names(part)
+        case x.Required(body=body):
+            yield from privilege_names(body)
+        case _:
+            return
 
 
 def _tests(
@@ -219,7 +239,8 @@ def _tests(
                     yield lambda t: choose(all(t in names.privileges[p].on for p in group) for group in known)
         case x.CanDo(operation=operation, targets=targets):
             if any(t.text == name for t in targets):
-                yield lambda t: (t, operation.text) in pairs and not pairs[t, operation.text].decl.withs
+                if any((t, operation.text) in pairs for t in names.entities):
+                    yield lambda t: (t, operation.text) in pairs and not pairs[t, operation.text].decl.withs
         case x.Related(kind="holds", targets=targets):
             if any(t.text == name for t in targets):
                 yield lambda t: names.entities[t].principal == "role"

@@ -15,7 +15,7 @@ from privtab.checks import (
     p206_privilege_cannot_bind,
     p207_duplicate_name,
 )
-from privtab.diagnostics import Diagnostic, Located
+from privtab.diagnostics import Diagnostic, Span
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.hierarchy import Hierarchy
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
@@ -33,6 +33,8 @@ class Names:
     sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     declared: dict[str, Word] = field(default_factory=dict)
     poisoned: set[str] = field(default_factory=set)
+    lost: frozenset[str] = frozenset()
+    """Names whose declaration has a finding."""
     types_known: bool = True
     privileges_known: bool = True
 
@@ -53,13 +55,15 @@ class Names:
 
     def unknown(self, name: str) -> bool:
         """Whether a use of the name deserves a finding."""
-        return self.privileges_known and name not in self.poisoned and name not in self.declared
+        return (
+            self.privileges_known and name not in self.poisoned and name not in self.declared and name not in self.lost
+        )
 
     def check_type(self, word: Word, found: list[Diagnostic]) -> bool:
         """Whether the type exists; a finding where it does not."""
         if word.value in self.entities:
             return True
-        if self.types_known:
+        if self.types_known and word.value not in self.lost:
             found.append(p102_unknown_type.finding(word.span, word.value, self.entities))
         return False
 
@@ -68,6 +72,7 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> Names:
     """Everything that rows refer to."""
     names = Names(
         hierarchy=Hierarchy(_entities(tables, found)),
+        lost=tables.lost,
         types_known="entities" not in tables.unreadable,
         privileges_known=not tables.unreadable & {"privileges", "sets"},
     )
@@ -94,7 +99,7 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
         )
     if "entities" not in tables.unreadable:
         for type_ in tables.types:
-            if type_.name.value not in entities:
+            if type_.name.value not in entities and type_.name.value not in tables.lost:
                 found.append(p102_unknown_type.finding(type_.name.span, type_.name.value, entities))
     return entities
 
@@ -138,7 +143,7 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: Names, found: list[Diagno
         elif at not in names.privileges and at not in names.aliases:
             if path:
                 of = cast(Word, aliases[path[-1]].alias_of)
-                if names.privileges_known:
+                if names.privileges_known and of.value not in names.lost:
                     found.append(p106_alias_of_nothing.finding(of.span, path[-1], of.value, names.privileges))
                 names.poisoned.update(path)
         else:
@@ -186,6 +191,7 @@ def _sets(decls: Iterable[SetDecl], names: Names, found: list[Diagnostic]) -> No
     for name in by_name:
         if name not in state:
             expand(name)
+    names.sets = {name: names.sets[name] for name in by_name}
 
 
 def resolve_semantics(tables: Tables, names: Names, found: list[Diagnostic]) -> Semantics:
@@ -234,7 +240,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: Names, found: list[Diagnosti
                         found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
                     continue
                 if known:
-                    found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w))  # type: ignore[misc]
+                    found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w.span))  # type: ignore[misc]
                 held.update(dict.fromkeys(members))
             grants.append((type_.value, tuple(held)))
         roles[decl.name.value] = Role(
@@ -247,11 +253,11 @@ def resolve_roles(decls: Iterable[RoleDecl], names: Names, found: list[Diagnosti
 
 
 def unbound(
-    names: Names, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Located[str]]
+    names: Names, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Span]
 ) -> list[Diagnostic]:
     """A finding where a privilege, or a member of a set, can be granted on none of the types."""
     wrong = [m for m in members if m not in names.poisoned and not any(t in names.privileges[m].on for t in types)]
     if not wrong:
         return []
     on = names.privileges[wrong[0]].on
-    return [p206_privilege_cannot_bind.finding(where().span, written, tuple(wrong), types, on)]
+    return [p206_privilege_cannot_bind.finding(where(), written, tuple(wrong), types, on)]

@@ -17,9 +17,9 @@ from privtab.checks import (
 from privtab.diagnostics import Diagnostic
 from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
-from privtab.model.conditions import Scope, fitting_types
+from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import Names, unbound
-from privtab.model.select import Chosen, read_as
+from privtab.model.select import Chosen
 from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Tables
 from privtab.syntax.expression import Name
 
@@ -33,8 +33,10 @@ class Rows:
     semantics: Semantics
     pairs: Mapping[m.PairKey, Chosen]
     sources: Mapping[str, str]
+    rows_unknown: frozenset[str] = frozenset()
+    """Types whose rows could not be read; the empty name stands for all."""
     gates: dict[str, m.Condition | None] = field(default_factory=dict)
-    gate_found: list[Diagnostic] = field(default_factory=list)
+    gate_found: list[tuple[Diagnostic, str]] = field(default_factory=list)
 
     def resolve(self, entity: str, chosen: Chosen, found: list[Diagnostic]) -> m.Row | None:
         """The row for a pair; None with findings where it has no meaning."""
@@ -68,6 +70,15 @@ class Rows:
             ambiguous=ambiguous,
         )
 
+    def check_privileges(self, decl: RowDecl, found: list[Diagnostic]) -> None:
+        """Look up no more than the privileges of a row's conditions."""
+        scope = Scope(entity="", names=self.names, pairs=self.pairs, owners=True)
+        for cell in _conditions(decl.body):
+            if cell.expression is not None:
+                for name in privilege_names(cell.expression):
+                    scope.privilege(name, cell.cell)
+        found.extend(scope.found)
+
     def gate(self, entity: str) -> m.Condition | None:
         """The gate of the file, looked at from a type; findings go to `gate_found`, once for each type."""
         cell = self.tables.semantics.gate
@@ -76,20 +87,18 @@ class Rows:
         if entity not in self.gates:
             scope = self._scope(entity)
             self.gates[entity] = scope.resolve(cell)
-            self.gate_found.extend(scope.found)
+            self.gate_found.extend((d, entity) for d in scope.found)
         return self.gates[entity]
 
     def _scope(self, entity: str) -> Scope:
         owners = self.semantics.owner is not None or not self.tables.semantics.owner_known
-        return Scope(entity=entity, names=self.names, pairs=self.pairs, owners=owners)
+        return Scope(entity=entity, names=self.names, pairs=self.pairs, owners=owners, rows_unknown=self.rows_unknown)
 
     def _objects(self, decl: RowDecl, scope: Scope) -> None:
         names = self.names
         for with_ in decl.withs:
             name = with_.name.value
-            if name in ("parent", "entity") or (
-                name in names.entities and names.hierarchy.reaches(scope.entity, name)
-            ):
+            if name in ("parent", "entity") or (name in names.entities and names.hierarchy.reaches(scope.entity, name)):
                 scope.fail(p213_object_hides_type.finding(with_.name.span, name, scope.entity))
                 scope.poisoned_objects.add(name)
             elif with_.types is None:
@@ -100,7 +109,7 @@ class Rows:
                     continue
                 scope.poisoned_objects.add(name)
                 scope.poisoned = True
-                if all(self._sound(cell) for cell in cells):
+                if all(cell.expression is not None for cell in cells):
                     scope.found.append(p214_object_without_types.finding(with_.instances, name))
             else:
                 known = [word.value for word in with_.types if names.check_type(word, scope.found)]
@@ -108,9 +117,6 @@ class Rows:
                     scope.objects[name] = tuple(dict.fromkeys(known))
                 else:
                     scope.poisoned_objects.add(name)
-
-    def _sound(self, cell: ConditionCell) -> bool:
-        return cell.expression is not None
 
     def _outcomes(self, operation: str, body: RowBody, scope: Scope) -> tuple[m.Outcome, ...]:
         outcomes = [outcome for cell in body.effects for outcome in self._effects(cell, scope)]
@@ -124,17 +130,16 @@ class Rows:
             scope.poisoned = True
             return
         for term in cell.terms:
-            targets = [(t, scope.place(t, cell.cell, children=True)) for t in term.targets]
-            places = [(p.types, p.slot, p) for _, p in targets if p is not None]
-            if not term.targets:
-                places = [((scope.entity,), RESOURCE, None)]  # type: ignore[list-item]
+            on = [] if term.targets else [(RESOURCE, scope.entity)]
+            for target in term.targets:
+                place = scope.place(target, cell.cell, children=True)
+                if place is not None and len(place.types) > 1:
+                    scope.fail(p215_effect_on_many_types.finding(place.spot.span, place.written, place.types))
+                elif place is not None:
+                    on.append((place.slot, place.types[0]))
             for name in term.names:
-                for types, slot, place in places:
-                    if len(types) > 1:
-                        spot = place.spot.span if place is not None else cell.cell.span
-                        scope.fail(p215_effect_on_many_types.finding(spot, slot, types))
-                        continue
-                    outcome = self._outcome(cell, name, slot, types[0], scope)
+                for slot, type_ in on:
+                    outcome = self._outcome(cell, name, slot, type_, scope)
                     if outcome is not None:
                         yield outcome
 
@@ -142,7 +147,9 @@ class Rows:
         if name.text in ("owner", "member") and name.text not in self.names.declared:
             if cell.kind == "grant":
                 span = cell.cell.part(name.start, name.end)
-                scope.fail(p009_wrong_value.other(span, f"`{name.text}` is nothing to grant", f"write `becomes: {name.text}`"))
+                scope.fail(
+                    p009_wrong_value.other(span, f"`{name.text}` is nothing to grant", f"write `becomes: {name.text}`")
+                )
                 return None
             if name.text == "owner" and not scope.owners:
                 scope.fail(p211_no_owners.finding(cell.cell.part(name.start, name.end), "the effect"))
@@ -221,6 +228,3 @@ def _conditions(body: RowBody) -> Iterator[ConditionCell]:
 
 def _text(cell: ConditionCell | None) -> str | None:
     return None if cell is None else " ".join(cell.cell.text.split())
-
-
-__all__ = ["Rows", "read_as"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from privtab.checks._hints import nearest
 from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
 from privtab.ir.nodes import Origin
@@ -132,14 +133,21 @@ def _layer(
     clashes: list[Clash],
 ) -> _Layer:
     own: dict[str, dict[str, RowDecl]] = {}
+    lost: dict[str, list[RowDecl]] = {}
     for table in tables:
         if not names.check_type(table.entity, found):
+            meant = nearest(table.entity.value, names.entities)
+            if meant is not None:
+                lost.setdefault(meant, []).extend(replace(decl, poisoned=True) for decl in table.rows)
             continue
         rows = own.setdefault(table.entity.value, {})
         for decl in table.rows:
             first = rows.setdefault(decl.operation.value, decl)
             if first is not decl:
                 clashes.append(Clash((table.entity.value, decl.operation.value), "row", first, decl))
+    for type_, decls in lost.items():
+        for decl in decls:
+            own.setdefault(type_, {}).setdefault(decl.operation.value, decl)
     for decl in any_:
         for word in decl.for_types or ():
             names.check_type(word, found)

@@ -121,6 +121,7 @@ _WORDS = {
     "$END": "the end of the cell",
 }
 _TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
+_DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar: privileges and sets must not be called so."""
 
@@ -196,16 +197,20 @@ def _parser() -> Lark:
 @lru_cache(maxsize=1 << 16)
 def parse_condition(text: str) -> Expression | CellError:
     """The condition of a cell, or what is wrong with it."""
-    return _parse(text, "condition")
+    parsed: Expression | CellError = _parse(text, "condition")
+    return parsed
 
 
 @lru_cache(maxsize=1 << 12)
 def parse_effects(text: str) -> Effects | CellError:
     """The effects of a cell, or what is wrong with it."""
-    return _parse(text, "effects")
+    parsed: Effects | CellError = _parse(text, "effects")
+    return parsed
 
 
 def _parse(text: str, start: str) -> Any:
+    if text.count("(") > _DEEP and (at := _too_deep(text)) is not None:
+        return CellError(at, at + 1, "parentheses nest too deeply here", ())
     try:
         return _parser().parse(text, start=start)
     except UnexpectedInput as error:
@@ -218,17 +223,26 @@ def _cell_error(text: str, error: UnexpectedInput) -> CellError:
         case UnexpectedToken(token=token) if token.type != "$END":
             at = token.start_pos or 0
             end, message = at + max(1, len(token)), f"unexpected `{token}`"
-            expected = set(error.accepts or error.expected)
+            expected = set(error.expected)
         case UnexpectedToken() | UnexpectedEOF():
             at = end = len(text.rstrip())
             message = "the cell ends too early" if text.strip() else "the cell is empty"
-            expected = set(getattr(error, "accepts", None) or error.expected)
+            expected = set(error.expected)
         case UnexpectedCharacters():
             end, message = at + 1, f"unexpected character `{text[at : at + 1]}`"
             expected = set(error.allowed or ())
         case _:
             end, message, expected = at + 1, "the cell does not parse", set()
     return CellError(at, end, message, _plain_words(expected))
+
+
+def _too_deep(text: str) -> int | None:
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth > _DEEP:
+            return at
+    return None
 
 
 def _plain_words(expected: set[str]) -> tuple[str, ...]:

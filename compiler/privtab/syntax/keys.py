@@ -34,7 +34,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "policy": (
         Key("privtab", "format", "version of this format", required=True, example="privtab: 1"),
         Key("system", "snake", "name of the system; it names the Rego package", required=True, example="system: NAME"),
-        Key("version", "version", "version of the system that the file is about", required=True, example="version: NAME"),
+        Key(
+            "version", "version", "version of the system that the file is about", required=True, example="version: NAME"
+        ),
         Key("title", "text", "what the file is, for people"),
         Key("sources", "sources", "documents that the rows come from, by a short name"),
         Key(
@@ -62,7 +64,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "type": (
         Key("single", "flag", "there is one per parent, and it has the path of its parent"),
         Key("title", "text", "the document's word for it"),
-        Key("principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"),
+        Key(
+            "principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"
+        ),
         Key("note", "text", "a remark"),
     ),
     "privilege": (
@@ -91,7 +95,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("gate", "none", "`none`: the gate of the file does not apply"),
         Key("creates", "flag", "the request may leave off the last name: the entity does not exist yet"),
         Key("note", "text", "a remark"),
-        Key("source", "row_source", "where the row stands: a line, `name:line`, or a list of these, the main one first"),
+        Key(
+            "source", "row_source", "where the row stands: a line, `name:line`, or a list of these, the main one first"
+        ),
         Key("ambiguous", "ambiguous", "other ways to read the cell"),
         Key("deprecated", "deprecated", "what to use instead"),
     ),
@@ -101,8 +107,13 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "ambiguous": (
         Key("cell", "text", "the cell as the document has it"),
-        Key("readings", "readings", "other readings by name: a condition, or what the row would say", required=True,
-            example="readings: {NAME: CONDITION}"),
+        Key(
+            "readings",
+            "readings",
+            "other readings by name: a condition, or what the row would say",
+            required=True,
+            example="readings: {NAME: CONDITION}",
+        ),
         Key("why", "text", "why the row took the reading it has"),
     ),
     "reading": _ROW_BODY,

@@ -136,6 +136,8 @@ class TableDecl:
 
     entity: Word
     rows: tuple[RowDecl, ...]
+    readable: bool = True
+    """False where the rows themselves could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,5 +244,7 @@ class Tables:
     variants: tuple[VariantDecl, ...]
     unreadable: frozenset[str] = frozenset()
     """Top-level sections that could not be read: names that would come from there are not asked for."""
+    lost: frozenset[str] = frozenset()
+    """Names whose declaration has a finding: using them is not a second mistake."""
     broken: bool = False
     """Whether reading made any finding that stops the policy."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence as SequenceABC
 from typing import Literal
 
 from privtab.checks import (
@@ -15,6 +14,7 @@ from privtab.checks import (
     p010_bad_name,
     p011_cell_syntax,
 )
+from privtab.checks._hints import nearest
 from privtab.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.source import SourceFile
 from privtab.syntax.expression import CellError, parse_condition, parse_effects
@@ -34,6 +34,10 @@ class Reader:
         self.source = source
         self.found = found
         self.mistakes = 0
+        self.lost: set[str] = set()
+        """Names that the author declared in a way that has a finding: using them is not a second mistake."""
+        self.strange: list[Node] = []
+        """Values of unknown keys at the top of the file."""
 
     def span(self, node: Node) -> Span:
         """The place of a node; of a mapping or list that spans lines, its first line."""
@@ -62,18 +66,28 @@ class Reader:
             return None
         known = {key.name: key for key in KEYS[kind]}
         fields: Fields = {}
+        present = {key.text for key, _ in node.entries}
+        strange: list[Node] = []
         for key, value in self.cut_cells(node):
             if key.text not in known:
                 self.report(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
+                meant = nearest(key.text, known, cutoff=0.75)
+                if meant is not None and meant not in present:
+                    fields.setdefault(meant, (key, value))
+                else:
+                    strange.append(value)
             elif key.text in fields:
                 first = self.span(fields[key.text][0])
                 self.report(p005_duplicate_key.finding(self.span(key), key.text, first))
             else:
                 fields[key.text] = (key, value)
         for key_ in known.values():
-            if key_.required and key_.name not in fields:
+            hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in strange)
+            if key_.required and key_.name not in fields and not hidden:
                 at = self.source.span(node.start, node.start + 1)
                 self.report(p007_missing_key.finding(at, key_.name, where, key_.example))
+        if kind == "policy":
+            self.strange = strange
         return fields
 
     def entries(self, node: Node, what: str) -> list[tuple[Scalar, Node]]:
@@ -105,10 +119,10 @@ class Reader:
                 at = self.source.span(value.end, value.end + 1)
                 advice = "put the cell in quotes"
                 self.report(p011_cell_syntax.finding(at, "this comma ends the cell, inside `{ }`", (), advice))
-                value = Scalar(None, "", "*", value.start, value.end)
+                entries.append((key, Scalar(None, "", "*", value.start, value.end)))
             else:
                 open_ = False
-            entries.append((key, value))
+                entries.append((key, value))
         return entries
 
     def text(self, node: Node, what: str) -> str | None:
@@ -116,12 +130,19 @@ class Reader:
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return node.value
         quote = isinstance(node, Scalar) and node.value is not None
-        self.wrong(node, what, "text", f'put it in quotes: "{node.text}"' if isinstance(node, Scalar) and quote else None)
+        self.wrong(
+            node, what, "text", f'put it in quotes: "{node.text}"' if isinstance(node, Scalar) and quote else None
+        )
         return None
 
     def version(self, node: Node) -> Word | None:
         """Text, or a number as it is written."""
-        if isinstance(node, Scalar) and node.style != "*" and node.value is not None and not isinstance(node.value, bool):
+        if (
+            isinstance(node, Scalar)
+            and node.style != "*"
+            and node.value is not None
+            and not isinstance(node.value, bool)
+        ):
             if node.text.strip():
                 return Located(node.text, self.span(node))
             self.report(p009_wrong_value.other(self.span(node), "`version` is empty", "name it: `version: final`"))
@@ -160,8 +181,11 @@ class Reader:
             if fits and (isinstance(node.value, str)):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
-                advice = None if snake else "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
+                advice = (
+                    None if snake else "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
+                )
                 self.report(p010_bad_name.finding(self.span(node), what, node.text, advice))
+                self.lost |= {node.text, p010_bad_name.snake_case(node.text)}
                 return None
         self.wrong(node, f"the name of {what}", "a word")
         return None
@@ -278,8 +302,3 @@ def _kind(node: Node) -> str:
             return "text"
         case _:
             return f"the number `{node.text}`"
-
-
-def spread(items: SequenceABC[Word]) -> tuple[str, ...]:
-    """The values of words."""
-    return tuple(item.value for item in items)

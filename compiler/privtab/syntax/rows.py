@@ -28,7 +28,9 @@ def read_rows(reader: Reader, node: Node, what: str, *, kind: str = "row") -> tu
         row = _read_row(reader, value, key, kind) if operations else None
         if row is not None:
             poisoned = reader.mistakes > before
-            rows.extend(replace(row, operation=operation, span=operation.span, poisoned=poisoned) for operation in operations)
+            rows.extend(
+                replace(row, operation=operation, span=operation.span, poisoned=poisoned) for operation in operations
+            )
     return tuple(rows)
 
 
@@ -39,6 +41,7 @@ def _operations(reader: Reader, key: Scalar) -> list[Word]:
             operations.append(word)
         else:
             reader.report(p010_bad_name.finding(word.span, "an operation", word.value))
+            operations.append(Located(p010_bad_name.snake_case(word.value), word.span))
     if not operations and not key.text.strip(" ,"):
         reader.report(p010_bad_name.finding(reader.span(key), "an operation", key.text))
     return operations
@@ -65,14 +68,14 @@ def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
         body=body,
         span=name.span,
         title=_text(reader, fields, "title"),
-        withs=_withs(reader, fields),
+        withs=_withs(reader, fields["with"][1]) if "with" in fields else (),
         ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
         creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
         note=_text(reader, fields, "note"),
         source=read_source(reader, fields["source"][1]) if "source" in fields else (),
         ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
         deprecated=read_deprecated(reader, fields),
-        for_types=reader.words(fields["for"][1], "`for`") if "for" in fields else None,
+        for_types=(reader.words(fields["for"][1], "`for`") or ()) if "for" in fields else None,
     )
 
 
@@ -109,11 +112,11 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
         if fields is None or "line" not in fields:
             return ()
         line = fields["line"][1]
-        if not isinstance(line, Scalar) or not isinstance(line.value, int) or isinstance(line.value, bool):
+        if not isinstance(line, Scalar) or type(line.value) is not int:
             reader.wrong(line, "`line`", "a line number")
             return ()
         name = reader.text(fields["source"][1], "`source`") if "source" in fields else None
-        return (SourceRef(name=name, line=line.value, span=span),)
+        return (SourceRef(name=name, line=int(line.text, 0), span=span),)
     if isinstance(node, Scalar) and node.style != "*" and not isinstance(node.value, (bool, float)):
         match = _SOURCE.fullmatch(node.text.strip())
         if match:
@@ -126,14 +129,13 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
     return ()
 
 
-def _withs(reader: Reader, fields: Fields) -> tuple[WithDecl, ...]:
-    if "with" not in fields:
-        return ()
+def _withs(reader: Reader, node: Node) -> tuple[WithDecl, ...]:
     withs: list[WithDecl] = []
-    for key, value in reader.entries(fields["with"][1], "`with`"):
+    for key, value in reader.entries(node, "`with`"):
         name = reader.name(key, "a `with` object", snake=True)
         types = reader.words(value, f"`{key.text}`")
         if name is None or types is None:
+            reader.lost.add(key.text)
             continue
         any_ = len(types) == 1 and types[0].value == "any"
         withs.append(WithDecl(name=name, types=None if any_ else types, instances=reader.span(value)))
@@ -151,9 +153,7 @@ def _ambiguous(reader: Reader, node: Node, body: RowBody) -> AmbiguousDecl | Non
             reading = _reading(reader, value, key, body)
             if name is not None and reading is not None:
                 readings.append(Reading(name=name, text=reading[0], body=reading[1]))
-    return AmbiguousDecl(
-        cell=_text(reader, fields, "cell"), readings=tuple(readings), why=_text(reader, fields, "why")
-    )
+    return AmbiguousDecl(cell=_text(reader, fields, "cell"), readings=tuple(readings), why=_text(reader, fields, "why"))
 
 
 def _reading(reader: Reader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
@@ -187,4 +187,3 @@ def _plain(node: Node) -> str:
 
 def _text(reader: Reader, fields: Fields, key: str) -> str | None:
     return reader.text(fields[key][1], f"`{key}`") if key in fields else None
-

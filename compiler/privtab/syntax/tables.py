@@ -54,12 +54,15 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
 
     if "privtab" in fields:
         _format(reader, fields["privtab"][1])
-    if "entities" not in fields:
-        unreadable.add("entities")
+    if "privtab" not in fields and "entities" not in fields:
+        return None
+    unreadable.update(key for key in ("entities",) if key not in fields)
+    if reader.strange:
+        unreadable.update(key for key in _SECTIONS if key not in fields)
     nowhere = reader.source.span(0, 0)
     system = section("system", lambda n: reader.name(n, "a system", snake=True), None)
     version = section("version", reader.version, None)
-    tables = Tables(
+    return Tables(
         source=reader.source,
         system=system or Located("", nowhere),
         version=version or Located("", nowhere),
@@ -76,12 +79,15 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         roles=section("roles", lambda n: _roles(reader, n), ()),
         variants=section("variants", lambda n: _variants(reader, n), ()),
         unreadable=frozenset(unreadable),
+        lost=frozenset(reader.lost),
         broken=any(d.severity is Severity.ERROR for d in reader.found),
     )
-    return tables
 
 
-_MAPPINGS = frozenset({"sources", "entities", "types", "sets", "semantics", "core", "tables", "any", "roles", "variants"})
+_SECTIONS = ("sources", "privileges", "sets", "core", "tables", "any")
+_MAPPINGS = frozenset(
+    {"sources", "entities", "types", "sets", "semantics", "core", "tables", "any", "roles", "variants"}
+)
 
 
 def _format(reader: Reader, node: Node) -> None:
@@ -118,10 +124,11 @@ def _entities(reader: Reader, root: Node) -> tuple[EntityDecl, ...]:
         key, node, parent = todo.pop()
         if key is not None:
             name = _entity_name(reader, key, first)
-            if name is None:
-                continue
-            entities.append(EntityDecl(name=name, parent=parent))
-            parent = name.value
+            if name is not None:
+                entities.append(EntityDecl(name=name, parent=parent))
+                parent = name.value
+            elif key.text in first:
+                parent = key.text
         if isinstance(node, Scalar) and node.value is None and node.style != "*" and key is not None:
             continue
         if not isinstance(node, Mapping):
@@ -129,7 +136,10 @@ def _entities(reader: Reader, root: Node) -> tuple[EntityDecl, ...]:
             inside = _plain_words(node)
             advice = "write {" + ", ".join(f"{word}: " for word in inside) + "}" if inside else None
             reader.wrong(node, what, "a mapping of the types inside it, or nothing", advice)
+            reader.lost.update(inside)
             for word in inside:
+                if word in first or not isinstance(node, Sequence):
+                    continue
                 entities.append(EntityDecl(name=Located(word, reader.span(node)), parent=parent))
             continue
         todo.extend((k, v, parent) for k, v in reversed(node.entries))
@@ -148,6 +158,7 @@ def _entity_name(reader: Reader, key: Scalar, first: dict[str, Word]) -> Word | 
     if name.value in _TARGET_WORDS:
         advice = f"`{name.value}` has a meaning of its own in conditions"
         reader.report(p010_bad_name.finding(name.span, "an entity type", name.value, advice))
+        reader.lost.add(name.value)
         return None
     if name.value in first:
         reader.report(p207_duplicate_name.finding(name.span, "entity type", name.value, first[name.value].span))
@@ -191,6 +202,8 @@ def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[Privi
     for key, value in listed:
         name = _privilege_name(reader, key, "a privilege")
         if name is None:
+            if isinstance(key, Mapping):
+                reader.lost.update(inner.text for inner, _ in key.entries)
             continue
         if name.value in first:
             reader.report(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
@@ -204,6 +217,7 @@ def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
     name = reader.name(node, what)
     if name is not None and name.value in RESERVED:
         reader.report(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        reader.lost.add(name.value)
         return None
     return name
 
@@ -245,7 +259,9 @@ def _semantics(reader: Reader, node: Node) -> SemanticsDecl:
     before = reader.mistakes
     owner = _owner(reader, fields["owner"][1]) if "owner" in fields else None
     owner_known = reader.mistakes == before
-    inheritance = reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
+    inheritance = (
+        reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
+    )
     deny = reader.choice(fields["deny"][1], "deny", "`deny`") if "deny" in fields else None
     groups = reader.choices(fields["groups"][1], "groups", "`groups`") if "groups" in fields else None
     return SemanticsDecl(
@@ -284,6 +300,7 @@ def _tables(reader: Reader, node: Node) -> tuple[TableDecl, ...]:
         TableDecl(
             entity=Located(key.text, reader.span(key)),
             rows=() if _nothing(value) else read_rows(reader, value, f"the table `{key.text}`"),
+            readable=isinstance(value, Mapping) or _nothing(value),
         )
         for key, value in reader.entries(node, "`tables`")
     )
