@@ -180,7 +180,8 @@ class Wire:
     def _converse(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rb") as reading:
             while line := reading.readline():
-                method, path, _ = line.decode().split(" ")
+                method, target, _ = line.decode().split(" ")
+                path = "/" + target.partition("://")[2].partition("/")[2] if "://" in target else target
                 head, length = "", 0
                 while (header := reading.readline().decode().strip()) != "":
                     head += header + "\n"
@@ -191,7 +192,8 @@ class Wire:
                 self.headers.append(head)
                 if method == "GET" and path.startswith("/v1/data/privtab_program"):
                     if path.endswith("/revision"):
-                        connection.sendall(reply(json.dumps({"result": "p1"})))
+                        result = self.program.get("result", {}) if isinstance(self.program, dict) else {}
+                        connection.sendall(reply(json.dumps({"result": result.get("revision")})))
                     elif path.endswith("privtab_program") and isinstance(self.program, dict) and self.program:
                         connection.sendall(reply(json.dumps({"result": {SYSTEM: self.program["result"]}})))
                     else:

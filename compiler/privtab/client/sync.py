@@ -54,10 +54,10 @@ class Client:
     ) -> None:
         if chunk_size < 1 or pool_size < 1:
             raise UsageError("chunk_size and pool_size must be 1 or more")
-        seconds = timeout if isinstance(timeout, tuple) else (timeout, timeout)
-        if not all(s > 0 for s in seconds):
+        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+        if not (connect > 0 and read > 0):
             raise UsageError(f"timeout is {timeout!r}: give seconds above zero, for connect and read")
-        self._timeout = (float(seconds[0]), float(seconds[1]))
+        self._timeout = (float(connect), float(read))
         self._asked_system = protocol.check_system(system) if system is not None else None
         self._chunk_size = chunk_size
         self._transport = transport or RequestsTransport(url, token=token, session=session, pool_size=pool_size)

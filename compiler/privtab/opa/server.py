@@ -95,13 +95,13 @@ class OpaServer:
                 self._launch(binary, port, settings)
                 try:
                     self._wait(port)
-                    return
                 except _PortTakenError:
                     self._end_process()
                     if self._port or attempt == _ATTEMPTS - 1:
-                        raise OpaError(
-                            f"port {port} of {self._host} is taken: give another, or 0 for a free one"
-                        ) from None
+                        taken = f"port {port} of {self._host} is taken: give another, or 0 for a free one"
+                        raise OpaError(taken) from None
+                else:
+                    return
         except BaseException:
             self.stop()
             raise
@@ -194,7 +194,9 @@ class OpaServer:
         return None
 
     def _failed(self, what: str) -> OpaError:
-        tail = self.log_tail()
+        # For a bad option OPA says what is wrong and then, at length, which options there are.
+        tail = self.log_tail(1000).partition("\nUsage:")[0]
+        tail = "\n".join(tail.splitlines()[-20:])
         return OpaError(f"{what}\n{tail}" if tail else what)
 
     def _end_process(self) -> None:
@@ -265,7 +267,7 @@ def _free_port(host: str) -> int:
 
 def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
     """Status and body; status 0 where nobody answers. Straight to the socket: no proxy of the environment has a say."""
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=1)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

@@ -1,0 +1,40 @@
+"""`import privtab` is light, and what it exports is pinned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import privtab
+
+PROGRAM = """
+import json, sys
+before = set(sys.modules)
+import privtab
+print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names))))
+"""
+
+
+def test_exports() -> None:
+    assert privtab.__all__ == sorted(privtab.__all__)
+    assert set(privtab.__all__) >= {
+        "Client",
+        "Decision",
+        "DecisionUnavailable",
+        "Entity",
+        "InvalidRequest",
+        "PolicyError",
+        "Request",
+    }
+    assert all(hasattr(privtab, name) for name in privtab.__all__)
+    assert (Path(privtab.__file__).parent / "py.typed").is_file()
+
+
+def test_importing_loads_the_standard_library_alone() -> None:
+    path = str(Path(privtab.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+    )
+    assert json.loads(done.stdout) == ["privtab"]

