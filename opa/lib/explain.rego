@@ -170,34 +170,50 @@ owner_ways(atom) := {[distance, keys[position], concat(" ", ["owner", principal]
 	state.owners[keys[position]][principal]
 }
 
-grant_ways(atom) := {[distance, keys[position], principal] |
+grant_ways(atom) := {[distance, origin, name] |
 	keys := looked_at(atom)
-	some position
+	some key in keys
+	some principal in who
+	entry := state.allow[atom.privilege][key][principal]
+	name := name_of(principal)
+	some origin in origins(entry, key)
+	some position, place in keys
+	place == origin
 	distance := (count(keys) - 1) - position
-	some principal in within(keys_of(atom))
-	state.allow[atom.privilege][keys[position]][principal]
-} | {[distance, key, principal] |
-	all_keys := keys_of(atom)
-	some position, key in all_keys
+} | {[distance, key, role] |
+	keys := keys_of(atom)
+	some position, key in keys
 	key in looked_at(atom)
-	distance := (count(all_keys) - 1) - position
-	some principal in within(array.slice(all_keys, 0, position + 1))
-	some name, role in program.roles
-	principal == concat("", ["role:", name])
-	atom.privilege in role.grants[split(key, ":")[0]]
+	distance := (count(keys) - 1) - position
+	some role in declared(array.slice(keys, 0, position + 1))
+	atom.privilege in program.roles[trim_prefix(role, "role:")].grants[split(key, ":")[0]]
 }
 
 granted(atom) if count(grant_ways(atom)) > 0
 
-denials(atom) := {concat("", ["deny ", atom.privilege, " (", at, ") to ", principal]) |
+denials(atom) := {concat("", ["deny ", atom.privilege, " (", origin, ") to ", name_of(principal)]) |
 	program.semantics.deny == "overrides"
-	some at in looked_at(atom)
-	some principal in within(keys_of(atom))
-	state.deny[atom.privilege][at][principal]
+	some key in looked_at(atom)
+	some principal in who
+	entry := state.deny[atom.privilege][key][principal]
+	some origin in origins(entry, key)
 }
 
-# Principals that count for an object with these keys.
-within(keys) := {principal | some principal in who} | lib.scoped(user, keys)
+# The user's declared roles that count at the last of the keys.
+declared(keys) := {principal |
+	some principal in who
+	startswith(principal, "role:")
+	program.roles[trim_prefix(principal, "role:")]
+} | lib.scoped(user, keys)
+
+# A role within a scope is told by its own name, and by the entities that the rows of the state name.
+name_of(principal) := state.within[principal][0]
+
+name_of(principal) := principal if not state.within[principal]
+
+origins(entry, key) := [key] if entry == true
+
+origins(entry, _) := entry if is_array(entry)
 
 looked_at(atom) := keys_of(atom) if program.semantics.inheritance == "down"
 
@@ -235,12 +251,12 @@ text(atom) := "service admin" if atom.kind == "service_admin"
 
 holds(atom) if {
 	atom.kind == "has"
-	lib.has(user, who, atom.privilege, keys_of(atom))
+	lib.has(user, atom.privilege, keys_of(atom))
 }
 
 holds(atom) if {
 	atom.kind == "owner"
-	lib.owns(who, key(atom))
+	lib.owns(user, key(atom))
 }
 
 holds(atom) if {

@@ -101,6 +101,25 @@ def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
             assert_never(formula)
 
 
+def references(formula: Formula) -> Iterator[Can]:
+    """Every `can` that the formula itself says."""
+    match formula:
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+            return
+        case Can():
+            yield formula
+        case And() | Or():
+            for part in formula.parts:
+                yield from references(part)
+        case When():
+            yield from references(formula.body)
+        case ByType():
+            for _, case in formula.cases:
+                yield from references(case)
+        case _:
+            assert_never(formula)
+
+
 def flags(program: Program, formula: Formula) -> frozenset[str]:
     """The flags that the formula asks about, through `can` too."""
     match formula:

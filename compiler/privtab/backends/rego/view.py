@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 
 from privtab.backends.rego.names import Names
 from privtab.ir.explain import source_text
-from privtab.ir.formula import anchor, call_condition, leaves
+from privtab.ir.formula import anchor, call_condition, conjunction, item_condition, leaves, references
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
@@ -64,7 +64,6 @@ class RowView:
     source: str | None
     origin: str
     clauses: tuple[Clause, ...]
-    entries: tuple[Clause, ...]
 
 
 @dataclass(slots=True)
@@ -74,33 +73,41 @@ class Emitter:
     program: Program
     names: Names = field(default_factory=Names)
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
+    referred: set[str] = field(default_factory=set)
+    """The functions that `can` calls; other rows need none beside their clause of `allowed`."""
 
     def rows(self) -> tuple[RowView, ...]:
         """A view for each rule, in the program's order."""
         for entity, operation in self.program.rules:
             self.functions[entity, operation] = self.names.take(f"{entity}_{operation}")
+        for rule in self.program.rules.values():
+            for can in references(item_condition(rule)):
+                self.referred.add(self.functions[can.target.type, can.operation])
         return tuple(self._row(rule) for rule in self.program.rules.values())
 
     def _row(self, rule: Rule) -> RowView:
         body = Body(self, rule)
         name = self.functions[rule.entity, rule.operation]
-        call = call_condition(rule)
-        clauses: list[Clause] = []
-        named = [f"{name}(user, who, path)"]
+        call, each = call_condition(rule), rule.each
         asks_nothing = call == ALWAYS and not rule.withs
-        if rule.each is None:
-            clauses += body.function(name, call)
-        elif asks_nothing:
-            clauses += body.function(name, rule.each)
-        else:
+        length = len(self.program.chain(rule.entity))
+        clauses: list[Clause] = []
+        entries: list[Clause] = []
+        unnamed = rule.unnamed and not self.program.entities[rule.entity].single
+        if each is not None and not asks_nothing and (unnamed or name in self.referred):
             gate = self.names.take(f"{name}_call")
             clauses += body.function(gate, call)
-            clauses.append(body.clause(name, (f"{gate}(user, who, path)", *body.lines_of(name, rule.each))))
-        chain = self.program.chain(rule.entity)
-        entries = [self._entry(rule, len(chain), named)]
-        if rule.unnamed and not self.program.entities[rule.entity].single:
-            unnamed = [] if asks_nothing else [named[0] if rule.each is None else f"{gate}(user, who, path)"]
-            entries.append(self._entry(rule, len(chain) - 1, unnamed))
+            item: tuple[tuple[str, ...], ...] = ((f"{gate}(user, path)", *body.lines_of(name, each)),)
+            short = (f"{gate}(user, path)",)
+        else:
+            item = body.bodies(name, call if each is None else each if asks_nothing else conjunction(call, each))
+            short = () if asks_nothing else (f"{name}(user, path)",)
+        if name in self.referred or len(item) > 1 or (unnamed and each is None):
+            clauses += [body.clause(name, lines) for lines in item]
+            item = ((f"{name}(user, path)",),)
+        entries += [self._entry(body, rule, length, lines) for lines in item]
+        if unnamed:
+            entries.append(self._entry(body, rule, length - 1, short))
         return RowView(
             id=rule.id,
             title=rule.title,
@@ -111,21 +118,17 @@ class Emitter:
             note=rule.note,
             source=source_text(rule.source),
             origin=rule.origin,
-            clauses=tuple(clauses + body.helpers),
-            entries=tuple(entries),
+            clauses=(*entries, *clauses, *body.helpers),
         )
 
-    def _entry(self, rule: Rule, length: int, lines: list[str]) -> Clause:
-        return Clause(
-            name="allowed",
-            args=("user", "who", "path"),
-            lines=(
-                f'input.action.name == "{rule.operation}"',
-                f'input.resource.type == "{rule.entity}"',
-                f"count(path) == {length}",
-                *lines,
-            ),
+    def _entry(self, body: Body, rule: Rule, length: int, lines: tuple[str, ...]) -> Clause:
+        # Rule indexing wants the input compared with literals, first and directly.
+        reached = (
+            f'input.action.name == "{rule.operation}"',
+            f'input.resource.type == "{rule.entity}"',
+            f"count(path) == {length}",
         )
+        return body.clause("allowed", lines, before=reached)
 
 
 class Body:
@@ -137,7 +140,8 @@ class Body:
         self.rule = rule
         self.helpers: list[Clause] = []
         self.slots = tuple(f"{w.name}_path" for w in rule.withs)
-        self.args = ("user", "who", "path", *self.slots)
+        self.args = ("user", "path", *self.slots)
+        self.own = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
         # A call that names no item has a path without its last key: there the own type's key must be asked for by number.
         self.may_be_short = rule.unnamed and any(
             not isinstance(atom, ServiceAdmin) and atom.target == Target(slot=RESOURCE, type=rule.entity)
@@ -149,14 +153,17 @@ class Body:
         )
 
     def function(self, name: str, formula: Formula) -> list[Clause]:
-        """A row's function: one clause for each alternative of its condition."""
-        alternatives = formula.parts if isinstance(formula, Or) else (formula,)
-        clauses = [self.clause(name, self.lines_of(name, part)) for part in self._compact(alternatives)]
-        return clauses or [self.clause(name, ("false",))]
+        """A function: one clause for each alternative of its condition."""
+        return [self.clause(name, lines) for lines in self.bodies(name, formula)]
 
-    def clause(self, name: str, lines: tuple[str, ...]) -> Clause:
-        """A clause of a row's function: it reads the `with` objects, then the lines."""
-        return self._clause(name, ("user", "who", "path"), (*self._opening(lines), *lines))
+    def bodies(self, name: str, formula: Formula) -> tuple[tuple[str, ...], ...]:
+        """The lines of each alternative of a condition."""
+        alternatives = formula.parts if isinstance(formula, Or) else (formula,)
+        return tuple(self.lines_of(name, part) for part in self._compact(alternatives)) or (("false",),)
+
+    def clause(self, name: str, lines: tuple[str, ...], before: tuple[str, ...] = ()) -> Clause:
+        """A clause about a request: it reads the `with` objects that it needs, then the lines."""
+        return self._clause(name, ("user", "path"), (*before, *self._opening(lines), *lines))
 
     def lines_of(self, name: str, formula: Part) -> tuple[str, ...]:
         """The lines of a conjunction."""
@@ -164,9 +171,9 @@ class Body:
             case And():
                 return tuple(line for part in formula.parts for line in self.lines_of(name, part))
             case Has(privilege=privilege, target=target):
-                return (f'lib.has(user, who, "{privilege}", {self.keys(target)})',)
+                return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
             case Owner(target=target):
-                return (f"lib.owns(who, {self.key(target)})",)
+                return (f"lib.owns(user, {self.key(target)})",)
             case Member(target=target):
                 group = self.program.entities[target.type].principal == "group"
                 return (f"lib.{'in_group' if group else 'member'}(user, {self.key(target)})",)
@@ -178,7 +185,7 @@ class Body:
                 return ("lib.service_admin(user)",)
             case Can(operation=operation, target=target):
                 called = self.emitter.functions[target.type, operation]
-                return (f"{called}(user, who, {self.keys(target)})",)
+                return (f"{called}(user, {self.keys(target)})",)
             case Or():
                 helper = self.emitter.names.take(f"{name}_either")
                 self._helper(helper, [(part, ()) for part in self._compact(formula.parts)])
@@ -191,7 +198,7 @@ class Body:
                 self._helper(helper, [(case, (f'{of_type}"{type_}"',)) for type_, case in formula.cases])
             case OwnsAny():
                 # A path without its last key is well here: each key is looked up on its own.
-                return (f"lib.owns_any(who, {self.keys(formula.target, exact=False)})",)
+                return (f"lib.owns_any(user, {self.keys(formula.target, exact=False)})",)
             case _:
                 assert_never(formula)
         return (f"{helper}({', '.join(self.args)})",)
@@ -201,7 +208,10 @@ class Body:
         self.helpers += clauses or [Clause(name=name, args=("_",) * len(self.args), lines=("false",))]
 
     def _opening(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        # Read all objects even where an alternative does not look at one: a malformed object refuses the whole request.
+        # Where the row's own function is called, it reads the objects.
+        if self.own & set(lines):
+            return tuple(line for slot, line in zip(self.slots, self.opening, strict=True) if _mentions(slot, lines))
+        # Read every object even where an alternative looks at none: a malformed one refuses the whole request.
         return tuple(
             line if _mentions(slot, lines) else line.partition(" := ")[2]
             for slot, line in zip(self.slots, self.opening, strict=True)
