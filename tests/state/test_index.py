@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,18 +71,20 @@ def test_one_small_state_in_full(trusting: Program) -> None:
     )
     document = index(trusting, state)
     stamp = document.pop("revision")
+    keeper = 'scoped:["lake:l","role:keeper"]'
     assert document == {
-        "principals": {"alice": ["group:hr", "role:reader", "user:alice"]},
+        "principals": {
+            "alice": ["group:empty", "group:hr", "role:idle", "role:reader", keeper, "user:alice"],
+            "bob": ["role:idle"],
+        },
         "scoped": {"alice": {"lake:l": ["role:keeper"]}},
+        "within": {keeper: ["role:keeper", "lake:l"]},
         "allow": {"SELECT": {"table:l/s/t": {"role:reader": True}}, "MODIFY": {"table:l/s/t": {"role:reader": True}}},
         "deny": {"SELECT": {"lake:l": {"group:hr": True}}},
         "owners": {"table:l/s/t": {"user:alice": True}},
         "members": {"lake:l": {"alice": True}},
-        "groups": {"alice": {"empty": True, "hr": True}},
-        "roles": {"alice": {"idle": True, "keeper": True, "reader": True}, "bob": {"idle": True}},
-        "group_principals": {"hr": ["group:hr", "role:reader"]},
+        "group_principals": {"hr": ["group:hr", "role:idle", "role:reader", keeper]},
         "group_scoped": {"hr": {"lake:l": ["role:keeper"]}},
-        "group_roles": {"hr": {"idle": True, "keeper": True, "reader": True}},
         "service_admins": {"root": True},
     }
     assert stamp == revision(document)
@@ -91,27 +94,46 @@ def test_an_empty_state_has_every_map(lean: Program, trusting: Program) -> None:
     document = index(lean, State())
     assert document == index(trusting, State())
     assert set(document) == {
-        *("revision", "principals", "scoped", "allow", "deny", "owners", "members", "groups", "roles"),
-        *("group_principals", "group_scoped", "group_roles", "service_admins"),
+        *("revision", "principals", "scoped", "within", "allow", "deny", "owners", "members", "service_admins"),
+        *("group_principals", "group_scoped"),
     }
     assert all(part == {} for name, part in document.items() if name != "revision")
 
 
-def test_parts_that_no_rule_asks_for_stay_empty(lean: Program, program: Program) -> None:
-    state = State(memberships=(("a", "g"),), assignments=(Assignment(principal="user:a", role="keeper"),))
-    for name, there in (("groups", {"a": {"g": True}}), ("roles", {"a": {"keeper": True}})):
-        assert index(program, state)[name] == there
-        assert index(lean, state)[name] == {}
-    assert index(program, state)["principals"] == {"a": ["role:keeper"]}
+def test_principals_that_nothing_asks_for_are_left_out(lean: Program, program: Program) -> None:
+    state = State(memberships=(("a", "g"),), assignments=(Assignment(principal="user:a", role="r"),))
+    assert index(program, state)["principals"] == {"a": ["group:g", "role:r"]}
+    assert index(lean, state)["principals"] == {}
+    declared = State(assignments=(Assignment(principal="user:a", role="visitor"),))
+    assert index(lean, declared)["principals"] == {"a": ["role:visitor"]}
+
+
+def test_grants_of_a_scoped_role_stand_where_they_take_effect(program: Program) -> None:
+    schema, elsewhere = Entity("schema", "l/s"), Entity("lake", "m")
+    reader = 'scoped:["schema:l/s","role:r"]'
+    state = State(
+        assignments=(Assignment(principal="user:a", role="r", scope=schema),),
+        grants=tuple(
+            Grant(grantee="role:r", effect="allow", privilege="SELECT", entity=e) for e in (LAKE, TABLE, elsewhere)
+        ),
+    )
+    document = index(program, state)
+    assert document["principals"] == {"a": [reader]}
+    assert document["allow"]["SELECT"] == {
+        "lake:l": {"role:r": True},
+        "lake:m": {"role:r": True},
+        "schema:l/s": {reader: ["lake:l"]},
+        "table:l/s/t": {"role:r": True, reader: ["table:l/s/t"]},
+    }
+    flat = replace(program, semantics=replace(program.semantics, inheritance="none"))
+    assert "schema:l/s" not in index(flat, state)["allow"]["SELECT"]
 
 
 def test_groups_of_the_state_are_left_out_where_only_the_requests_count(program: Program) -> None:
     foreign = replace(program, semantics=replace(program.semantics, groups=("request",)))
-    state = State(
-        memberships=(("a", "g"),), grants=(Grant(grantee="group:g", effect="allow", privilege="SELECT", entity=LAKE),)
-    )
-    document = index(foreign, state)
-    assert (document["principals"], document["groups"]) == ({}, {})
+    grant = Grant(grantee="group:g", effect="allow", privilege="SELECT", entity=LAKE)
+    document = index(foreign, State(memberships=(("a", "g"),), grants=(grant,)))
+    assert document["principals"] == {}
     assert document["group_principals"] == {"g": ["group:g"]}
 
 
@@ -137,19 +159,14 @@ def test_another_row_is_another_revision(program: Program) -> None:
     assert len(one) == 16
 
 
+@pytest.mark.parametrize("inheritance", ["down", "none"])
 @given(state=STATES)
 @settings(max_examples=60, deadline=None)
-def test_the_index_agrees_with_the_holdings(trusting: Program, state: State) -> None:
-    document, holdings = index(trusting, state), Holdings(trusting, state)
-    relevant = (
-        {g.grantee for g in state.grants} | {owner for _, owner in state.owners} | {f"role:{r}" for r in trusting.roles}
-    )
-
-    for effect, at in (("allow", 0), ("deny", 1)):
-        for privilege in trusting.privileges:
-            for entity in map(str, ENTITIES):
-                there = set(document[effect].get(privilege, {}).get(entity, {}))
-                assert there == holdings.grants_on(privilege, entity)[at]
+def test_lookups_in_the_index_agree_with_the_holdings(
+    trusting: Program, inheritance: Literal["down", "none"], state: State
+) -> None:
+    program = replace(trusting, semantics=replace(trusting.semantics, inheritance=inheritance))
+    document, holdings = index(program, state), Holdings(program, state)
     for entity in map(str, ENTITIES):
         assert set(document["owners"].get(entity, {})) == holdings.owners(entity)
         assert {u for u in USERS if holdings.is_member(u, entity)} == set(document["members"].get(entity, {}))
@@ -159,15 +176,23 @@ def test_the_index_agrees_with_the_holdings(trusting: Program, state: State) -> 
         for brought in ((), ("g",), ("g", "h")):
             own = set(document["principals"].get(user, ()))
             pairs = pairs_of(document["scoped"].get(user, {}))
-            roles = set(document["roles"].get(user, {}))
             for group in brought:
                 own |= set(document["group_principals"].get(group, ()))
                 pairs |= pairs_of(document["group_scoped"].get(group, {}))
-                roles |= set(document["group_roles"].get(group, {}))
-            assert own == holdings.principals(user, brought) & relevant
-            assert pairs == {pair for pair in holdings.scoped(user, brought) if pair[0] in relevant}
-            assert roles == holdings.roles(user, brought)
-            assert set(document["groups"].get(user, {})) | set(brought) == holdings.groups(user, brought)
+            everywhere, scoped = holdings.principals(user, brought), holdings.scoped(user, brought)
+            roles = {document["within"][p][0] if p in document["within"] else p for p in own}
+            assert {r[5:] for r in roles if r.startswith("role:")} == holdings.roles(user, brought)
+            assert {g[6:] for g in own if g.startswith("group:")} | set(brought) == holdings.groups(user, brought)
+            assert pairs == {(role, scope) for role, scope in scoped if role[5:] in program.roles}
+            for depth in range(1, len(ENTITIES) + 1):
+                path = [str(entity) for entity in ENTITIES[:depth]]
+                looked_at = path if inheritance == "down" else path[-1:]
+                who = everywhere | {role for role, scope in scoped if scope in path}
+                for effect, at in (("allow", 0), ("deny", 1)):
+                    for privilege in program.privileges:
+                        entries = [document[effect].get(privilege, {}).get(key, {}) for key in looked_at]
+                        found = any(entry.get(p) for entry in entries for p in own)
+                        assert found == any(holdings.grants_on(privilege, key)[at] & who for key in looked_at)
 
 
 def pairs_of(scopes: dict[str, list[str]]) -> set[tuple[str, str]]:
