@@ -101,8 +101,9 @@ def compiled_row(program: Program, rule: Rule, flags: frozenset[str] = frozenset
 
 
 def compiled_table(program: Program, flags: frozenset[str] = frozenset()) -> Table:
-    """All rows of a program that stand in its tables."""
-    return {key: compiled_row(program, r, flags) for key, r in program.rules.items() if r.origin == "row"}
+    """All rows of a program that stand in its tables, in the order of the file."""
+    rows = sorted((r for r in program.rules.values() if r.origin == "row"), key=lambda r: r.span)
+    return {(r.entity, r.operation): compiled_row(program, r, flags) for r in rows}
 
 
 def cited_lines(policy: str) -> set[int]:

@@ -76,7 +76,7 @@ INSTANCE = """
     40 jobs get_job_status | search (jobs) | | get information about the status of jobs
     40 jobs get_pe_state | search (jobs) | | get information about the state of PEs
     40 jobs get_pe_status | search (jobs) | | get information about the status of PEs
-    42 job_group submit | add (job_group) | grant read + write + add + delete (job) | Submit a job
+    42 job_group submit | add (job_group) | grant read (job); grant write (job); grant add (job); grant delete (job) | Submit a job
     43 job_group stop_job | delete (job_group) | | Stop a job
     43 job_group stop_pe | delete (job_group) | | Stop a PE in a job
     44 job_group update_pe | add + delete (job_group) | | Update a PE in a job
@@ -245,7 +245,6 @@ def test_objects(program: Program, type_: str, title: str | None, parent: str, s
 def test_contradictions_are_recorded(program: Program) -> None:
     assert {key for key, rule in program.rules.items() if rule.ambiguous is not None} == {
         ("domain_hosts", "remove_tags"),
-        *(("domain_system_log", f"{verb}_{what}_logs") for verb in ("view", "get") for what in ("instance", "job")),
         *((f"{scope}_appconfig", "create") for scope in ("domain", "instance")),
         *((f"{scope}_appconfig_element", "create") for scope in ("domain", "instance")),
         ("instance", "create"),
