@@ -16,7 +16,7 @@ def finding(
     """`written` stands for `wrong`, which bind on none of the `types`; the first of them binds `on` others."""
     who = (
         f"`{written}`"
-        if wrong == (written,) or len(wrong) == 1 and wrong[0] == written
+        if wrong == (written,) or (len(wrong) == 1 and wrong[0] == written)
         else f"{listed(wrong)} of `{written}`"
     )
     return Diagnostic(

@@ -238,9 +238,9 @@ def _tests(
                 if len(known) == len(members):
                     yield lambda t: choose(all(t in names.privileges[p].on for p in group) for group in known)
         case x.CanDo(operation=operation, targets=targets):
-            if any(t.text == name for t in targets):
-                if any((t, operation.text) in pairs for t in names.entities):
-                    yield lambda t: (t, operation.text) in pairs and not pairs[t, operation.text].decl.withs
+            exists = any((t, operation.text) in pairs for t in names.entities)
+            if exists and any(t.text == name for t in targets):
+                yield lambda t: (t, operation.text) in pairs and not pairs[t, operation.text].decl.withs
         case x.Related(kind="holds", targets=targets):
             if any(t.text == name for t in targets):
                 yield lambda t: names.entities[t].principal == "role"

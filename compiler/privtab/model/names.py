@@ -98,9 +98,8 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
             principal=principal,
         )
     if "entities" not in tables.unreadable:
-        for type_ in tables.types:
-            if type_.name.value not in entities and type_.name.value not in tables.lost:
-                found.append(p102_unknown_type.finding(type_.name.span, type_.name.value, entities))
+        unknown = (t.name for t in tables.types if t.name.value not in entities and t.name.value not in tables.lost)
+        found.extend(p102_unknown_type.finding(name.span, name.value, entities) for name in unknown)
     return entities
 
 

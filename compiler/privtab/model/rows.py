@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from privtab.checks import (
+    p009_wrong_value,
     p107_unknown_source,
     p211_no_owners,
     p212_created_entity_in_condition,
     p213_object_hides_type,
     p214_object_without_types,
     p215_effect_on_many_types,
-    p009_wrong_value,
 )
 from privtab.diagnostics import Diagnostic
 from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
@@ -20,8 +20,8 @@ from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import Names, unbound
 from privtab.model.select import Chosen
-from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Tables
 from privtab.syntax.expression import Name
+from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Tables
 
 
 @dataclass(slots=True)

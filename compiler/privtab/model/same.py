@@ -67,3 +67,11 @@ def _joined(kind: str, parts: Iterable[Hashable]) -> Hashable:
         else:
             flat.add(part)
     return next(iter(flat)) if len(flat) == 1 else (kind, frozenset(flat))
+
+
+def asked(condition: m.Condition) -> frozenset[Hashable]:
+    """What a condition asks for, part by part: more parts ask for more."""
+    form = _form(condition)
+    if isinstance(form, tuple) and len(form) == 2 and form[0] == "all" and isinstance(form[1], frozenset):
+        return form[1]
+    return frozenset({form})

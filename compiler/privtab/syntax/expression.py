@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any, Literal, TypeAlias
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +218,21 @@ def _parse(text: str, start: str) -> Any:
 
 
 def _cell_error(text: str, error: UnexpectedInput) -> CellError:
-    at = error.pos_in_stream or 0
+    at: int = getattr(error, "pos_in_stream", None) or 0
     match error:
         case UnexpectedToken(token=token) if token.type != "$END":
             at = token.start_pos or 0
             end, message = at + max(1, len(token)), f"unexpected `{token}`"
-            expected = set(error.expected)
-        case UnexpectedToken() | UnexpectedEOF():
+            expected = set(error.accepts)
+        case UnexpectedToken():
             at = end = len(text.rstrip())
             message = "the cell ends too early" if text.strip() else "the cell is empty"
-            expected = set(error.expected)
+            expected = set(error.accepts)
         case UnexpectedCharacters():
             end, message = at + 1, f"unexpected character `{text[at : at + 1]}`"
-            expected = set(error.allowed or ())
+            expected = set(error.allowed)
+            if {"NAME", "LPAR"} <= expected:
+                expected |= _TERM  # words that look like names are not listed on their own
         case _:
             end, message, expected = at + 1, "the cell does not parse", set()
     return CellError(at, end, message, _plain_words(expected))

@@ -112,12 +112,14 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
         if fields is None or "line" not in fields:
             return ()
         line = fields["line"][1]
-        if not isinstance(line, Scalar) or type(line.value) is not int:
-            reader.wrong(line, "`line`", "a line number")
-            return ()
         name = reader.text(fields["source"][1], "`source`") if "source" in fields else None
-        return (SourceRef(name=name, line=int(line.text, 0), span=span),)
-    if isinstance(node, Scalar) and node.style != "*" and not isinstance(node.value, (bool, float)):
+        match line:
+            case Scalar(value=int(number)) if not isinstance(line.value, bool):
+                return (SourceRef(name=name, line=number, span=span),)
+            case _:
+                reader.wrong(line, "`line`", "a line number")
+                return ()
+    if node.style != "*" and not isinstance(node.value, (bool, float)):
         match = _SOURCE.fullmatch(node.text.strip())
         if match:
             return (SourceRef(name=match["name"], line=int(match["line"]), span=span),)

@@ -1,0 +1,35 @@
+"""P303: a row that does not say where it comes from, in a file that names its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Policy
+
+CODE = "P303"
+NAME = "row-without-source"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: Policy) -> Iterator[Diagnostic]:
+    """Rows without `source`, each once however many types it holds for; nothing where the file has no `sources`."""
+    if not policy.sources:
+        return
+    seen: set[int] = set()
+    example = "source: 15" if len(policy.sources) == 1 else f"source: {next(iter(policy.sources))}:15"
+    for row in policy.rows.values():
+        if row.decl.source or id(row.decl.body) in seen:
+            continue
+        seen.add(id(row.decl.body))
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"the row `{row.operation}` does not say where it comes from",
+            span=row.decl.span,
+            help=f"add the line of the document: `{example}`",
+        )

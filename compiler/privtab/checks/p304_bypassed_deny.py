@@ -1,0 +1,74 @@
+"""P304: a privilege asked for on an ancestor too, where an allow passes by a denial below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P304"
+NAME = "bypassed-deny"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """`P (catalog, schema)` under `inheritance: down` and `deny: overrides`, each name of an ancestor once."""
+    from privtab.model.walk import conditions
+
+    if policy.semantics.inheritance != "down" or policy.semantics.deny != "overrides":
+        return
+    seen: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        for condition in conditions(row):
+            for upper, lower, privilege in _pairs(policy, condition):
+                key = (id(upper.spot.cell), upper.spot.start)
+                if key not in seen:
+                    seen.add(key)
+                    yield _finding(upper, lower, privilege)
+
+
+def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.Place, m.Place, str]]:
+    """Places of one `or`, the upper above the lower, where the same privilege on either is enough."""
+    from privtab.model.nodes import Held
+    from privtab.model.walk import alternatives, terms
+
+    alone = [term for term in terms(condition) if isinstance(term, Held)]
+    groups: list[list[Held]] = [[term] for term in alone]
+    groups.extend(
+        [part for part in _flat(any_of) if isinstance(part, Held) and not part.every]
+        for any_of in alternatives(condition)
+    )
+    for group in groups:
+        held = [(use.members, place) for term in group for use in term.uses for place in term.places]
+        for members, place in held:
+            for other_members, other in held:
+                same = place.slot == other.slot and len(place.types) == len(other.types) == 1
+                common = [p for p in members if p in other_members]
+                above = same and place.types != other.types
+                if above and common and policy.hierarchy.within(other.types[0], place.types[0]):
+                    yield place, other, common[0]
+
+
+def _flat(any_of: m.AnyOf) -> Iterator[m.Condition]:
+    from privtab.model.nodes import AnyOf
+
+    for part in any_of.parts:
+        if isinstance(part, AnyOf):
+            yield from _flat(part)
+        else:
+            yield part
+
+
+def _finding(upper: m.Place, lower: m.Place, privilege: str) -> Diagnostic:
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{privilege}` on the `{upper.types[0]}` passes by a denial on the `{lower.types[0]}`",
+        span=upper.spot.span,
+        help=f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
+    )

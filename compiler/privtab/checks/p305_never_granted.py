@@ -1,0 +1,78 @@
+"""P305: a privilege that rows ask for and no row ever gives, in a file whose rows give privileges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Policy, Spot
+
+CODE = "P305"
+NAME = "never-granted"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: Policy) -> Iterator[Diagnostic]:
+    """One finding for each type whose privileges come from no row's effect, no role and no ownership.
+
+    Roots are given from outside. What only a core row grants is told too: nothing in the tables says that such entities are
+    created on their own.
+    """
+    by_rows = _granted(policy, core=False)
+    anyhow = _granted(policy, core=True)
+    if not any(o.kind == "grant" for row in policy.rows.values() for o in row.outcomes):
+        return
+    lacking: dict[tuple[str, bool], list[str]] = {}
+    first: dict[tuple[str, bool], Spot] = {}
+    for (privilege, type_), spot in _required(policy).items():
+        above = policy.hierarchy.chain(type_) if policy.semantics.inheritance == "down" else (type_,)
+        if policy.entities[type_].parent is None or any((privilege, t) in by_rows for t in above):
+            continue
+        key = (type_, any((privilege, t) in anyhow for t in above))
+        lacking.setdefault(key, []).append(privilege)
+        first.setdefault(key, spot)
+    for (type_, core), privileges in lacking.items():
+        rest = "; only a core row does" if core else ""
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"no row ever grants {listed(privileges)} on the type `{type_}`{rest}",
+            span=first[type_, core].span,
+            help=f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
+        )
+
+
+def _required(policy: Policy) -> dict[tuple[str, str], Spot]:
+    """What conditions ask for, and where first."""
+    from privtab.model.nodes import Held
+    from privtab.model.walk import row_terms
+
+    first: dict[tuple[str, str], Spot] = {}
+    for row in policy.rows.values():
+        for term in row_terms(row):
+            if not isinstance(term, Held):
+                continue
+            for use in term.uses:
+                for place in term.places:
+                    if len(place.types) == 1:
+                        for member in use.members:
+                            first.setdefault((member, place.types[0]), use.spot)
+    return first
+
+
+def _granted(policy: Policy, *, core: bool) -> set[tuple[str, str]]:
+    granted = {(p, type_) for role in policy.roles.values() for type_, held in role.grants for p in held}
+    for row in policy.rows.values():
+        if row.origin == "core" and not core:
+            continue
+        for outcome in row.outcomes:
+            if outcome.kind == "grant" and outcome.use is not None:
+                granted.update((p, outcome.type) for p in outcome.use.members)
+            elif outcome.what == "owner" and policy.semantics.owner is not None:
+                granted.update((p, outcome.type) for p in policy.semantics.owner.holds)
+    return granted

@@ -1,0 +1,34 @@
+"""P307: a role's default grant on a type that its scope does not contain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Policy
+
+CODE = "P307"
+NAME = "grant-outside-scope"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: Policy) -> Iterator[Diagnostic]:
+    """Default grants that never count, since the role gives its privileges only within the scope it is assigned for."""
+    for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
+        if role.scope is None:
+            continue
+        for type_, _ in role.grants:
+            if not policy.hierarchy.within(type_.value, role.scope.value):
+                inside = policy.hierarchy.inside(role.scope.value)
+                yield Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
+                    span=type_.span,
+                    help=f"the scope holds {listed(inside)}",
+                )

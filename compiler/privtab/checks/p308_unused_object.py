@@ -1,0 +1,45 @@
+"""P308: a `with` object that the row never looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Policy, Row
+
+CODE = "P308"
+NAME = "unused-object"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: Policy) -> Iterator[Diagnostic]:
+    """Objects that stand neither in a condition nor in an effect, each once."""
+    seen: set[int] = set()
+    for row in policy.rows.values():
+        if not row.withs or id(row.decl.withs) in seen:
+            continue
+        seen.add(id(row.decl.withs))
+        used = set(_slots(row))
+        for with_ in row.decl.withs:
+            if with_.name.value not in used:
+                yield Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"the row `{row.operation}` never looks at its object `{with_.name.value}`",
+                    span=with_.name.span,
+                    help="every request must name it all the same: say what it takes, or drop it",
+                )
+
+
+def _slots(row: Row) -> Iterator[str]:
+    from privtab.model.nodes import CanDo, Held, Related
+    from privtab.model.walk import row_terms
+
+    for term in row_terms(row):
+        if isinstance(term, (Held, Related, CanDo)):
+            yield from (place.slot for place in term.places)
+    yield from (outcome.slot for outcome in row.outcomes)

@@ -1,0 +1,30 @@
+"""P309: a core row that every entity type overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Policy
+
+CODE = "P309"
+NAME = "unused-core-row"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: Policy) -> Iterator[Diagnostic]:
+    """Core rows that hold for no entity type."""
+    used = {row.operation for row in policy.rows.values() if row.origin == "core"}
+    for row in policy.tables.core:
+        if row.operation.value not in used:
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"the core row `{row.operation.value}` holds for no entity type",
+                span=row.operation.span,
+                help="every entity type has a row of its own: drop it, or drop a row that says the same",
+            )

@@ -1,0 +1,68 @@
+"""Looking through rows and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from privtab.model import nodes as m
+
+Term: TypeAlias = m.Held | m.Related | m.IsSelf | m.IsServiceAdmin | m.CanDo
+
+
+def terms(condition: m.Condition | None) -> Iterator[Term]:
+    """Every term of a condition, from left to right."""
+    match condition:
+        case None:
+            return
+        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+            for part in parts:
+                yield from terms(part)
+        case m.Required(body=body):
+            yield from terms(body)
+        case term:
+            yield term
+
+
+def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
+    """Every `or` of a condition, the outer before the inner."""
+    match condition:
+        case m.AnyOf(parts=parts):
+            yield condition
+            for part in parts:
+                yield from alternatives(part)
+        case m.AllOf(parts=parts):
+            for part in parts:
+                yield from alternatives(part)
+        case m.Required(body=body):
+            yield from alternatives(body)
+        case _:
+            return
+
+
+def conditions(row: m.Row) -> Iterator[m.Condition]:
+    """What the row itself says: `requires` and `each`."""
+    for condition in (row.requires, row.each):
+        if condition is not None:
+            yield condition
+
+
+def row_terms(row: m.Row) -> Iterator[Term]:
+    """Every term of `requires` and `each`."""
+    for condition in conditions(row):
+        yield from terms(condition)
+
+
+def first_spot(condition: m.Condition) -> m.Spot | None:
+    """Where a condition begins, as far as its names tell."""
+    for term in terms(condition):
+        match term:
+            case m.Held(uses=uses):
+                return uses[0].spot
+            case m.CanDo(spot=spot):
+                return spot
+            case m.Related(places=places):
+                return places[0].spot
+            case _:
+                continue
+    return None
