@@ -29,7 +29,7 @@ Key: TypeAlias = tuple[str, str]
 class Row:
     """What one row comes to: where it stands, what it asks for, what it does."""
 
-    line: int | None
+    line: int
     title: str
     requires: Sets
     each: Sets | None
@@ -91,7 +91,7 @@ def compiled_row(program: Program, rule: Rule, flags: frozenset[str] = frozenset
 
     each = each_minimal_sets(program, rule, flags)
     return Row(
-        line=None if rule.source is None else rule.source.line,
+        line=(rule.source and rule.source.line) or 0,
         title=rule.title,
         requires=text(minimal_sets(program, rule, flags)),
         each=None if each is None else text(each),
