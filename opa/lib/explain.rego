@@ -221,12 +221,13 @@ looked_at(atom) := [key(atom)] if program.semantics.inheritance == "none"
 
 # The keys from the root to an atom's target; undefined where the request does not name it.
 keys_of(atom) := array.slice(paths[atom.slot], 0, atom.index + 1) if {
-	not atom.single
+	atom.single == null
 	paths[atom.slot][atom.index]
 }
 
 keys_of(atom) := array.concat(array.slice(paths[atom.slot], 0, atom.index + 1), below) if {
-	atom.single
+	atom.single != null
+	paths[atom.slot][atom.index]
 	below := [lib.single(paths[atom.slot][atom.index], link[0]) |
 		some i, link in lib.chains[atom.single]
 		i > atom.index

@@ -223,5 +223,5 @@ def _last_name(key: str) -> str:
 
 
 def _names(key: str, principal: str) -> bool:
-    """Whether a principal's name means the entity with this key: its last name, or its whole path."""
-    return principal in (key.partition(":")[2], _last_name(key))
+    """Whether a principal's name means the entity with this key: it is its last name, or spells its whole path."""
+    return principal == key.partition(":")[2] or encode_name(principal) == _last_name(key)

@@ -66,21 +66,17 @@ def program_json(program: Program) -> dict[str, Any]:
 
 def vocabulary(program: Program) -> Vocabulary:
     """The names of a program, as a client reads them from its JSON."""
+    operations: dict[str, dict[str, OperationShape]] = {name: {} for name in program.entities}
+    for (entity, operation), rule in program.rules.items():
+        operations[entity][operation] = OperationShape(
+            unnamed=rule.unnamed,
+            withs={w.name: w.types for w in rule.withs},
+            flags=frozenset(rule_flags(program, rule)),
+        )
     return Vocabulary(
         system=program.system,
         chains={n: tuple((link["type"], link["depth"]) for link in _chain(program, n)) for n in program.entities},
-        operations={
-            entity: {
-                rule.operation: OperationShape(
-                    unnamed=rule.unnamed,
-                    withs={w.name: w.types for w in rule.withs},
-                    flags=frozenset(rule_flags(program, rule)),
-                )
-                for rule in program.rules.values()
-                if rule.entity == entity
-            }
-            for entity in program.entities
-        },
+        operations=operations,
         request_groups="request" in program.semantics.groups,
     )
 

@@ -1,0 +1,122 @@
+"""Runs worlds through the reference and a real OPA, and says where they differ."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests as http
+import worlds
+
+from privtab import pipeline
+from privtab.bundle import PolicyArtifacts, policy_artifacts
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.opa.server import OpaServer
+from privtab.request import Request
+from privtab.state.index import index
+from privtab.state.nodes import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A policy that OPA has loaded."""
+
+    text: str
+    program: Program
+    artifacts: PolicyArtifacts
+
+
+@contextmanager
+def serving(texts: Sequence[str], binary: Path) -> Iterator[tuple[str, list[World]]]:
+    """Compile policies, each with a system name of its own, and serve them from one OPA; gives its URL."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        loaded = []
+        bundles = []
+        for number, text in enumerate(texts):
+            path = folder / f"{number}.yaml"
+            path.write_text(text, encoding="utf-8")
+            program = pipeline.load_program(path)
+            artifacts = policy_artifacts(program)
+            bundle = folder / f"bundle-{number}.tar.gz"
+            bundle.write_bytes(artifacts.bundle())
+            bundles.append(bundle)
+            loaded.append(World(text=text, program=program, artifacts=artifacts))
+        server = stack.enter_context(OpaServer(bundles, binary=binary))
+        yield server.url, loaded
+
+
+def put_state(session: http.Session, url: str, program: Program, state: State) -> None:
+    """Give OPA a state."""
+    document = index(program, state)
+    session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=10).raise_for_status()
+
+
+def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str, Any]) -> Any:
+    """The value of a rule of the system's package."""
+    answer = session.post(f"{url}/v1/data/privtab/{system}/{rule}", json={"input": body}, timeout=30)
+    answer.raise_for_status()
+    return answer.json()["result"]
+
+
+def differences(session: http.Session, url: str, world: World, state: State, asked: Sequence[Request]) -> list[str]:
+    """Every request on which OPA and the reference differ, in any part of the decision, as text to reproduce it by."""
+    system = world.program.system
+    put_state(session, url, world.program, state)
+    reference = Reference(world.program, state, world.artifacts.revision)
+    sent = [request.to_json() for request in asked]
+    explained = ask(session, url, system, "explained", {"requests": sent})
+    plain = ask(session, url, system, "decisions", {"requests": sent})
+    by_items = _by_items(session, url, reference, asked)
+    found = []
+    for number, request in enumerate(asked):
+        expected = reference.decide(request).to_json()
+        answers = {"explained": explained[number], "decisions": plain[number], "items": by_items[number]}
+        wanted = {"explained": expected, "decisions": expected["decision"], "items": expected["decision"]}
+        if answers["items"] is None:
+            del answers["items"], wanted["items"]
+        if answers != wanted:
+            found.append(
+                f"{json.dumps(request.to_json())}\nopa: {json.dumps(answers)}\nreference: {json.dumps(wanted)}\n"
+                f"{world.text}\n{state}"
+            )
+    return found
+
+
+def _by_items(session: http.Session, url: str, reference: Reference, asked: Sequence[Request]) -> list[bool | None]:
+    """Answers in the faster form where it can say the request, by position."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, request in enumerate(asked):
+        if not (request.with_ or request.flags or request.groups):
+            groups.setdefault((request.action, request.resource.type), []).append(number)
+    answers: list[bool | None] = [None] * len(asked)
+    for (action, type_), numbers in groups.items():
+        items = [[asked[n].user, reference.vocabulary.keys(asked[n].resource)] for n in numbers]
+        body = {"action": {"name": action}, "resource": {"type": type_}, "items": items}
+        for n, answer in zip(numbers, ask(session, url, reference.program.system, "decisions", body), strict=True):
+            answers[n] = answer
+    return answers
+
+
+def compare(seed: int, binary: Path, *, policies: int, states: int, per_rule: int) -> tuple[int, int, list[str]]:
+    """Random policies, states and requests from a seed. Gives how many requests, how many allowed, and differences."""
+    texts = [worlds.policy(seed * 1000 + n, f"world{n}") for n in range(policies)]
+    total = allowed = 0
+    found: list[str] = []
+    with serving(texts, binary) as (url, loaded), http.Session() as session:
+        for number, world in enumerate(loaded):
+            for turn in range(states):
+                of_state = (seed * 1000 + number) * 100 + turn
+                state = worlds.state(world.program, of_state)
+                asked = worlds.requests(world.program, of_state, per_rule)
+                found += differences(session, url, world, state, asked)
+                reference = Reference(world.program, state)
+                total += len(asked)
+                allowed += sum(reference.decide(request).allowed for request in asked)
+    return total, allowed, found
