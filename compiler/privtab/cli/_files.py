@@ -65,10 +65,10 @@ def _manifest(folder: Path) -> dict[str, list[str]]:
 
 
 def _remove(folder: Path, relative: str) -> None:
-    """Remove a stale output and the folders that this empties; a path that leads out of `folder` is not ours."""
+    """Remove a stale output and the folders that this empties; what is no file, or lies outside of `folder`, is not ours."""
     root = folder.resolve()
     path = (root / relative).resolve()
-    if not path.is_relative_to(root) or path == root:
+    if not path.is_relative_to(root) or path.is_dir():
         return
     path.unlink(missing_ok=True)
     for parent in path.parents:

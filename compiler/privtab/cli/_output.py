@@ -75,9 +75,9 @@ def show_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
         return
     console = err()
     paths = {d.span.path for d in found} | {r.span.path for d in found for r in d.related}
-    sys.stderr.write(
-        render(found, {path: _text(path) for path in paths}, color=console.is_terminal and not console.no_color)
-    )
+    texts = {path: _text(path) for path in paths}
+    text = render(found, texts, color=console.is_terminal and not console.no_color)
+    sys.stderr.write(text.rstrip("\n") + "\n")
     errors = sum(d.severity is Severity.ERROR for d in found)
     sys.stderr.write(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}\n")
 

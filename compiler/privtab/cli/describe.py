@@ -102,9 +102,9 @@ def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
         source = row["source"]
         where = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
         shown.add_row(name, needs, _sets(row), "\n".join(row["effects"]), where)
-        for remark in _remarks(row):
-            shown.add_row("", remark, "", "", "", style="dim")
     console.print(shown)
+    for remark, operations in _remarks(rows).items():
+        console.print(f"  {', '.join(operations)}: {remark}", style="dim", soft_wrap=True)
     console.print()
 
 
@@ -122,10 +122,14 @@ def _either(sets: list[list[str]]) -> str:
     return "\nor ".join(" and ".join(atoms) or "anyone" for atoms in sets)
 
 
-def _remarks(row: dict[str, Any]) -> list[str]:
-    remarks = [f"note: {row['note']}"] if row["note"] else []
-    remarks += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
-    if row["ambiguous"]:
-        others = ", ".join(f"{name}: {text}" for name, text in row["ambiguous"]["readings"].items())
-        remarks.append(f"other readings: {others}")
+def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What is to be said of rows, with the operations that it is said of."""
+    remarks: dict[str, list[str]] = {}
+    for row in rows:
+        said = [row["note"]] if row["note"] else []
+        said += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
+        if row["ambiguous"]:
+            said += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
+        for remark in said:
+            remarks.setdefault(remark, []).append(row["operation"])
     return remarks

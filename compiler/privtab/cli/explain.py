@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     from privtab.analysis.explain import Part, Why
     from privtab.diagnostics import Span
+
+MOST_LINES = 8
+"""How much of a row's source is shown."""
 
 
 def explain(
@@ -113,7 +117,8 @@ def _show(console: Console, why: Why) -> None:
         console.print(f"  from {why.decision.context['source']}", style="dim", soft_wrap=True)
     if not why.sets:
         console.print("\nno way leads to an allow")
-    for number, parts in enumerate(why.sets, start=1):
+    nearest_first = sorted(why.sets, key=lambda parts: sum(not part.holds for part in parts))
+    for number, parts in enumerate(nearest_first, start=1):
         holds = all(part.holds for part in parts)
         console.print(f"\n{'either' if number == 1 and len(why.sets) > 1 else 'or' if number > 1 else 'needs'}", end="")
         console.print("  (holds)" if holds else "", style="green")
@@ -136,12 +141,11 @@ def _show_part(console: Console, part: Part) -> None:
 
 
 def _source(span: Span) -> list[str]:
-    """The lines of the row as its author wrote them; none where the file is gone."""
+    """The row as its author wrote it: the line of its key and what is indented below; nothing where the file is gone."""
     try:
-        lines = Path(span.path).read_text(encoding="utf-8").splitlines()
+        lines = Path(span.path).read_text(encoding="utf-8").splitlines()[span.line - 1 :]
     except OSError:
         return []
-    end = max(span.line, span.end_line if span.end_column > 1 else span.end_line - 1)
-    rows = lines[span.line - 1 : min(end, span.line + 7)]
-    indent = min((len(row) - len(row.lstrip()) for row in rows if row.strip()), default=0)
-    return [row[indent:] for row in rows]
+    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    below = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])
+    return [line[indent:].rstrip() for line in [*lines[:1], *below]]

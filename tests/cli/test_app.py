@@ -1,0 +1,152 @@
+"""Exit codes, help and errors of the whole command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMANDS = (
+    ["compile"],
+    ["lint"],
+    ["schema"],
+    ["describe"],
+    ["decide"],
+    ["explain"],
+    ["state", "validate"],
+    ["state", "pack"],
+    ["opa", "install"],
+    ["opa", "run"],
+    ["opa", "path"],
+)
+MAIN = "import sys; from privtab.cli import main; main()"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], command: list[str]) -> None:
+    ran = privtab(*command, "--help")
+    assert ran.code == 0
+    lines = [line.strip() for line in ran.out.splitlines() if line.strip()]
+    assert lines[0].startswith(f"Usage: privtab {' '.join(command)}")
+    assert lines[1].endswith(".")
+    assert "Example:" in lines
+    examples = lines[lines.index("Example:") + 1 :]
+    assert f"privtab {' '.join(command)}" in examples[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nope"],
+        ["compile", "--nope"],
+        ["decide"],
+        ["describe"],
+        ["describe", "no/such_policy"],
+        ["describe", "cdap/final", "--format", "xml"],
+        ["describe", "cdap/final", "--reading", "namespace/list"],
+        ["decide", "--policy", "cdap/final"],
+        ["compile", "no/such_policy"],
+        ["opa", "run", "--policy", "cdap/final", "--port", "99999"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_exit_code_2(privtab: Callable[..., Any], arguments: list[str]) -> None:
+    ran = privtab(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    assert ran.err.strip()
+
+
+def test_an_unknown_policy_gets_a_hint(privtab: Callable[..., Any]) -> None:
+    ran = privtab("describe", "cdap/finale")
+    assert ran.code == 2
+    assert "did you mean `cdap/final`?" in ran.err
+
+
+def test_the_world_failing_is_exit_code_3_without_a_traceback(
+    privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way", encoding="utf-8")
+    ran = privtab("state", "pack", state, "--policy", policy, "-o", blocked / "below" / "state.tar.gz")
+    assert ran.code == 3
+    assert ran.err.startswith("privtab: cannot write ")
+    assert "Traceback" not in ran.err
+
+
+def test_no_opa_is_exit_code_3(privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PRIVTAB_OPA", str(tmp_path / "nothing"))
+    ran = privtab("opa", "path")
+    assert ran.code == 3
+    assert ran.err.startswith("privtab: ")
+
+
+def test_without_a_terminal_there_are_no_colours(policy: Path, state: Path) -> None:
+    ask = ["explain", "ann", "read", "item:s/a/x", "-p", str(policy), "-s", str(state)]
+    ran = subprocess.run([sys.executable, "-c", MAIN, *ask], check=True, capture_output=True, text=True, timeout=60)
+    assert "ALLOW" in ran.stdout
+    assert "\x1b" not in ran.stdout + ran.stderr
+
+
+def test_help_loads_none_of_the_compiler(tmp_path: Path) -> None:
+    heavy = ("yaml", "lark", "jinja2", "pyspark", "numpy", "pyarrow", "requests", "privtab.pipeline")
+    source = (
+        "import sys\nfrom privtab.cli._app import run\ncode = run(['compile', '--help'])\n"
+        f"sys.stderr.write(repr([n for n in {heavy!r} if n in sys.modules]))\nsys.exit(code)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", source], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert ran.stderr == "[]"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_no_success(policy: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", MAIN, "describe", str(policy), "--format", "json"],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert ran.returncode != 0
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(policy: Path, state: Path, tmp_path: Path) -> None:
+    request = '{"subject": {"type": "user", "id": "ann"}, "action": {"name": "open"}, "resource": {"type": "store", "id": "s"}}\n'
+    requests = tmp_path / "requests.jsonl"
+    requests.write_text(request * 3000, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "decide", "-p", str(policy), "-s", str(state), "-r", str(requests)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(60) != 0
+    assert b"Traceback" not in errors
+
+
+def test_version(privtab: Callable[..., Any]) -> None:
+    import privtab as package
+
+    ran = privtab("--version")
+    assert (ran.code, ran.out) == (0, f"privtab {package.__version__}\n")
+
+
+def test_help_is_quick() -> None:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", MAIN, "--help"], check=True, capture_output=True, timeout=60)
+    assert time.perf_counter() - started < 3

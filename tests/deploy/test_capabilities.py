@@ -1,0 +1,53 @@
+"""opa/capabilities.json: what policies may use, and nothing that reaches outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from privtab import _resources
+from privtab.opa import binary
+
+
+def check(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        str(binary.find()),
+        "check",
+        "--strict",
+        "--capabilities",
+        str(_resources.opa_capabilities()),
+        str(folder),
+    ]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'http.send({"method": "GET", "url": "http://127.0.0.1"})',
+        "time.now_ns()",
+        'rand.intn("x", 2)',
+        "opa.runtime()",
+        'net.lookup_ip_addr("x")',
+        'uuid.rfc4122("x")',
+    ],
+)
+def test_what_reaches_outside_is_refused(call: str, tmp_path: Path) -> None:
+    (tmp_path / "x.rego").write_text(f"package x\n\ny := {call}\n", encoding="utf-8")
+    answer = check(tmp_path)
+    assert answer.returncode != 0
+    assert "undefined function" in answer.stdout + answer.stderr
+
+
+def test_it_is_the_pinned_opa_without_what_is_not_deterministic() -> None:
+    command = [str(binary.find()), "capabilities", "--current"]
+    current = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    pinned = json.loads(_resources.opa_capabilities().read_text(encoding="utf-8"))
+    kept = [one for one in current["builtins"] if not one.get("nondeterministic")]
+    assert pinned["builtins"] == kept
+    assert len(kept) < len(current["builtins"])
+    assert pinned["allow_net"] == []
+    assert pinned["features"] == current["features"]

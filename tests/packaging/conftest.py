@@ -1,0 +1,113 @@
+"""The distribution, built once, and clean environments that hold it with exactly what its metadata asks for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment without anything of this one."""
+
+    path: Path
+
+    @property
+    def python(self) -> Path:
+        return self.path / "bin" / "python"
+
+    @property
+    def command(self) -> Path:
+        return self.path / "bin" / "privtab"
+
+    def run(self, *command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PRIVTAB", "COV"))}
+        return subprocess.run(
+            [str(part) for part in command],
+            cwd=cwd,
+            env=clean,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel that was built from it, not from the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    built = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(dist: Path) -> Path:
+    (found,) = dist.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Environment]:
+    """Makes an environment with the wheel, some of its extras, and nothing else.
+
+    The packages themselves are links to those of the environment that runs the tests, so that nothing is fetched.
+    """
+    made: dict[tuple[str, ...], Environment] = {}
+
+    def make(*extras: str) -> Environment:
+        if extras not in made:
+            path = tmp_path_factory.mktemp("-".join(("env", *extras)))
+            venv.create(path, with_pip=False, symlinks=True)
+            env = Environment(path)
+            install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet", "--no-deps"]
+            subprocess.run([*install, "--no-index", str(wheel)], check=True, timeout=120)
+            (site,) = (path / "lib").glob("python*/site-packages")
+            (installed,) = distributions(name="privtab", path=[str(site)])
+            for needed in _closure(installed, set(extras)):
+                _link(needed, site)
+            made[extras] = env
+        return made[extras]
+
+    return make
+
+
+def _closure(root: Distribution, extras: set[str]) -> Iterator[Distribution]:
+    """Every distribution that `root` with these extras needs, by metadata."""
+    waiting: list[tuple[Distribution, set[str]]] = [(root, extras)]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        at, wanted = waiting.pop()
+        for text in at.requires or ():
+            requirement = Requirement(text)
+            marker = requirement.marker
+            if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in wanted | {""}):
+                continue
+            found = distribution(requirement.name)
+            assert requirement.specifier.contains(found.version, prereleases=True), text
+            key = (found.name.lower(), frozenset(requirement.extras))
+            if key not in seen:
+                seen.add(key)
+                waiting.append((found, set(requirement.extras)))
+                yield found
+
+
+def _link(needed: Distribution, site: Path) -> None:
+    """Link the top level of an installed distribution into another environment."""
+    home = Path(str(needed.locate_file("")))
+    for name in {file.parts[0] for file in needed.files or () if file.parts[0] not in {"..", "__pycache__"}}:
+        if not (site / name).exists():
+            (site / name).symlink_to(home / name)

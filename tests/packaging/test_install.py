@@ -1,0 +1,101 @@
+"""Installed from the wheel into a clean environment: light alone, complete with the compiler extra."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = (
+    "pyspark",
+    "yaml",
+    "jinja2",
+    "lark",
+    "typer",
+    "rich",
+    "numpy",
+    "pyarrow",
+    "pandas",
+    "httpx",
+    "opa_client",
+    "opa_wasm",
+)
+LOADED = f"""
+import sys
+import privtab
+assert privtab.Client and privtab.Request
+print([name for name in {HEAVY!r} if name in sys.modules])
+print(privtab.__file__)
+"""
+
+
+def test_the_base_install_imports_and_loads_nothing_heavy(environment: Callable[..., Any], tmp_path: Path) -> None:
+    env = environment()
+    answer = env.run(env.python, "-c", LOADED, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    loaded, file = answer.stdout.splitlines()
+    assert loaded == "[]"
+    assert Path(file).is_relative_to(env.path)
+
+
+def test_where_the_extras_are_installed_importing_privtab_still_loads_none_of_them(tmp_path: Path) -> None:
+    installed = [name for name in HEAVY if find_spec(name) is not None]
+    assert {"pyspark", "yaml", "jinja2", "lark", "typer", "rich"} <= set(installed), "nothing would be proved here"
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'compiler')!r})\n{LOADED}"]
+    answer = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
+    assert answer.stdout.splitlines()[0] == "[]"
+
+
+def test_the_command_of_the_base_install_says_what_to_install(environment: Callable[..., Any], tmp_path: Path) -> None:
+    env = environment()
+    answer = env.run(env.command, "--help", cwd=tmp_path)
+    assert answer.returncode == 3
+    assert answer.stderr.count("\n") == 1
+    assert "pip install 'privtab[compiler]'" in answer.stderr
+    assert answer.stdout == ""
+
+
+def test_shipped_policies_are_described_from_an_empty_folder(environment: Callable[..., Any], tmp_path: Path) -> None:
+    env = environment("compiler")
+    answer = env.run(env.command, "describe", "cdap/final", "--format", "json", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    described = json.loads(answer.stdout)
+    assert (described["system"], described["version"]) == ("cdap", "final")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shipped_policies_are_compiled_from_an_empty_folder(environment: Callable[..., Any], tmp_path: Path) -> None:
+    env = environment("compiler")
+    answer = env.run(env.command, "compile", "gravitino/1.1.0", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "build" / "gravitino" / "1.1.0" / "policy.tar.gz").is_file()
+
+
+def test_resources_come_from_the_installed_package(environment: Callable[..., Any], tmp_path: Path) -> None:
+    env = environment("compiler")
+    source = "from privtab import _resources as r; print(r.templates(), r.policies(), r.opa(), r.opa_capabilities(), sep='\\n')"
+    answer = env.run(env.python, "-c", source, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    for line in answer.stdout.splitlines():
+        assert Path(line).exists()
+        assert Path(line).is_relative_to(env.path)
+
+
+def test_modules_run_the_command_line(environment: Callable[..., Any], tmp_path: Path) -> None:
+    env = environment("compiler")
+    answer = env.run(env.python, "-m", "privtab", "--version", cwd=tmp_path)
+    assert answer.stdout == f"privtab {metadata_version(env.path)}\n"
+
+
+def metadata_version(path: Path) -> str:
+    (info,) = path.glob("lib/python*/site-packages/privtab-*.dist-info")
+    return info.name.removeprefix("privtab-").removesuffix(".dist-info")
