@@ -70,9 +70,10 @@ class Demo:
             },
         }
 
-    def policy(self, folder: Path, revision: str = "p1", rego: str = REGO, **operations: dict[str, Any]) -> Path:
-        data = {"privtab_program": {SYSTEM: self.program(revision, **operations)}}
-        roots = [f"privtab/{SYSTEM}", f"privtab_program/{SYSTEM}"]
+    def policy(self, folder: Path, revision: str = "p1", rego: str = REGO, package: str = SYSTEM) -> Path:
+        data = {"privtab_program": {package: self.program(revision)}}
+        roots = [f"privtab/{package}", f"privtab_program/{package}"]
+        rego = rego.replace("package privtab.demo", f"package privtab.{package}")
         return _pack(folder / "demo-policy.tar.gz", roots, revision, data, {"demo.rego": rego})
 
     def write_state(self, folder: Path, state: dict[str, Any] = STATE) -> Path:

@@ -28,6 +28,11 @@ decisions := [answer |
 	answer := holds_or_not(item[0], item[1])
 ] if input.items
 
+explained := [answer |
+	some item in input.requests
+	answer := decision with input as item
+]
+
 visible := [at |
 	some at, path in input.items
 	holds(input.subject.id, privilege[input.action.name], path)

@@ -31,6 +31,7 @@ EVERY_WAY: dict[str, Ask] = {
     "require": lambda c: c.require(REQUEST),
     "check_many": lambda c: c.check_many([REQUEST, REQUEST]),
     "check_many_mixed": lambda c: c.check_many([FORCED, FORCED]),
+    "decide_many": lambda c: c.decide_many([REQUEST, REQUEST]),
     "visible": lambda c: c.visible("alice", "list", "doc", ["s/d", "s/e"]),
 }
 
@@ -67,6 +68,8 @@ def raised(url: str, ask: Ask, **more: Any) -> DecisionError:
         '{"result": [true, true, true]}',
         '{"result": [true, 1]}',
         '{"result": [true, null]}',
+        '{"result": [{"decision": true}, true]}',
+        '{"result": [{"decision": true}]}',
         '{"result": [-1, 0]}',
         '{"result": [0, 2]}',
         '{"result": [1, 0]}',

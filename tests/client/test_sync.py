@@ -8,6 +8,7 @@ import pickle
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,16 @@ def test_groups_that_the_policy_reads_take_the_mixed_form(
     assert recorder.sent[0][1]["requests"][0]["subject"]["properties"] == {"groups": ["hr"]}
 
 
+@pytest.mark.parametrize("chunk_size", [1, 5, 1000])
+def test_many_explanations_keep_their_order(opa: OpaServer, decision_bundle: Any, chunk_size: int) -> None:
+    asked = [request for request, _ in decision_bundle.cases]
+    with Client(opa.url, chunk_size=chunk_size) as client:
+        assert client.decide_many(iter(asked)) == [client.decide(request) for request in asked]
+        assert client.decide_many([]) == []
+        with pytest.raises(InvalidRequest, match="request 1: "):
+            client.decide_many([READ, Request(user="alice", action="raed", resource=READ.resource)])
+
+
 @pytest.mark.parametrize("chunk_size", [1, 2, 1000])
 def test_visible_keeps_the_items_and_their_order(opa: OpaServer, chunk_size: int) -> None:
     with Client(opa.url, chunk_size=chunk_size) as client:
@@ -260,6 +271,17 @@ def test_a_state_that_goes_away_is_noticed(
         monkeypatch.setattr(sync, "REFRESH_SECONDS", 0.0)
         with pytest.raises(DecisionUnavailable, match="no state bundle"):
             client.check(READ)
+
+
+def test_a_package_compiled_under_another_name_goes_by_the_state_of_its_system(
+    opa_binary: Path, demo: Any, tmp_path: Path
+) -> None:
+    bundles = [demo.policy(tmp_path, package="shadow"), demo.write_state(tmp_path)]
+    with OpaServer(bundles, binary=opa_binary) as server, Client(server.url) as client:
+        assert client.check(READ)
+        assert client.check_many([READ]) == [True]
+        assert client.system == "shadow"
+        assert client.revision() == Revision(policy="p1", state="s1")
 
 
 # --- connections ---

@@ -52,6 +52,7 @@ def test_bundles_are_active_inside_the_block_and_opa_is_gone_after_it(opa_binary
         assert value(server.url, "two/rules/value") == 2
         assert server.process.poll() is None
         assert "Bundle loaded and activated successfully" in server.log_tail()
+        assert "Received request" not in server.log_tail()
     assert server.process.poll() is not None
     server.stop()
 

@@ -48,7 +48,9 @@ class Known:
     """What is known of an active system: the names that a request is checked by."""
 
     system: str
+    """The name of its package: the system's, or another that it was compiled as."""
     vocabulary: Vocabulary
+    """`vocabulary.system` is the system's own name; the state goes by it."""
     revision: str | None
     flags: frozenset[str]
     """Every flag that some operation of the policy reads."""
@@ -212,6 +214,11 @@ def policy_revision(system: str) -> Call[str | None]:
     return Call(path=f"/v1/data/privtab_program/{system}/revision", body=None, read=read_revision)
 
 
+def system_name(system: str) -> Call[str | None]:
+    """The own name of the system that a package is of; None where there is none."""
+    return Call(path=f"/v1/data/privtab_program/{system}/system", body=None, read=_read_system)
+
+
 def state_revision(system: str) -> Call[str | None]:
     """The revision of the active state; None where there is none."""
     return Call(path=f"/v1/data/privtab_state/{system}/revision", body=None, read=read_revision)
@@ -277,7 +284,7 @@ def read_explained(body: bytes, count: int) -> list[Decision]:
     result = read_result(body, "explained")
     if not isinstance(result, list) or len(result) != count:
         raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
-    return [_decision(one, body) for one in result]
+    return [_decision(value, body) for value in result]
 
 
 def read_decisions(body: bytes, count: int) -> list[bool]:
@@ -352,6 +359,8 @@ def _known(system: str, value: object) -> Known:
         if not isinstance(value, dict):
             raise TypeError("not an object")
         vocabulary = Vocabulary.from_program(value)
+        if not _SYSTEM.fullmatch(vocabulary.system):
+            raise TypeError("`system` is not a name")
         flags = frozenset(f for shapes in vocabulary.operations.values() for s in shapes.values() for f in s.flags)
         revision = value.get("revision")
     except (KeyError, TypeError, AttributeError) as error:
@@ -371,6 +380,13 @@ def _decision(value: object, body: bytes) -> Decision:
     except ValueError as error:
         raise PolicyError(f"{error}{excerpt(body)}") from None
     return answer
+
+
+def _read_system(body: bytes) -> str | None:
+    name = _document(body).get("result")
+    if name is not None and not (isinstance(name, str) and _SYSTEM.fullmatch(name)):
+        raise PolicyError(f"`system` is not a name{excerpt(body)}")
+    return name
 
 
 def _texts(value: object) -> bool:

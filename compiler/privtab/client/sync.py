@@ -226,8 +226,9 @@ class Client:
     def revision(self) -> Revision:
         """The revisions of the policy and the state that are active now; None for what is not there."""
         system = self.system
+        own_name = self._send(protocol.system_name(system)) or system
         return Revision(
-            policy=self._send(protocol.policy_revision(system)), state=self._send(protocol.state_revision(system))
+            policy=self._send(protocol.policy_revision(system)), state=self._send(protocol.state_revision(own_name))
         )
 
     # --- inside ---
@@ -284,7 +285,7 @@ class Client:
             revision = self._send(protocol.policy_revision(known.system))
             if revision is None or revision != known.revision:
                 self._known = self._fetch()
-            self._check_state(known.system)
+            self._check_state((self._known or known).vocabulary.system)
             self._looked_at = time.monotonic()
             return self._known or known
 
@@ -299,7 +300,7 @@ class Client:
                 names = ", ".join(f"`{name}`" for name in sorted(systems))
                 raise UsageError(f"OPA has {len(systems)} systems, {names}: say which, as in Client(system=…)")
             (known,) = systems.values()
-        self._check_state(known.system)
+        self._check_state(known.vocabulary.system)
         return known
 
     def _check_state(self, system: str) -> None:

@@ -140,7 +140,8 @@ class OpaServer:
 
     def _launch(self, binary: Path, port: int, settings: Sequence[str]) -> None:
         command = [str(binary), "run", "--server", "--skip-version-check", "--addr", f"{self._host}:{port}"]
-        command += ["--log-level", "info", "--log-level-request", "error", "--shutdown-grace-period", "2"]
+        # Requests are logged at the level named for them: below the log's own, so not at all.
+        command += ["--log-level", "info", "--log-level-request", "debug", "--shutdown-grace-period", "2"]
         if self._config is not None:
             command += ["--config-file", str(self._config)]
         for setting in settings:
