@@ -83,7 +83,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("groups", "groups", "where groups come from: `state`, `request`"),
         Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
     ),
-    "owner": (
+    "ownership": (
         Key("kinds", "kinds", "who may own: user, group, role"),
         Key("creator", "flag", "who creates an entity becomes its owner"),
         Key("holds", "words", "privileges and sets that an owner has on what he owns; `ALL`: every one"),
@@ -101,7 +101,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("ambiguous", "ambiguous", "other ways to read the cell"),
         Key("deprecated", "deprecated", "what to use instead"),
     ),
-    "row source": (
+    "row place": (
         Key("source", "open", "short name of the document"),
         Key("line", "line", "line in the document", required=True, example="line: 1"),
     ),

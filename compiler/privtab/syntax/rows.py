@@ -108,7 +108,7 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
         return tuple(ref for item in node.items for ref in read_source(reader, item))
     span = reader.span(node)
     if isinstance(node, Mapping):
-        fields = reader.fields(node, "row source", "a source")
+        fields = reader.fields(node, "row place", "a source")
         if fields is None or "line" not in fields:
             return ()
         line = fields["line"][1]

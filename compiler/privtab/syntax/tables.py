@@ -286,7 +286,7 @@ def _owner(reader: Reader, node: Node) -> OwnerDecl | None:
     if not isinstance(node, Mapping):
         reader.wrong(node, "`owner`", "`none` or a mapping", "write `owner: {creator: true}`")
         return None
-    fields = reader.fields(node, "owner", "`owner`") or {}
+    fields = reader.fields(node, "ownership", "`owner`") or {}
     creator = reader.flag(fields["creator"][1], "`creator`") if "creator" in fields else None
     return OwnerDecl(
         kinds=reader.choices(fields["kinds"][1], "kinds", "`kinds`") if "kinds" in fields else None,

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from textwrap import dedent
+
+import pytest
+
+from privtab import checks, model, syntax
+from privtab.diagnostics import Diagnostic, Severity, in_order
+from privtab.source import SourceFile
+
+HEAD = {
+    "privtab": "privtab: 1",
+    "system": "system: shop",
+    "version": 'version: "1"',
+    "entities": "entities: {shop: {shelf: {item: }, user: , role: }}",
+    "privileges": "privileges: [READ, WRITE]",
+}
+
+
+def whole(text: str) -> str:
+    """A whole policy: the head of docs/rules/README.md, save for what the text says itself."""
+    text = dedent(text)
+    if text.startswith("privtab:") or all(line.startswith("#") for line in text.splitlines()):
+        return text
+    said = {line.split(":")[0] for line in text.splitlines()}
+    return text + "".join(f"{line}\n" for key, line in HEAD.items() if key not in said)
+
+
+def findings(text: str) -> list[Diagnostic]:
+    source = SourceFile.of("shop.yaml", text)
+    tables, found = syntax.read(source)
+    if tables is not None:
+        policy, more = model.resolve(tables)
+        found = [*found, *more, *(checks.run(policy) if policy is not None else ())]
+    return list(in_order(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a test looks at: the finding, and the text under its carets."""
+
+    code: str
+    message: str
+    help: str | None
+    under: str
+
+
+@pytest.fixture
+def find() -> Callable[[str], list[Diagnostic]]:
+    """Every finding of a policy, whose head may be left off."""
+    return lambda text: findings(whole(text))
+
+
+@pytest.fixture
+def codes() -> Callable[[str], list[str]]:
+    """The codes of the findings of a policy, whose head may be left off."""
+    return lambda text: [d.code for d in findings(whole(text))]
+
+
+@pytest.fixture
+def only() -> Callable[[str, str], Found]:
+    """The single finding of a policy; errors are not told together with warnings, so one of either kind stands alone.
+
+    Warnings and notes of other codes are passed over.
+    """
+
+    def one(text: str, code: str) -> Found:
+        text = whole(text)
+        found = findings(text)
+        told = [d for d in found if d.code == code or d.severity is Severity.ERROR]
+        assert [d.code for d in told] == [code], [f"{d.code} {d.span.line}:{d.span.column} {d.message}" for d in found]
+        span = told[0].span
+        line = (text.splitlines() or [""])[span.line - 1]
+        end = span.end_column - 1 if span.end_line == span.line else len(line)
+        return Found(code=code, message=told[0].message, help=told[0].help, under=line[span.column - 1 : end])
+
+    return one

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_a_misspelt_word(only: Callable[..., Any]) -> None:
+    found = only("semantics: {inheritance: dwon}\n", "P009")
+    assert found.message == "`dwon` is no value of `inheritance`"
+    assert found.help == "did you mean `down`?"
+    assert found.under == "dwon"
+
+
+def test_another_format(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privtab: 2
+        system: shop
+        version: x
+        entities: {shop: }
+        """,
+        "P009",
+    )
+    assert found.message == "format 2 is not known here"
+    assert found.help == "this privtab reads format 1: `privtab: 1`"
+    assert found.under == "2"
+
+
+def test_becoming_what_nobody_becomes(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {open: {requires: READ (shop), becomes: boss}}}\n", "P009")
+    assert found.message == "`boss` is no value of `becomes`"
+    assert found.help == "it is `owner` or `member`"
+    assert found.under == "boss"
+
+
+def test_granting_ownership(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        semantics: {owner: {creator: true}}
+        tables: {shop: {open: {requires: READ (shop), grants: owner}}}
+        """,
+        "P009",
+    )
+    assert found.message == "`owner` is nothing to grant"
+    assert found.help == "write `becomes: owner`"
+    assert found.under == "owner"
+
+
+def test_a_flag_called_with(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {open: READ (shop) when with}}\n", "P009")
+    assert found.message == "`with` cannot be a flag: the context keeps the request's objects there"
+    assert found.help == "choose another word"
+    assert found.under == "with"
+
+
+def test_a_source_that_is_no_line(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        sources: {manual: {document: m.txt}}
+        tables: {shop: {open: {requires: READ (shop), source: top}}}
+        """,
+        "P009",
+    )
+    assert found.message == "`top` is no place in a source"
+    assert found.help == "a line number, or `name:line`, as in `source: final:15`"
+    assert found.under == "top"

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_an_operation(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {Open-All: READ/WRITE (shop)}}\n", "P010")
+    assert found.message == "`Open-All` cannot be the name of an operation"
+    assert found.help == "names begin with a letter; then come small letters, digits and `_`: `open_all`"
+    assert found.under == "Open-All"
+
+
+def test_an_entity_type_makes_no_further_findings(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        entities: {shop: {Shelf: }}
+        tables: {Shelf: {open: READ (Shelf)}}
+        """,
+        "P010",
+    )
+    assert found.message == "`Shelf` cannot be the name of an entity type"
+    assert found.help == "names begin with a letter; then come small letters, digits and `_`: `shelf`"
+    assert found.under == "Shelf"
+
+
+def test_a_privilege_called_like_a_word_of_conditions(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: [READ, owner]
+        tables: {shop: {open: READ (shop)}}
+        """,
+        "P010",
+    )
+    assert found.message == "`owner` cannot be the name of a privilege"
+    assert found.help == "`owner` is a word of conditions"
+    assert found.under == "owner"
+
+
+def test_a_type_called_parent(only: Callable[..., Any]) -> None:
+    found = only("entities: {shop: {parent: }}\n", "P010")
+    assert found.message == "`parent` cannot be the name of an entity type"
+    assert found.help == "`parent` has a meaning of its own in conditions"
+    assert found.under == "parent"

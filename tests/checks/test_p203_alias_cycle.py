@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_two(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: {READ: , A: {alias_of: B}, B: {alias_of: A}}
+        tables: {shop: {open: READ/A/B (shop)}}
+        """,
+        "P203",
+    )
+    assert found.message == "aliases go round in a circle: `A` → `B` → `A`"
+    assert found.help == "one of them must be a privilege of its own"
+    assert found.under == "B"
+
+
+def test_itself(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: {READ: , A: {alias_of: A}}
+        tables: {shop: {open: READ (shop)}}
+        """,
+        "P203",
+    )
+    assert found.message == "aliases go round in a circle: `A` → `A`"
+    assert found.help == "one of them must be a privilege of its own"
+    assert found.under == "A"

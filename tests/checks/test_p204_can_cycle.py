@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_two_rows(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        tables:
+          shop:
+            open: can close (shop)
+            close: can open (shop)
+        """,
+        "P204",
+    )
+    assert found.message == "`can` goes round in a circle: `shop/open` → `shop/close` → `shop/open`"
+    assert found.help == "one of these rows must say itself what it requires"
+    assert found.under == "close"
+
+
+def test_a_row_that_asks_for_itself(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {open: can open (shop)}}\n", "P204")
+    assert found.message == "`can` goes round in a circle: `shop/open` → `shop/open`"
+    assert found.help == "one of these rows must say itself what it requires"
+    assert found.under == "open"
+
+
+def test_through_an_object(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        tables:
+          shop:
+            look: can turn (shop)
+            turn: READ (shop) or can look (shop)
+        """,
+        "P204",
+    )
+    assert found.message == "`can` goes round in a circle: `shop/look` → `shop/turn` → `shop/look`"
+    assert found.help == "one of these rows must say itself what it requires"
+    assert found.under == "turn"

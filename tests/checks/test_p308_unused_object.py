@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_never_looked_at(only: Callable[..., Any]) -> None:
+    found = only("tables: {item: {move: {with: {target: shelf}, requires: READ/WRITE (item)}}}\n", "P308")
+    assert found.message == "the row `move` never looks at its object `target`"
+    assert found.help == "every request must name it all the same: say what it takes, or drop it"
+    assert found.under == "target"
+
+
+def test_nothing_to_say_in_an_effect_alone(codes: Callable[[str], list[str]]) -> None:
+    assert "P308" not in codes("""\
+        tables: {item: {move: {with: {target: shelf}, requires: READ/WRITE (item), revokes: READ (target)}}}
+        """)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_more_than_another_asks_for(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {open: READ (shop) and WRITE (shop) or READ (shop)}}\n", "P310")
+    assert found.message == "this alternative is never needed: another alternative asks for less"
+    assert found.help == "drop it, or check what it was meant to say"
+    assert found.under == "READ"
+
+
+def test_twice(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: [READ]
+        tables: {shop: {open: READ (shop) or READ (entity)}}
+        """,
+        "P310",
+    )
+    assert found.message == "this alternative stands twice"
+    assert found.help == "drop it, or check what it was meant to say"
+    assert found.under == "READ"
+
+
+def test_in_parentheses(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        tables: {shop: {open: WRITE (shop) and (READ (shop) or READ (shop) and owner (shop))}}
+        semantics: {owner: {kinds: [user]}}
+        """,
+        "P310",
+    )
+    assert found.message == "this alternative is never needed: another alternative asks for less"
+    assert found.help == "drop it, or check what it was meant to say"
+    assert found.under == "READ"
+
+
+def test_nothing_to_say_different_things(codes: Callable[[str], list[str]]) -> None:
+    assert "P310" not in codes("tables: {shop: {open: READ (shop) or WRITE (shop)}}\n")

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from privtab import checks
+from privtab.diagnostics import Diagnostic, Severity
+
+ROOT = Path(__file__).parents[2]
+RULES = {path.stem: path for path in (ROOT / "docs" / "rules").glob("P*.md")}
+HEADINGS = ["What it finds", "Why it is bad", "Example", "Use instead"]
+CODES = [module.CODE for module in checks.catalogue()]
+
+
+def page(module: ModuleType) -> str:
+    return RULES[f"{module.CODE}-{module.NAME}"].read_text("utf-8")
+
+
+def block(text: str, heading: str) -> str | None:
+    section = text.split(f"## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
+    found = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+    return found[1] if found else None
+
+
+def test_checks_tests_and_pages_are_the_same_set() -> None:
+    modules = {f"{m.CODE}-{m.NAME}" for m in checks.catalogue()}
+    files = {path.stem for path in (ROOT / "compiler" / "privtab" / "checks").glob("p*.py")}
+    tests = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_p*.py")}
+    assert modules == set(RULES)
+    assert files == tests == {name.lower().replace("-", "_") for name in modules}
+
+
+def test_codes_are_unique_and_severities_follow_them() -> None:
+    assert len(set(CODES)) == len(CODES)
+    for module in checks.catalogue():
+        assert (module.SEVERITY is Severity.ERROR) == (module.CODE < "P300")
+        assert hasattr(module, "find") == (module.CODE >= "P300")
+
+
+@pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
+def test_pages_have_their_headings_and_severity(module: ModuleType) -> None:
+    text = page(module)
+    assert text.startswith(f"# {module.CODE} {module.NAME}\n\nSeverity: {module.SEVERITY}.\n")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
+
+
+@pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
+def test_the_example_has_the_finding_and_no_other(module: ModuleType, find: Callable[[str], list[Diagnostic]]) -> None:
+    example = block(page(module), "Example")
+    if example is None:
+        assert module.CODE == "P001", "only bytes cannot be shown in a page"
+        return
+    assert {d.code for d in find(example) if d.severity is Severity.ERROR or module.CODE >= "P300"} == {module.CODE}
+
+
+@pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
+def test_what_to_use_instead_has_no_error_and_not_the_finding(
+    module: ModuleType, find: Callable[[str], list[Diagnostic]]
+) -> None:
+    better = block(page(module), "Use instead")
+    if better is not None:
+        found = find(better)
+        assert [d for d in found if d.severity is Severity.ERROR or d.code == module.CODE] == []
+
+
+@pytest.mark.parametrize("module", checks.catalogue(), ids=CODES)
+def test_messages_are_lower_case_and_end_without_a_stop(
+    module: ModuleType, find: Callable[[str], list[Diagnostic]]
+) -> None:
+    example = block(page(module), "Example")
+    for diagnostic in find(example) if example is not None else ():
+        for text in (diagnostic.message, diagnostic.help or "x"):
+            assert not text.endswith(".")
+            assert text[0].islower() or text[0] in "`'<", text
