@@ -187,7 +187,7 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     if choice < 0.4 and type_ == "role":
         return "holds (role)"
     if choice < 0.55:
-        known = [(t, o) for t, o, with_ in draft.rows if not with_ and t in reachable and t != type_]
+        known = [(t, o) for t, o, with_ in draft.rows if not with_ and t in reachable]
         if known:
             target, operation = rnd.choice(known)
             return f"can {operation} ({target})"

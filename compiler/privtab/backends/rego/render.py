@@ -36,7 +36,7 @@ def render(program: Program, name: str | None = None) -> Mapping[str, str]:
     for entity in program.entities:
         of_entity = [row for row in rows if row.entity == entity]
         if of_entity:
-            modules[f"{base}/{entity}.rego"] = _template("rows.rego.j2").render(**common, entity=entity, rows=of_entity)
+            modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(**common, entity=entity, rows=of_entity)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 

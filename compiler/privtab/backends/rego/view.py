@@ -75,6 +75,8 @@ class Emitter:
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
     referred: set[str] = field(default_factory=set)
     """The functions that `can` calls; other rows need none beside their clause of `allowed`."""
+    short: set[tuple[str, str]] = field(default_factory=set)
+    """The rules that may be asked with a path that lacks its last key, and look for it."""
 
     def rows(self) -> tuple[RowView, ...]:
         """A view for each rule, in the program's order."""
@@ -83,7 +85,21 @@ class Emitter:
         for rule in self.program.rules.values():
             for can in references(item_condition(rule)):
                 self.referred.add(self.functions[can.target.type, can.operation])
+            if rule.unnamed:
+                self._shorten(rule, call_condition(rule))
         return tuple(self._row(rule) for rule in self.program.rules.values())
+
+    def _shorten(self, rule: Rule, asked: Formula) -> None:
+        """Note a rule that looks at its own entity though that may go unnamed, and what it refers to there."""
+        itself = Target(slot=RESOURCE, type=rule.entity)
+        key = (rule.entity, rule.operation)
+        atoms = leaves(self.program, asked)
+        if key not in self.short and any(not isinstance(a, ServiceAdmin) and a.target == itself for a in atoms):
+            self.short.add(key)
+            for can in references(asked):
+                if can.target == itself:
+                    referred = self.program.rules[can.target.type, can.operation]
+                    self._shorten(referred, item_condition(referred))
 
     def _row(self, rule: Rule) -> RowView:
         body = Body(self, rule)
@@ -143,10 +159,7 @@ class Body:
         self.args = ("user", "path", *self.slots)
         self.own = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
         # A call that names no item has a path without its last key: there the own type's key must be asked for by number.
-        self.may_be_short = rule.unnamed and any(
-            not isinstance(atom, ServiceAdmin) and atom.target == Target(slot=RESOURCE, type=rule.entity)
-            for atom in leaves(self.program, call_condition(rule))
-        )
+        self.may_be_short = (rule.entity, rule.operation) in emitter.short
         self.opening = tuple(
             f'{slot} := lib.with_object("{w.name}", {{{", ".join(f"{chr(34)}{t}{chr(34)}" for t in w.types)}}})'
             for slot, w in zip(self.slots, rule.withs, strict=True)
@@ -184,8 +197,9 @@ class Body:
             case ServiceAdmin():
                 return ("lib.service_admin(user)",)
             case Can(operation=operation, target=target):
+                # A rule that is reached with a shorter path looks out for it itself.
                 called = self.emitter.functions[target.type, operation]
-                return (f"{called}(user, {self.keys(target)})",)
+                return (f"{called}(user, {self.keys(target, exact=False)})",)
             case Or():
                 helper = self.emitter.names.take(f"{name}_either")
                 self._helper(helper, [(part, ()) for part in self._compact(formula.parts)])

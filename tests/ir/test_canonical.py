@@ -1,0 +1,194 @@
+"""The canonical form is exact: two conditions have the same minimal sets if and only if no state tells them apart."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from privtab.diagnostics import Span
+from privtab.ir.canonical import Canonical, atom_text
+from privtab.ir.nodes import (
+    ALWAYS,
+    NEVER,
+    RESOURCE,
+    And,
+    Atom,
+    EntityType,
+    Formula,
+    Has,
+    Member,
+    Or,
+    Owner,
+    OwnerSemantics,
+    Privilege,
+    Program,
+    Rule,
+    Semantics,
+    Target,
+    When,
+)
+
+TYPES = ("top", "mid", "low")
+SPAN = Span(path="p.yaml", line=1, column=1, end_line=1, end_column=2)
+
+
+def program(inheritance: str, deny: str, holds: tuple[str, ...]) -> Program:
+    entities = {
+        name: EntityType(name=name, parent=parent) for name, parent in zip(TYPES, (None, *TYPES[:2]), strict=True)
+    }
+    return Program(
+        system="s",
+        version="1",
+        title=None,
+        entities=entities,
+        privileges={"P": Privilege(name="P", on=TYPES)},
+        aliases={},
+        sets={},
+        roles={},
+        semantics=Semantics(
+            inheritance="down" if inheritance == "down" else "none",
+            deny="overrides" if deny == "overrides" else "none",
+            owner=OwnerSemantics(holds=holds),
+        ),
+        rules={},
+    )
+
+
+def target(type_: str) -> Target:
+    return Target(slot=RESOURCE, type=type_)
+
+
+ATOMS: tuple[Atom, ...] = (
+    *(Has(privilege="P", target=target(t)) for t in TYPES),
+    *(Owner(target=target(t)) for t in TYPES),
+    Member(target=target("top")),
+)
+
+
+def truths(of: Program) -> Iterator[Mapping[Atom, bool]]:
+    """What is true in each possible state: allowed, denied and owned at each level, a member or not."""
+    down = of.semantics.inheritance == "down"
+    denies = of.semantics.deny == "overrides"
+    held = of.semantics.owner is not None and "P" in of.semantics.owner.holds
+    levels = list(itertools.product([False, True], repeat=3))
+    for allow, deny, own, member in itertools.product(levels, levels if denies else [(False,) * 3], levels, [0, 1]):
+        truth: dict[Atom, bool] = {Member(target=target("top")): bool(member)}
+        for i, type_ in enumerate(TYPES):
+            seen = range(i + 1) if down else [i]
+            granted = any(allow[j] for j in seen) and not any(deny[j] for j in seen)
+            truth[Has(privilege="P", target=target(type_))] = granted or (held and any(own[j] for j in seen))
+            truth[Owner(target=target(type_))] = own[i]
+        yield truth
+
+
+def value(formula: Formula, truth: Mapping[Atom, bool]) -> bool:
+    match formula:
+        case And():
+            return all(value(p, truth) for p in formula.parts)
+        case Or():
+            return any(value(p, truth) for p in formula.parts)
+        case Has() | Owner() | Member():
+            return truth[formula]
+        case _:
+            raise AssertionError(formula)
+
+
+def some_formula(rnd: random.Random, depth: int) -> Formula:
+    if depth and rnd.random() < 0.75:
+        parts = tuple(some_formula(rnd, depth - 1) for _ in range(rnd.randint(2, 3)))
+        return And(parts=parts) if rnd.random() < 0.5 else Or(parts=parts)
+    return rnd.choice(ATOMS)
+
+
+MEANINGS = [
+    (inheritance, deny, holds)
+    for inheritance in ("none", "down")
+    for deny in ("none", "overrides")
+    for holds in ((), ("P",))
+]
+
+
+@pytest.mark.parametrize(("inheritance", "deny", "holds"), MEANINGS)
+def test_equal_minimal_sets_mean_equal_conditions(inheritance: str, deny: str, holds: tuple[str, ...]) -> None:
+    of = program(inheritance, deny, holds)
+    form = Canonical(of)
+    states = list(truths(of))
+    rnd = random.Random(f"{inheritance} {deny} {holds}")
+    by_meaning: dict[tuple[bool, ...], set[object]] = {}
+    by_form: dict[object, set[tuple[bool, ...]]] = {}
+    for _ in range(400):
+        formula = some_formula(rnd, 3)
+        meaning = tuple(value(formula, truth) for truth in states)
+        sets = form.minimal_sets(formula)
+        by_meaning.setdefault(meaning, set()).add(sets)
+        by_form.setdefault(sets, set()).add(meaning)
+    assert all(len(sets) == 1 for sets in by_meaning.values()), "one meaning, several forms"
+    assert all(len(meanings) == 1 for meanings in by_form.values()), "one form, several meanings"
+    assert len(by_form) > 40
+
+
+@pytest.mark.parametrize(("inheritance", "deny", "holds"), MEANINGS)
+def test_implication_is_exact(inheritance: str, deny: str, holds: tuple[str, ...]) -> None:
+    of = program(inheritance, deny, holds)
+    form = Canonical(of)
+    states = list(truths(of))
+    rnd = random.Random(f"implies {inheritance} {deny} {holds}")
+    seen = set()
+    for _ in range(300):
+        one, other = some_formula(rnd, 2), some_formula(rnd, 2)
+        expected = all(value(other, t) for t in states if value(one, t))
+        found = form.implies(
+            [frozenset(s) for s in form.minimal_sets(one)], [frozenset(s) for s in form.minimal_sets(other)]
+        )
+        assert found == expected, f"{one} implies {other}"
+        seen.add(expected)
+    assert seen == {True, False}
+
+
+def texts(of: Program, formula: Formula, flags: frozenset[str] = frozenset()) -> list[list[str]]:
+    rule = Rule(
+        id="s/low/op", entity="low", operation="op", title="op", origin="row", gate=ALWAYS, requires=formula, each=None,
+        span=SPAN,
+    )  # fmt: skip
+    return [[atom_text(of, a, rule) for a in row] for row in Canonical(of).minimal_sets(formula, flags)]
+
+
+def has(type_: str) -> Has:
+    return Has(privilege="P", target=target(type_))
+
+
+def test_above_makes_below_needless_only_without_denials() -> None:
+    both = Or(parts=(has("top"), has("mid")))
+    assert texts(program("down", "none", ()), both) == [["P (mid)"]]
+    assert texts(program("down", "overrides", ()), both) == [["P (top)"], ["P (mid)"]]
+    assert texts(program("none", "none", ()), both) == [["P (top)"], ["P (mid)"]]
+
+
+def test_above_and_below_give_what_lies_between() -> None:
+    all_three = And(parts=(has("top"), has("mid"), has("low")))
+    assert texts(program("down", "overrides", ()), all_three) == [["P (top)", "P (low)"]]
+    assert texts(program("down", "overrides", ("P",)), all_three) == [["P (top)", "P (mid)", "P (low)"]]
+
+
+def test_owner_who_holds_all_needs_no_grant() -> None:
+    either = Or(parts=(has("mid"), Owner(target=target("mid"))))
+    assert texts(program("none", "none", ("P",)), either) == [["P (mid)"]]
+    assert texts(program("none", "none", ()), either) == [["P (mid)"], ["owner (mid)"]]
+
+
+def test_always_and_never() -> None:
+    of = program("none", "none", ())
+    assert texts(of, ALWAYS) == [[]]
+    assert texts(of, NEVER) == []
+    assert texts(of, Or(parts=(has("mid"), ALWAYS))) == [[]]
+    assert texts(of, And(parts=(has("mid"), NEVER))) == []
+
+
+def test_a_flag_asks_for_more_when_it_is_set() -> None:
+    of = program("none", "none", ())
+    formula = And(parts=(has("low"), When(flag="force", body=has("top"))))
+    assert texts(of, formula) == [["P (low)"]]
+    assert texts(of, formula, frozenset({"force"})) == [["P (top)", "P (low)"]]

@@ -1,0 +1,165 @@
+"""For every row of a policy: states that just suffice, states that just do not, and the empty one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.formula import call_condition, item_condition, rule_flags
+from privtab.ir.nodes import (
+    RESOURCE,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+)
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, Grant, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One request in a world of its own: what is held, and whether it must be allowed."""
+
+    rule: str
+    what: str
+    request: Request
+    allowed: bool
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of a state, while they are gathered. Worlds share one state: each has its own user and its own root."""
+
+    members: list[tuple[str, Entity]] = field(default_factory=list)
+    memberships: list[tuple[str, str]] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+    owners: list[tuple[Entity, str]] = field(default_factory=list)
+    service_admins: list[str] = field(default_factory=list)
+
+    def state(self) -> State:
+        return State(
+            members=tuple(self.members),
+            memberships=tuple(self.memberships),
+            assignments=tuple(self.assignments),
+            grants=tuple(self.grants),
+            owners=tuple(self.owners),
+            service_admins=tuple(self.service_admins),
+        )
+
+
+def cases(program: Program, rows: Rows) -> Iterator[Case]:
+    """Every case of every row; the state that they need is added to `rows`."""
+    numbers = itertools.count()
+    for rule in program.rules.values():
+        for flags in _subsets(rule_flags(program, rule)):
+            for types in itertools.product(*(w.types for w in rule.withs)):
+                objects = {w.name: t for w, t in zip(rule.withs, types, strict=True)}
+                yield from _of_condition(program, rule, item_condition(rule), flags, objects, numbers, rows, named=True)
+                if rule.unnamed and not program.entities[rule.entity].single:
+                    yield from _of_condition(
+                        program, rule, call_condition(rule), flags, objects, numbers, rows, named=False
+                    )
+
+
+def _of_condition(
+    program: Program,
+    rule: Rule,
+    condition: Formula,
+    flags: frozenset[str],
+    types: Mapping[str, str],
+    numbers: Iterator[int],
+    rows: Rows,
+    *,
+    named: bool,
+) -> Iterator[Case]:
+    form = canonical(program)
+    itself = Target(slot=RESOURCE, type=rule.entity)
+    sets = [frozenset(s) for s in form.minimal_sets(condition, flags, types)]
+
+    def case(held: frozenset[Leaf], what: str, *, allowed: bool) -> Case:
+        world = World(program, f"{next(numbers)}", rule, types)
+        for atom in sorted(held, key=form.order):
+            world.give(atom, rows)
+        request = world.request(flags, named=named, is_self=any(isinstance(a, Self) for a in held))
+        shape = f"{'item' if named else 'call'}{' ' + '+'.join(sorted(flags)) if flags else ''}"
+        return Case(rule=rule.id, what=f"{shape}: {what}", request=request, allowed=allowed)
+
+    yield case(frozenset(), "nothing held", allowed=frozenset() in sets)
+    for held in sets:
+        # Nobody holds anything on an entity that the request does not name.
+        possible = named or not any(isinstance(a, Has | Owner | Member | Holds) and a.target == itself for a in held)
+        yield case(held, f"{len(held)} atoms suffice", allowed=possible)
+        for atom in sorted(held, key=form.order):
+            yield case(held - {atom}, f"without {atom}", allowed=False)
+
+
+class World:
+    """One world: names that occur in no other."""
+
+    def __init__(self, program: Program, number: str, rule: Rule, types: Mapping[str, str]) -> None:
+        self.program = program
+        self.number = number
+        self.rule = rule
+        self.types = {RESOURCE: rule.entity, **types}
+
+    @property
+    def user(self) -> str:
+        return f"u{self.number}"
+
+    def entity(self, target: Target) -> Entity:
+        """The entity of a target: names are the types', the root's and principals' say the world."""
+        names = []
+        for type_ in self.program.chain(target.type):
+            kind = self.program.entities[type_]
+            if not kind.single:
+                own = kind.parent is None or kind.principal is not None
+                names.append(f"{type_}{self.number}{target.slot}" if own else type_)
+        return Entity(target.type, "/".join(names))
+
+    def give(self, atom: Leaf, rows: Rows) -> None:
+        """Add the rows that make one atom true."""
+        principal = f"user:{self.user}"
+        match atom:
+            case Has():
+                entity = self.entity(atom.target)
+                rows.grants.append(
+                    Grant(grantee=principal, effect="allow", privilege=atom.privilege, entity=entity)
+                )
+            case Owner():
+                rows.owners.append((self.entity(atom.target), principal))
+            case Member():
+                entity = self.entity(atom.target)
+                if self.program.entities[atom.target.type].principal == "group":
+                    rows.memberships.append((self.user, entity.names[-1]))
+                else:
+                    rows.members.append((self.user, entity))
+            case Holds():
+                role = self.entity(atom.target).names[-1]
+                rows.assignments.append(Assignment(principal=principal, role=role))
+            case ServiceAdmin():
+                rows.service_admins.append(self.user)
+            case Self():
+                pass  # the request names the user himself
+
+    def request(self, flags: frozenset[str], *, named: bool, is_self: bool) -> Request:
+        resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
+        if is_self:
+            resource = Entity(resource.type, "/".join([*resource.names[:-1], self.user]))
+        if not named:
+            resource = Entity(resource.type, "/".join(resource.names[:-1]))
+        objects = {s: self.entity(Target(slot=s, type=t)) for s, t in self.types.items() if s != RESOURCE}
+        return Request(user=self.user, action=self.rule.operation, resource=resource, with_=objects, flags=flags)
+
+
+def _subsets(names: tuple[str, ...]) -> list[frozenset[str]]:
+    return [frozenset(c) for n in range(len(names) + 1) for c in itertools.combinations(names, n)]
