@@ -6,13 +6,13 @@ from typing import Any
 
 def test_an_unclosed_list(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: [READ\n", "P002")
-    assert found.message == "while parsing a flow sequence: did not find expected ',' or ']'"
+    assert found.message == "while parsing a flow sequence: expected ',' or ']', but got ':'"
     assert found.help == "close the list with `]`, or separate its items by commas"
 
 
 def test_text_with_a_colon_and_a_space(only: Callable[..., Any]) -> None:
     found = only("title: shops: open\n", "P002")
-    assert found.message == "mapping values are not allowed in this context"
+    assert found.message == "mapping values are not allowed here"
     assert found.help == "put text that holds `: ` in quotes, and check the indentation of this line"
     assert found.under == ":"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -84,7 +85,7 @@ def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
         return None
     builder = _Builder(source, found)
     try:
-        for event in yaml.parse(source.text, Loader=_LOADER):
+        for event in _events(source.text):
             builder.take(event)
     except yaml.YAMLError as error:
         found.append(p002_yaml_syntax.finding(source, error))
@@ -92,6 +93,14 @@ def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
     if builder.root is None and not builder.broken:
         found.append(p003_empty_file.finding(source.span(0, 0)))
     return builder.root
+
+
+def _events(text: str) -> Iterable[Any]:
+    """The events of a stream: libyaml's, or PyYAML's own where libyaml refuses what YAML allows, such as `{table:}`."""
+    try:
+        return list(yaml.parse(text, Loader=_LOADER))
+    except yaml.YAMLError:
+        return yaml.parse(text, Loader=yaml.SafeLoader)
 
 
 class _Builder:

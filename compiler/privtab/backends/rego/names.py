@@ -4,10 +4,9 @@ from __future__ import annotations
 
 RESERVED = frozenset(
     # Built-in functions whose names have the shape of ours, `word_word`; a rule of that name would hide them.
-    """any_prefix_match any_suffix_match cast_array cast_boolean cast_null cast_object cast_set cast_string
-    format_int is_array is_boolean is_null is_number is_object is_set is_string json_patch re_match
-    regex_split set_diff to_number trim_left trim_prefix trim_right trim_space trim_suffix
-    walk_path allow allowed decision decisions explained visible""".split()
+    """cast_array cast_boolean cast_null cast_object cast_set cast_string format_int indexof_n is_array is_boolean is_null
+    is_number is_object is_set is_string re_match set_diff to_number trim_left trim_prefix trim_right trim_space trim_suffix
+    type_name""".split()
 )
 
 

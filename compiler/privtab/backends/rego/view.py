@@ -108,7 +108,6 @@ class Emitter:
         asks_nothing = call == ALWAYS and not rule.withs
         length = len(self.program.chain(rule.entity))
         clauses: list[Clause] = []
-        entries: list[Clause] = []
         unnamed = rule.unnamed and not self.program.entities[rule.entity].single
         if each is not None and not asks_nothing and (unnamed or name in self.referred):
             gate = self.names.take(f"{name}_call")
@@ -121,9 +120,12 @@ class Emitter:
         if name in self.referred or len(item) > 1 or (unnamed and each is None):
             clauses += [body.clause(name, lines) for lines in item]
             item = ((f"{name}(user, path)",),)
-        entries += [self._entry(body, rule, length, lines) for lines in item]
-        if unnamed:
-            entries.append(self._entry(body, rule, length - 1, short))
+        if unnamed and item == (short,):
+            entries = [self._entry(body, rule, f"in {{{length - 1}, {length}}}", short)]
+        else:
+            entries = [self._entry(body, rule, f"== {length}", lines) for lines in item]
+            if unnamed:
+                entries.append(self._entry(body, rule, f"== {length - 1}", short))
         return RowView(
             id=rule.id,
             title=rule.title,
@@ -137,12 +139,12 @@ class Emitter:
             clauses=(*entries, *clauses, *body.helpers),
         )
 
-    def _entry(self, body: Body, rule: Rule, length: int, lines: tuple[str, ...]) -> Clause:
+    def _entry(self, body: Body, rule: Rule, length: str, lines: tuple[str, ...]) -> Clause:
         # Rule indexing wants the input compared with literals, first and directly.
         reached = (
             f'input.action.name == "{rule.operation}"',
             f'input.resource.type == "{rule.entity}"',
-            f"count(path) == {length}",
+            f"count(path) {length}",
         )
         return body.clause("allowed", lines, before=reached)
 

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from privtab import passes, pipeline
+from privtab.backends.rego import render
+from privtab.bundle import policy_artifacts
+
+HERE = Path(__file__).parent
+POLICIES = pipeline.find_policies([HERE.parents[2] / "policy_src", HERE / "library.yaml"])
+
+
+def test_a_small_policy_compiles_to_this(golden: Callable[[Path, str], None]) -> None:
+    modules = render(passes.run(pipeline.load_program(HERE / "library.yaml")))
+    for path, text in modules.items():
+        golden(HERE / "golden" / path.removeprefix("privtab/library/"), text)
+    written = {p.relative_to(HERE / "golden").as_posix() for p in (HERE / "golden").rglob("*.rego")}
+    assert written == {path.removeprefix("privtab/library/") for path in modules}
+
+
+@pytest.fixture(params=POLICIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def compiled(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with the files of a policy's bundle."""
+    for name, content in policy_artifacts(pipeline.load_program(request.param)).files().items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_output_passes_the_strict_check(compiled: Path, opa_binary: Path) -> None:
+    run(opa_binary, "check", "--strict", "--bundle", compiled)
+
+
+def test_output_is_formatted(compiled: Path, opa_binary: Path) -> None:
+    assert run(opa_binary, "fmt", "--list", compiled / "privtab") == ""
+
+
+def test_each_row_has_one_annotated_rule(compiled: Path, opa_binary: Path) -> None:
+    found = json.loads(run(opa_binary, "inspect", "--annotations", "--format", "json", compiled))
+    ids = [
+        entry["annotations"]["custom"]["id"]
+        for entry in found["annotations"]
+        if "id" in entry["annotations"].get("custom", {})
+    ]
+    data = json.loads(next((compiled / "privtab_program").glob("*/data.json")).read_text())
+    rows = [rule["id"] for rules in data["rules"].values() for rule in rules.values()]
+    assert sorted(ids) == sorted(rows)
+
+
+def test_an_entity_type_may_be_called_as_a_module_is(tmp_path: Path, opa_binary: Path) -> None:
+    text = """
+privtab: 1
+system: odd
+version: "1"
+entities: {policy: {lib: {explain:}, is:, json:}}
+privileges: [READ]
+tables:
+  policy: {load: READ (policy)}
+  lib: {load: can load (policy)}
+  explain: {load: can load (lib)}
+  is: {string: can load (policy), can: can string (is)}
+  json: {patch: READ (json), use_patch: can patch (json)}
+"""
+    (tmp_path / "odd.yaml").write_text(text)
+    for name, content in policy_artifacts(pipeline.load_program(tmp_path / "odd.yaml")).files().items():
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    run(opa_binary, "check", "--strict", "--bundle", tmp_path / "out")
+    assert (tmp_path / "out/privtab/odd/rows/policy.rego").exists()
