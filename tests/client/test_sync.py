@@ -295,6 +295,14 @@ def test_one_connection_serves_call_after_call(wire: Callable[..., Any], http_re
     assert server.asked.count("POST /v1/data/privtab/demo/allow") == 20
 
 
+def test_a_chunked_answer_leaves_the_connection_usable(wire: Callable[..., Any]) -> None:
+    answer = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"result\r\n8\r\n": true}\r\n0\r\n\r\n'
+    server = wire(answer)
+    with Client(server.url) as client:
+        assert all(client.check(READ) for _ in range(5))
+    assert server.connections == 1
+
+
 def test_a_connection_that_opa_closed_is_opened_anew(
     wire: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
