@@ -1,17 +1,17 @@
 """The exceptions of privtab, one tree.
 
-    PrivtabError
-    ├── UsageError                the caller asked for something that does not exist (exit code 2)
-    ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
-    ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
-    ├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
-    ├── BundleWriteError          a bundle could not be written (exit code 3)
-    ├── OpaError                  OPA could not be found, built or started (exit code 3)
-    └── DecisionError             no answer that may be acted on as an allow
-        ├── AccessDenied          the answer is no; says what is missing
-        ├── InvalidRequest        the request names what the policy does not know; nothing was sent
-        ├── PolicyError           the policy point answered nonsense: undefined, wrong shape, 4xx
-        └── DecisionUnavailable   nobody answered: refused, timed out, 5xx, no bundle active
+PrivtabError
+├── UsageError                the caller asked for something that does not exist (exit code 2)
+├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
+├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
+├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
+├── BundleWriteError          a bundle could not be written (exit code 3)
+├── OpaError                  OPA could not be found, built or started (exit code 3)
+└── DecisionError             no answer that may be acted on as an allow
+    ├── AccessDenied          the answer is no; says what is missing
+    ├── InvalidRequest        the request names what the policy does not know; nothing was sent
+    ├── PolicyError           the policy point answered nonsense: undefined, wrong shape, 4xx
+    └── DecisionUnavailable   nobody answered: refused, timed out, 5xx, no bundle active
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class PolicyInvalid(PrivtabError):
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__(f"{len(diagnostics)} finding(s) in the policy")
+        shown = [f"{d.span.path}:{d.span.line}:{d.span.column}: {d.code} {d.message}" for d in diagnostics]
+        super().__init__("\n".join([f"{len(diagnostics)} finding(s) in the policy", *shown]))
         self.diagnostics = diagnostics
 
 

@@ -35,8 +35,6 @@ def check_policy(
 ) -> tuple[Program | None, tuple[Diagnostic, ...]]:
     """The program of a policy, None where errors stop it, and every finding sorted by place."""
     file = source.load(find_policy(policy))
-    if isinstance(file, Diagnostic):
-        return None, (file,)
     tables, found = syntax.read(file)
     if tables is None:
         return None, in_order(found)

@@ -153,7 +153,7 @@ def texts(of: Program, formula: Formula, flags: frozenset[str] = frozenset()) ->
         id="s/low/op", entity="low", operation="op", title="op", origin="row", gate=ALWAYS, requires=formula, each=None,
         span=SPAN,
     )  # fmt: skip
-    return [[atom_text(of, a, rule) for a in row] for row in Canonical(of).minimal_sets(formula, flags)]
+    return [[atom_text(a, rule) for a in row] for row in Canonical(of).minimal_sets(formula, flags)]
 
 
 def has(type_: str) -> Has:

@@ -16,12 +16,14 @@ from privtab.passes.narrowest_first import narrowest_first
 
 
 def meaning(program: Program) -> dict[tuple[str, str], object]:
-    found = {}
+    found: dict[tuple[str, str], object] = {}
     for key, rule in program.rules.items():
         types = {w.name: w.types[0] for w in rule.withs}
         flags = frozenset(rule_flags(program, rule))
         found[key] = [
-            sets(program, rule, chosen, types) for sets in (minimal_sets, item_minimal_sets) for chosen in (flags, frozenset())
+            sets(program, rule, chosen, types)
+            for sets in (minimal_sets, item_minimal_sets)
+            for chosen in (flags, frozenset())
         ]
     return found
 

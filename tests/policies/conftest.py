@@ -87,7 +87,7 @@ def compiled_row(program: Program, rule: Rule, flags: frozenset[str] = frozenset
     """The same of a compiled row."""
 
     def text(sets: Sequence[Sequence[Any]]) -> Sets:
-        return frozenset(frozenset(atom_text(program, atom, rule) for atom in atoms) for atoms in sets)
+        return frozenset(frozenset(atom_text(atom, rule) for atom in atoms) for atoms in sets)
 
     each = each_minimal_sets(program, rule, flags)
     return Row(

@@ -185,7 +185,7 @@ def sets(text: str, entity: str) -> Sets:
 
 def texts(program: Program, rule: Rule, found: MinimalSets, types: Mapping[str, str]) -> Sets:
     """Minimal sets as texts."""
-    return frozenset(frozenset(atom_text(program, a, rule, types) for a in way) for way in found)
+    return frozenset(frozenset(atom_text(a, rule, types) for a in way) for way in found)
 
 
 @pytest.fixture(scope="module")

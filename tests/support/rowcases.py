@@ -132,9 +132,7 @@ class World:
         match atom:
             case Has():
                 entity = self.entity(atom.target)
-                rows.grants.append(
-                    Grant(grantee=principal, effect="allow", privilege=atom.privilege, entity=entity)
-                )
+                rows.grants.append(Grant(grantee=principal, effect="allow", privilege=atom.privilege, entity=entity))
             case Owner():
                 rows.owners.append((self.entity(atom.target), principal))
             case Member():

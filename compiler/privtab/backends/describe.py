@@ -66,7 +66,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "each": rule.each_text,
         "each_minimal_sets": sets.pop("each_minimal_sets"),
         "report": rule.report,
-        "effects": [effect_text(program, rule, effect) for effect in rule.effects],
+        "effects": [effect_text(rule, effect) for effect in rule.effects],
         "creates": rule.creates,
         "note": rule.note,
         "deprecated": rule.deprecated,
@@ -90,16 +90,16 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     return described
 
 
-def effect_text(program: Program, rule: Rule, effect: Effect) -> str:
+def effect_text(rule: Rule, effect: Effect) -> str:
     """An effect in words: `grant ALL (namespace)`, `become owner (catalog)`."""
-    return f"{effect.kind} {effect.what} ({target_text(program, effect.target, rule)})"
+    return f"{effect.kind} {effect.what} ({target_text(effect.target, rule)})"
 
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:
     """The minimal sets of a row for no flag, and under `when` and `each_when` for each flag that it names."""
 
     def text(sets: MinimalSets | None) -> list[list[str]] | None:
-        return None if sets is None else [[atom_text(program, atom, rule, types) for atom in atoms] for atoms in sets]
+        return None if sets is None else [[atom_text(atom, rule, types) for atom in atoms] for atoms in sets]
 
     found: dict[str, Any] = {
         "minimal_sets": text(minimal_sets(program, rule, NO_FLAGS, types)),

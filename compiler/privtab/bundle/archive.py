@@ -14,13 +14,15 @@ def archive(files: Mapping[str, bytes]) -> bytes:
     """A gzipped tar of the files, by path; the same files give the same bytes on any day and machine."""
     buffer = io.BytesIO()
     # Level 6: level 9 takes twice as long for one per cent of the size.
-    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0, filename="") as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-            for path, content in sorted(files.items()):
-                entry = tarfile.TarInfo(path)
-                entry.size = len(content)
-                entry.mode = 0o644
-                tar.addfile(entry, io.BytesIO(content))
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0, filename="") as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for path, content in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            entry.mode = 0o644
+            tar.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
 
 

@@ -236,7 +236,7 @@ def item_minimal_sets(
     return canonical(program).minimal_sets(item_condition(rule), flags, types)
 
 
-def target_text(program: Program, target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
+def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
     """How a target is written: its type; for a `with` object its name there, and `name.type` for what lies above it."""
     if target.slot == RESOURCE:
         return target.type
@@ -245,7 +245,7 @@ def target_text(program: Program, target: Target, rule: Rule, types: Mapping[str
     return slot.name if target.type == itself else f"{slot.name}.{target.type}"
 
 
-def atom_text(program: Program, atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:
+def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:
     """How an atom is written, by types: `READ (namespace)`, `owner (catalog)`, `self`, `member (metalake)`.
 
     `types`: as for `minimal_sets`.
@@ -258,12 +258,12 @@ def atom_text(program: Program, atom: Leaf, rule: Rule, types: Mapping[str, str]
         case ByType():
             return atom.text
         case Has():
-            return f"{atom.privilege} ({target_text(program, atom.target, rule, types)})"
+            return f"{atom.privilege} ({target_text(atom.target, rule, types)})"
         case Owner():
-            return f"owner ({target_text(program, atom.target, rule, types)})"
+            return f"owner ({target_text(atom.target, rule, types)})"
         case Member():
-            return f"member ({target_text(program, atom.target, rule, types)})"
+            return f"member ({target_text(atom.target, rule, types)})"
         case Holds():
-            return f"holds ({target_text(program, atom.target, rule, types)})"
+            return f"holds ({target_text(atom.target, rule, types)})"
         case _:
             assert_never(atom)

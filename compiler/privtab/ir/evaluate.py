@@ -59,14 +59,14 @@ class Reference:
         allowed = asked.holds(condition)
         types = {w.name: request.with_[w.name].type for w in rule.withs}
         sets = canonical(self.program).minimal_sets(condition, request.flags, types)
-        return Decision(allowed=allowed, context=Explanation(asked, rule, sets).context(allowed))
+        return Decision(allowed=allowed, context=Explanation(asked, rule, sets).context(allowed=allowed))
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why an atom holds: on which entity, through which principal."""
 
-    on: str | None
+    on: str
     through: str
 
 
@@ -87,7 +87,9 @@ class Asked:
         objects = {RESOURCE: request.resource, **request.with_}
         self.types: Mapping[str, str] = {slot: entity.type for slot, entity in objects.items()}
         self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in objects.items()}
-        self.complete = {slot for slot, keys in self.keys.items() if len(keys) == len(self.program.chain(self.types[slot]))}
+        self.complete = {
+            slot for slot, keys in self.keys.items() if len(keys) == len(self.program.chain(self.types[slot]))
+        }
 
     def holds(self, formula: Formula) -> bool:
         """Whether a condition holds, as it is written."""
@@ -163,9 +165,7 @@ class Asked:
         """The caller's declared roles whose default grants give the privilege on `key`, an object on `path`."""
         type_ = key.partition(":")[0]
         giving = {
-            f"role:{role.name}"
-            for role in self.program.roles.values()
-            if privilege in dict(role.grants).get(type_, ())
+            f"role:{role.name}" for role in self.program.roles.values() if privilege in dict(role.grants).get(type_, ())
         }
         scopes = path[: path.index(key) + 1]
         return frozenset(giving & (self.principals | {role for role, scope in self.scoped if scope in scopes}))

@@ -20,7 +20,7 @@ class Explanation:
         self.rule = rule
         self.sets = sets
 
-    def context(self, allowed: bool) -> dict[str, Any]:
+    def context(self, *, allowed: bool) -> dict[str, Any]:
         """Rule, source and revision; reasons and effects of an allow, what is missing for a denial."""
         context: dict[str, Any] = {
             "rule": self.rule.id,

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+# Built-in functions whose names have the shape of ours, `word_word`: a rule of that name would hide them.
 RESERVED = frozenset(
-    # Built-in functions whose names have the shape of ours, `word_word`; a rule of that name would hide them.
-    """cast_array cast_boolean cast_null cast_object cast_set cast_string format_int indexof_n is_array is_boolean is_null
-    is_number is_object is_set is_string re_match set_diff to_number trim_left trim_prefix trim_right trim_space trim_suffix
-    type_name""".split()
+    {
+        "cast_array",
+        "cast_boolean",
+        "cast_null",
+        "cast_object",
+        "cast_set",
+        "cast_string",
+        "format_int",
+        "indexof_n",
+        "is_array",
+        "is_boolean",
+        "is_null",
+        "is_number",
+        "is_object",
+        "is_set",
+        "is_string",
+        "re_match",
+        "set_diff",
+        "to_number",
+        "trim_left",
+        "trim_prefix",
+        "trim_right",
+        "trim_space",
+        "trim_suffix",
+        "type_name",
+    }
 )
 
 

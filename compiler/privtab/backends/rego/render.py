@@ -30,13 +30,17 @@ def render(program: Program, name: str | None = None) -> Mapping[str, str]:
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
-        f"{base}/lib.rego": _template("lib.rego.j2").render(**common, role_grants=role_grants(program), links=links(program)),
+        f"{base}/lib.rego": _template("lib.rego.j2").render(
+            **common, role_grants=role_grants(program), links=links(program)
+        ),
         f"{base}/explain.rego": instantiate(read_library("explain.rego"), name, program.system),
     }
     for entity in program.entities:
         of_entity = [row for row in rows if row.entity == entity]
         if of_entity:
-            modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(**common, entity=entity, rows=of_entity)
+            modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(
+                **common, entity=entity, rows=of_entity
+            )
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
@@ -47,7 +51,7 @@ def read_library(name: str) -> str:
 
 def instantiate(text: str, name: str, system: str) -> str:
     """A hand-written library module, made out for a system."""
-    return _PLACEHOLDER.sub(lambda found: name, text.replace("data.privtab_state.example_system", f"data.privtab_state.{system}"))
+    return _PLACEHOLDER.sub(name, text.replace("data.privtab_state.example_system", f"data.privtab_state.{system}"))
 
 
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:
@@ -92,7 +96,11 @@ def _environment() -> Environment:
 
 def quoted(value: object) -> str:
     """A value as a JSON literal, which is a Rego literal and a YAML scalar too; it cannot leave its line."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": ")).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
 
 
 def _template(name: str) -> Template:

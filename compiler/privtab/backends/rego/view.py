@@ -113,7 +113,7 @@ class Emitter:
             gate = self.names.take(f"{name}_call")
             clauses += body.function(gate, call)
             item: tuple[tuple[str, ...], ...] = ((f"{gate}(user, path)", *body.lines_of(name, each)),)
-            short = (f"{gate}(user, path)",)
+            short: tuple[str, ...] = (f"{gate}(user, path)",)
         else:
             item = body.bodies(name, call if each is None else each if asks_nothing else conjunction(call, each))
             short = () if asks_nothing else (f"{name}(user, path)",)
