@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from privtab.diagnostics import Span
 from privtab.errors import UsageError
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +26,8 @@ class SourceFile:
     @classmethod
     def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
         """A file from its text; lines end in LF, CR LF or CR, as YAML has them."""
-        starts = [0]
-        for at, character in enumerate(text):
-            if character == "\n" or (character == "\r" and text[at + 1 : at + 2] != "\n"):
-                starts.append(at + 1)
-        return cls(path=path, text=text, undecodable=undecodable, starts=tuple(starts))
+        starts = (0, *(end.end() for end in _LINE_END.finditer(text)))
+        return cls(path=path, text=text, undecodable=undecodable, starts=starts)
 
     def position(self, offset: int) -> tuple[int, int]:
         """1-based line and column of an offset."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from privtab.checks import p104_target_not_on_path, p201_duplicate_row, p202_contradicting_row
+from privtab.checks import (
+    p101_unknown_privilege,
+    p102_unknown_type,
+    p103_undefined_object,
+    p104_target_not_on_path,
+    p201_duplicate_row,
+    p202_contradicting_row,
+)
 from privtab.checks._hints import listed
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.model import nodes as m
@@ -18,6 +25,11 @@ from privtab.model.select import Chosen, Selection, apply_readings, find_variant
 from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
 
 __all__ = ["Policy", "resolve"]
+
+_UNKNOWN = frozenset(
+    check.CODE for check in (p101_unknown_privilege, p102_unknown_type, p103_undefined_object, p104_target_not_on_path)
+)
+_MANY = 5
 
 
 def resolve(
@@ -51,7 +63,7 @@ def resolve(
         if other is not overlay:
             _check_variant(rows, other, found)
     found.extend(_grouped(rows.gate_found))
-    found[:] = dict.fromkeys(found)
+    found[:] = _folded(dict.fromkeys(found))
     if tables.broken or any(d.severity is Severity.ERROR for d in found):
         return None, found
     ambiguous = {
@@ -112,6 +124,22 @@ def _for_all(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
     if not others or diagnostic.code != p104_target_not_on_path.CODE:
         return diagnostic
     return replace(diagnostic, help=f"the same goes for {listed(others)}; {diagnostic.help}")
+
+
+def _folded(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with one in place of many of the same words about a name: most likely its declaration is at fault."""
+    groups: dict[tuple[str, str], list[Diagnostic]] = {}
+    for diagnostic in found:
+        groups.setdefault((diagnostic.code, diagnostic.message), []).append(diagnostic)
+    folded: list[Diagnostic] = []
+    for (code, _), group in groups.items():
+        if code in _UNKNOWN and len(group) > _MANY:
+            first = min(group, key=lambda d: d.span)
+            more = f"the same in {len(group) - 1} more places"
+            folded.append(replace(first, help=f"{first.help}; {more}" if first.help else more))
+        else:
+            folded.extend(group)
+    return folded
 
 
 def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:

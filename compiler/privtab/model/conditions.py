@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import assert_never
 
 from privtab.checks import (
@@ -110,8 +111,8 @@ class Scope:
         return m.Held(uses, term.every, places) if uses and places else None
 
     def _unbound(self, use: m.PrivilegeUse, place: m.Place) -> tuple[str, ...]:
-        privileges = self.names.privileges
-        return tuple(p for p in use.members if not any(t in privileges[p].on for t in place.types))
+        binds = self.names.binds
+        return tuple(p for p in use.members if binds[p].isdisjoint(place.types))
 
     def privilege(self, name: x.Name, cell: Cell) -> m.PrivilegeUse | None:
         """The privilege, alias or set of that name."""
@@ -119,7 +120,9 @@ class Scope:
         if members is None or any(member in self.names.poisoned for member in members):
             if self.names.unknown(name.text):
                 span = cell.part(name.start, name.end)
-                self.found.append(p101_unknown_privilege.finding(span, name.text, self.names.declared))
+                known = self.names.declared
+                make = partial(p101_unknown_privilege.finding, span, name.text, known)
+                self.found.append(self.names.tell(("privilege", name.text), span, make))
             self.poisoned = True
             return None
         return m.PrivilegeUse(name.text, members, name.text in self.names.sets, m.Spot(cell, name.start, name.end))
@@ -153,14 +156,17 @@ class Scope:
         self.poisoned = True
         if not self.names.types_known or name in self.names.lost:
             return
+        key = ("target", name, self.entity, *self.objects)
+        self.found.append(self.names.tell(key, spot.span, lambda: self._lost_target(name, spot)))
+
+    def _lost_target(self, name: str, spot: m.Spot) -> Diagnostic:
         entities = self.names.entities
         targets = self.names.hierarchy.targets(self.entity)
         if name in entities or name == "parent":
-            self.found.append(p104_target_not_on_path.finding(spot.span, name, self.entity, targets))
-        elif nearest(name, self.objects) is None and nearest(name, entities) is not None:
-            self.found.append(p102_unknown_type.finding(spot.span, name, entities))
-        else:
-            self.found.append(p103_undefined_object.finding(spot.span, name, tuple(self.objects), targets))
+            return p104_target_not_on_path.finding(spot.span, name, self.entity, targets)
+        if nearest(name, self.objects) is None and nearest(name, entities) is not None:
+            return p102_unknown_type.finding(spot.span, name, entities)
+        return p103_undefined_object.finding(spot.span, name, tuple(self.objects), targets)
 
     def _related(self, kind: str, targets: tuple[x.Name, ...], word: x.Name, cell: Cell) -> m.Condition | None:
         if kind == "owner" and not self.owners:
@@ -236,7 +242,7 @@ def _tests(
                 known = [m_ for m_ in members if m_ is not None]
                 choose = all if every else any
                 if len(known) == len(members):
-                    yield lambda t: choose(all(t in names.privileges[p].on for p in group) for group in known)
+                    yield lambda t: choose(all(t in names.binds[p] for p in group) for group in known)
         case x.CanDo(operation=operation, targets=targets):
             exists = any((t, operation.text) in pairs for t in names.entities)
             if exists and any(t.text == name for t in targets):

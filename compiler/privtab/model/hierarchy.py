@@ -14,6 +14,7 @@ class Hierarchy:
 
     entities: Mapping[str, EntityType]
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    singles: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""
@@ -42,8 +43,15 @@ class Hierarchy:
         return at is not None
 
     def targets(self, type_: str) -> tuple[str, ...]:
-        """Every type that a condition about a `type_` entity can name, from the root down."""
-        return tuple(name for name in self.entities if self.reaches(type_, name))
+        """Every type that a condition about a `type_` entity can name: its path from the root down, then what hangs off it."""
+        if not self.singles:
+            for entity in self.entities.values():
+                if entity.single and entity.parent is not None:
+                    self.singles.setdefault(entity.parent, []).append(entity.name)
+        named = list(self.chain(type_))
+        for name in named:
+            named.extend(single for single in self.singles.get(name, ()) if single not in named)
+        return tuple(named)
 
     def inside(self, type_: str) -> tuple[str, ...]:
         """`type_` and everything below it, in the order of the file."""

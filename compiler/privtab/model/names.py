@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from privtab.checks import (
@@ -29,10 +29,14 @@ class Names:
 
     hierarchy: Hierarchy
     privileges: dict[str, Privilege] = field(default_factory=dict)
+    binds: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The types that each privilege can be granted on."""
     aliases: dict[str, Alias] = field(default_factory=dict)
     sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     declared: dict[str, Word] = field(default_factory=dict)
     poisoned: set[str] = field(default_factory=set)
+    told: dict[tuple[str, ...], Diagnostic] = field(default_factory=dict)
+    """Findings about names by what they say: the same mistake in many cells is thought about once."""
     lost: frozenset[str] = frozenset()
     """Names whose declaration has a finding."""
     types_known: bool = True
@@ -58,6 +62,12 @@ class Names:
         return (
             self.privileges_known and name not in self.poisoned and name not in self.declared and name not in self.lost
         )
+
+    def tell(self, key: tuple[str, ...], span: Span, make: Callable[[], Diagnostic]) -> Diagnostic:
+        """The finding that `make` makes, at a span; made once for each key."""
+        if key not in self.told:
+            self.told[key] = make()
+        return replace(self.told[key], span=span)
 
     def check_type(self, word: Word, found: list[Diagnostic]) -> bool:
         """Whether the type exists; a finding where it does not."""
@@ -106,6 +116,7 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
 def _privileges(decls: Iterable[PrivilegeDecl], names: Names, found: list[Diagnostic]) -> None:
     aliases: dict[str, PrivilegeDecl] = {}
     everywhere = tuple(names.entities)
+    anything = frozenset(everywhere)
     for decl in decls:
         name = decl.name.value
         names.declared[name] = decl.name
@@ -120,6 +131,7 @@ def _privileges(decls: Iterable[PrivilegeDecl], names: Names, found: list[Diagno
                 on = tuple(dict.fromkeys(word.value for word, ok in zip(decl.on, known, strict=True) if ok))
                 if not all(known):
                     names.poisoned.add(name)
+            names.binds[name] = anything if on is everywhere else frozenset(on)
             names.privileges[name] = Privilege(name=name, on=on, title=decl.title, deprecated=decl.deprecated)
     _aliases(aliases, names, found)
 
@@ -255,7 +267,7 @@ def unbound(
     names: Names, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Span]
 ) -> list[Diagnostic]:
     """A finding where a privilege, or a member of a set, can be granted on none of the types."""
-    wrong = [m for m in members if m not in names.poisoned and not any(t in names.privileges[m].on for t in types)]
+    wrong = [m for m in members if m not in names.poisoned and names.binds[m].isdisjoint(types)]
     if not wrong:
         return []
     on = names.privileges[wrong[0]].on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, cast
 
-from privtab.checks import p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.checks import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
 from privtab.diagnostics import Located, Severity
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.nodes import (
@@ -32,6 +32,10 @@ _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 
 def read_tables(reader: Reader, root: Node) -> Tables | None:
     """The whole file; None where it is no mapping or lacks what names it."""
+    if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
+        at = reader.source.span(root.start, root.start + 1)
+        reader.report(p007_missing_key.finding(at, "privtab", "a policy file", "privtab: 1"))
+        return None
     fields = reader.fields(root, "policy", "a policy file")
     if fields is None:
         return None
@@ -54,8 +58,6 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
 
     if "privtab" in fields:
         _format(reader, fields["privtab"][1])
-    if "privtab" not in fields and "entities" not in fields:
-        return None
     unreadable.update(key for key in ("entities",) if key not in fields)
     if reader.strange:
         unreadable.update(key for key in _SECTIONS if key not in fields)
@@ -67,7 +69,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         system=system or Located("", nowhere),
         version=version or Located("", nowhere),
         title=section("title", lambda n: reader.text(n, "`title`"), None),
-        sources=section("sources", lambda n: _sources(reader, n), ()),
+        sources=section("sources", lambda n: _sources(reader, n, unreadable), ()),
         entities=section("entities", lambda n: _entities(reader, n), ()),
         types=section("types", lambda n: _types(reader, n), ()),
         privileges=section("privileges", lambda n: _privileges(reader, n, unreadable), ()),
@@ -98,8 +100,9 @@ def _format(reader: Reader, node: Node) -> None:
         reader.report(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
 
 
-def _sources(reader: Reader, node: Node) -> tuple[tuple[Word, Word], ...]:
+def _sources(reader: Reader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
     sources: list[tuple[Word, Word]] = []
+    before = reader.mistakes
     for key, value in reader.entries(node, "`sources`"):
         name = reader.name(key, "a source") if isinstance(key.value, str) else Located(key.text, reader.span(key))
         fields: Fields | None
@@ -112,6 +115,8 @@ def _sources(reader: Reader, node: Node) -> tuple[tuple[Word, Word], ...]:
         document = reader.text(fields["document"][1], "`document`")
         if document is not None:
             sources.append((name, Located(document, reader.span(fields["document"][1]))))
+    if reader.mistakes > before:
+        unreadable.add("sources")
     return tuple(sources)
 
 
