@@ -1,0 +1,110 @@
+"""Imports point one way, and the front door is light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import privtab
+
+PACKAGE = Path(privtab.__file__).parent
+
+ALLOWED = {
+    # part: the parts it may import; what is not a folder counts as `base`
+    "__main__": {"cli"},
+    "analysis": {"analysis", "ir", "state"},
+    "base": {"base", "client"},
+    "checks": {"base", "checks", "syntax", "model", "ir"},
+    "syntax": {"base", "syntax", "checks"},
+    "model": {"base", "model", "syntax", "checks", "ir"},
+    "ir": {"base", "ir", "model", "syntax", "state"},
+    "passes": {"base", "ir", "passes"},
+    "backends": {"base", "ir", "backends"},
+    "state": {"base", "ir", "state"},
+    "bundle": {"base", "backends", "bundle", "ir", "passes", "state"},
+    "client": {"base", "client"},
+    "opa": {"base", "opa"},
+    "cli": {"analysis", "base", "backends", "bundle", "cli", "client", "ir", "opa", "state", "syntax", "pipeline"},
+    "pipeline": {"base", "checks", "ir", "model", "syntax"},
+}
+
+
+def part(module: str) -> str:
+    names = module.split(".")[1:]
+    return names[0] if names and (names[0] in ALLOWED) else "base"
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "privtab":
+                yield from (f"privtab.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_imports_point_one_way(path: Path) -> None:
+    module = ".".join(("privtab", *path.relative_to(PACKAGE).with_suffix("").parts))
+    own = part(module)
+    wrong = [i for i in imports(path) if i.startswith("privtab") and part(i) not in ALLOWED[own] | {"base"}]
+    assert not wrong, f"{own} must not import {wrong}"
+
+
+def test_a_back_end_imports_no_other() -> None:
+    backends = PACKAGE / "backends"
+    for path in backends.rglob("*.py"):
+        own = path.relative_to(backends).parts[0]
+        others = [
+            i for i in imports(path) if i.startswith("privtab.backends.") and i.split(".")[2] != own.removesuffix(".py")
+        ]
+        assert not others, path
+
+
+def test_no_system_is_named_in_the_compiler_or_the_templates() -> None:
+    root = PACKAGE.parents[1]
+    files = [
+        *PACKAGE.rglob("*.py"),
+        *PACKAGE.rglob("*.lark"),
+        *(root / "templates").rglob("*.j2"),
+        *(root / "opa" / "lib").rglob("*"),
+    ]
+    code = {path: ast_without_examples(path) for path in files}
+    for name in ("cdap", "gravitino", "streams", "teracloud"):
+        named = [path.relative_to(root).as_posix() for path, text in code.items() if name in text.lower()]
+        assert not named, f"{name}: {named}"
+
+
+def ast_without_examples(path: Path) -> str:
+    """The text of a file; of Python the code alone, since help texts and docstrings give examples by name."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ("/" in node.value or "\n" in node.value):
+            node.value = ""
+    return ast.unparse(tree)
+
+
+def test_the_front_door_loads_nothing_heavy() -> None:
+    heavy = ("yaml", "jinja2", "lark", "typer", "rich", "numpy", "pyarrow", "pyspark", "httpx", "opa_client")
+    program = f"import sys, privtab; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert done.stdout.strip() == "[]"
