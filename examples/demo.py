@@ -18,9 +18,10 @@ from rich.rule import Rule
 from privtab.opa.server import OpaServer
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build"
+BUILD = Path("build")
 POLICY = "gravitino/1.1.0"
-STATE = ROOT / "policy_src" / "gravitino" / "state.yaml"
+STATE = "policy_src/gravitino/state.yaml"
+TABLE = "table:demo/hive/sales/orders"
 
 console = Console(highlight=False, emoji=False)
 
@@ -28,30 +29,31 @@ console = Console(highlight=False, emoji=False)
 def main() -> int:
     """Run every part in order; the first one that fails ends the demo with its exit code."""
     started = time.monotonic()
+    os.chdir(ROOT)
     console.print(Panel.fit("privtab: privilege tables in, decisions out", style="bold"))
     try:
         heading("1", "Compile the tables to bundles", "privtab compile")
-        run("-m", "privtab", "compile", "-o", str(BUILD))
+        run("-m", "privtab", "compile")
 
         bundle = BUILD / "demo" / "state.tar.gz"
-        heading("2", "Pack who holds what", f"privtab state pack {STATE.relative_to(ROOT)} --policy {POLICY}")
-        run("-m", "privtab", "state", "pack", str(STATE), "--policy", POLICY, "-o", str(bundle))
+        heading("2", "Pack who holds what", f"privtab state pack {STATE} --policy {POLICY} -o {bundle}")
+        run("-m", "privtab", "state", "pack", STATE, "--policy", POLICY, "-o", str(bundle))
 
-        heading("3", "Ask why", f"privtab explain bob load table:demo/hive/sales/orders --policy {POLICY} --state …")
-        run("-m", "privtab", "explain", "bob", "load", "table:demo/hive/sales/orders", "-p", POLICY, "-s", str(STATE))
+        heading("3", "Ask why", f"privtab explain bob load {TABLE} --policy {POLICY} --state {STATE}")
+        run("-m", "privtab", "explain", "bob", "load", TABLE, "--policy", POLICY, "--state", STATE)
 
         heading("4", "Gate a Spark driver", "OPA_URL=… python examples/driver_gate.py")
         with OpaServer({"policy": BUILD / POLICY / "policy.tar.gz", "state": bundle}) as opa:
-            console.print(f"OPA answers at {opa.url}\n", style="dim")
-            run(str(ROOT / "examples" / "driver_gate.py"), OPA_URL=opa.url)
+            run("examples/driver_gate.py", OPA_URL=opa.url)
 
         heading("5", "Grants change, OPA follows", "python examples/gravitino_walkthrough.py")
-        run(str(ROOT / "examples" / "gravitino_walkthrough.py"))
+        run("examples/gravitino_walkthrough.py")
     except subprocess.CalledProcessError as error:
+        sys.stderr.write(error.stderr)
         console.print(
-            f"\nthe demo stopped: {' '.join(error.cmd[1:3])} ended with exit code {error.returncode}", style="red"
+            f"\nthe demo stopped: {' '.join(error.cmd[1:4])} ended with exit code {error.returncode}", style="red"
         )
-        return error.returncode
+        return int(error.returncode)
     console.print(Rule(style="dim"))
     console.print(f"Done in {time.monotonic() - started:.0f} seconds. Everything that was started has ended.")
     console.print("What was written lies below build/: bundles, readable Rego, and build/demo/ with the decisions.")
@@ -62,12 +64,16 @@ def heading(number: str, title: str, command: str) -> None:
     """A section of the page: what it shows, and the command to do it by hand."""
     console.print()
     console.print(Rule(f"[bold]{number}  {title}", align="left", style="cyan"))
-    console.print(f"$ {command}\n", style="dim")
+    console.print(f"$ {command}\n", style="dim", soft_wrap=True)
 
 
 def run(*arguments: str, **environment: str) -> None:
-    """Run Python with these arguments in the root of the checkout; raises CalledProcessError where it fails."""
-    subprocess.run([sys.executable, *arguments], cwd=ROOT, env={**os.environ, **environment}, check=True)
+    """Run Python with these arguments; raises CalledProcessError where it fails, with what it said on standard error.
+
+    Otherwise that is kept from the page: Java greets with warnings that no setting turns off.
+    """
+    command = [sys.executable, *arguments]
+    subprocess.run(command, env={**os.environ, **environment}, check=True, stderr=subprocess.PIPE, text=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """A Spark driver that asks before it reads, and decides ten thousand requests in batches.
 
+    python examples/driver_gate.py [FOLDER]      where the results go: build/demo/ where left off
+
 Needs an OPA with the policy `gravitino/1.1.0` and its sample state at $OPA_URL; `make demo` starts one, and so does
 
     privtab opa run --policy gravitino/1.1.0 --state policy_src/gravitino/state.yaml
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from pathlib import Path
 
@@ -20,7 +23,6 @@ from rich.table import Table
 from privtab import AccessDenied, Client, Entity, Request
 
 HERE = Path(__file__).resolve().parent
-OUTPUT = HERE.parent / "build" / "demo"
 SALES = "demo/hive/sales"
 STAGING = "demo/hive/staging"
 TABLES = [f"{SALES}/orders", f"{SALES}/customers", f"{SALES}/orders_old"]
@@ -33,13 +35,14 @@ console = Console(highlight=False, emoji=False)
 
 def main() -> None:
     """Run the four parts against one OPA and one Spark session."""
+    output = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "build" / "demo"
     spark = session()
     try:
         with Client(os.environ.get("OPA_URL", "http://127.0.0.1:8181"), system="gravitino") as client:
-            gate(spark, client)
+            gate(spark, client, output / "warehouse")
             listing(client)
             decisions = decide(spark, client)
-        write(decisions)
+        write(decisions, output)
     finally:
         spark.stop()
 
@@ -63,25 +66,27 @@ def session() -> SparkSession:
 # --- a read that asks first ------------------------------------------------------------------------------------------
 
 
-def read(spark: SparkSession, client: Client, user: str, table: str) -> DataFrame:
+def read(spark: SparkSession, client: Client, user: str, table: str, warehouse: Path) -> DataFrame:
     """The rows of a table for a user who may load it; raises AccessDenied, and DecisionUnavailable where nobody answers."""
     client.require(user, "load", ("table", table))
-    return spark.read.parquet(str(OUTPUT / "warehouse" / table))
+    return spark.read.parquet(str(warehouse / table))
 
 
-def gate(spark: SparkSession, client: Client) -> None:
+def gate(spark: SparkSession, client: Client, warehouse: Path) -> None:
     """One user reads, another is refused before Spark touches a file."""
     orders = [(1, "Ada", 120.0), (2, "Ben", 35.5), (3, "Cleo", 80.25)]
     frame = spark.createDataFrame(orders, "id int, customer string, amount double")
-    frame.write.mode("overwrite").parquet(str(OUTPUT / "warehouse" / SALES / "orders"))
+    frame.write.mode("overwrite").parquet(str(warehouse / SALES / "orders"))
     for user in ("alice", "bob"):
         console.print(f"{user} reads {SALES}/orders", style="bold")
         try:
-            rows = read(spark, client, user, f"{SALES}/orders").orderBy("id").collect()
+            rows = read(spark, client, user, f"{SALES}/orders", warehouse).orderBy("id").collect()
         except AccessDenied as denied:
             console.print("  ✗ ", style="red", end="")
-            console.print(str(denied))
-            console.print(f"    by {denied.decision.rule}, from {denied.decision.context['source']}", style="dim")
+            console.print(f"refused by {denied.decision.rule}, from {denied.decision.context['source']}")
+            console.print("    any of these would do, or of a denial its end:", style="dim")
+            for way in denied.decision.missing:
+                console.print(f"      {' and '.join(way)}", style="dim", soft_wrap=True)
         else:
             console.print("  ✓ ", style="green", end="")
             console.print(f"{len(rows)} rows: " + ", ".join(f"{row.customer} {row.amount:g}" for row in rows))
@@ -93,7 +98,8 @@ def gate(spark: SparkSession, client: Client) -> None:
 
 def listing(client: Client) -> None:
     """The same listing for several users."""
-    shown = Table("who lists demo/hive/sales", "sees", title="A listing, filtered", title_justify="left", box=None)
+    console.print("A listing, filtered", style="bold")
+    shown = Table("who lists demo/hive/sales", "sees", box=None)
     for user in ("carl", "alice", "bob", "dora", "nick"):
         seen = client.visible(user, "list", "table", TABLES)
         shown.add_row(user, ", ".join(path.rpartition("/")[2] for path in seen) or "nothing")
@@ -130,7 +136,7 @@ def decide(spark: SparkSession, client: Client) -> DataFrame:
     return spark.createDataFrame(rows, "user string, operation string, table string, allowed boolean")
 
 
-def write(decisions: DataFrame) -> None:
+def write(decisions: DataFrame, output: Path) -> None:
     """The share of allowed requests by user and operation: on the screen, and as CSV and Parquet."""
     summary = (
         decisions.groupBy("user")
@@ -139,21 +145,16 @@ def write(decisions: DataFrame) -> None:
         .orderBy("user")
     )
     rows = summary.collect()
-    shown = Table(
-        "user",
-        title="Allowed requests by user and operation, per cent",
-        title_justify="left",
-        box=None,
-        header_style="bold",
-    )
+    console.print("Allowed requests by user and operation, per cent", style="bold")
+    shown = Table("user", box=None)
     for operation in OPERATIONS:
         shown.add_column(operation, justify="right")
     for row in rows:
         shown.add_row(row["user"], *(f"{row[operation]:.1f}" for operation in OPERATIONS))
     console.print(shown)
-    summary.coalesce(1).write.mode("overwrite").option("header", value=True).csv(str(OUTPUT / "summary.csv"))
-    decisions.write.mode("overwrite").parquet(str(OUTPUT / "decisions.parquet"))
-    console.print(f"\nwritten to {os.path.relpath(OUTPUT)}/: summary.csv, decisions.parquet", style="dim")
+    summary.coalesce(1).write.mode("overwrite").option("header", value=True).csv(str(output / "summary.csv"))
+    decisions.write.mode("overwrite").parquet(str(output / "decisions.parquet"))
+    console.print(f"\nwritten to {os.path.relpath(output)}/: summary.csv, decisions.parquet", style="dim")
 
 
 if __name__ == "__main__":

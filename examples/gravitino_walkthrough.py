@@ -27,6 +27,8 @@ from privtab.state.validate import validate
 Rows: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 
 LAKE = "metalake:lake"
+SHOWN = 2
+"""How many ways to an allow are shown."""
 console = Console(highlight=False, emoji=False)
 
 
@@ -139,7 +141,7 @@ def main() -> int:
         publish(program, state, bundle)
         with OpaServer({"policy": policy, "state": bundle}) as opa, Client(opa.url, system=program.system) as client:
             for number, step in enumerate(STEPS, start=1):
-                console.print(f"{number:2}  {step.text}", style="bold")
+                console.print(f"{number:2}  {step.text}", style="bold", soft_wrap=True)
                 for ask in step.asks:
                     decision = client.decide(ask.user, ask.action, ask.resource)
                     wrong += decision.allowed is not ask.allowed
@@ -152,17 +154,19 @@ def main() -> int:
 
 
 def show(ask: Ask, decision: Decision) -> None:
-    """One answer with its reason: through whom it holds, or what is missing."""
+    """One answer with its reason: by what it holds, or the shortest ways to an allow."""
+    expected = decision.allowed is ask.allowed
     console.print("    ✓ " if decision.allowed else "    ✗ ", style="green" if decision.allowed else "red", end="")
-    console.print(f"{ask.user} {ask.action} {ask.resource}", end="")
+    console.print(f"{ask.user} {ask.action} {ask.resource}", end="", style="none" if expected else "bold red")
     if decision.allowed:
-        reasons = decision.context.get("reasons", ())
-        text = "by " + " and ".join(
-            str(reason["atom"]) for reason in reasons if not reason["atom"].startswith("member ")
-        )
-    else:
-        text = "missing: " + ", or ".join(" and ".join(atoms) for atoms in decision.missing)
-    console.print(f"   {text}", style="dim" if decision.allowed is ask.allowed else "bold red")
+        atoms = [str(reason["atom"]) for reason in decision.context.get("reasons", ())]
+        console.print(f"   by {' and '.join(atoms)}", style="dim", soft_wrap=True)
+        return
+    console.print("   missing:", style="dim")
+    for number, way in enumerate(decision.missing[:SHOWN]):
+        console.print(f"        {'or ' if number else ''}{' and '.join(way)}", style="dim", soft_wrap=True)
+    if len(decision.missing) > SHOWN:
+        console.print(f"        or one of {len(decision.missing) - SHOWN} longer ways", style="dim")
 
 
 def change(state: dict[str, list[dict[str, str]]], step: Step) -> None:

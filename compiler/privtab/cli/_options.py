@@ -51,14 +51,14 @@ def readings(given: list[str] | None) -> dict[str, str]:
 
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
-    """Read and check a state: its findings go to standard error; exit code 1 where one is an error and partial is not allowed."""
+    """Read and check a state; its errors go to standard error, and end in exit code 1 unless partial is allowed."""
     from privtab.state.load import load
     from privtab.state.validate import validate
 
     state, findings = validate(program, load(path))
-    show_state_findings(findings)
-    errors = sum(finding.severity == "error" for finding in findings)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    show_state_findings(errors)
     if errors and not allow_partial:
-        complain(f"{errors} wrong row(s) in {path}; `--allow-partial` goes on without them")
+        complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
         raise typer.Exit(1)
     return state

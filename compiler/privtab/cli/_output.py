@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -78,8 +79,14 @@ def show_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
     texts = {path: _text(path) for path in paths}
     text = render(found, texts, color=console.is_terminal and not console.no_color)
     sys.stderr.write(text.rstrip("\n") + "\n")
-    errors = sum(d.severity is Severity.ERROR for d in found)
-    sys.stderr.write(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}\n")
+    sys.stderr.write(_count(found) + "\n")
+
+
+def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
+    """How many findings there are and which command shows them, on standard error; nothing where there are none."""
+    found = tuple(diagnostics)
+    if found:
+        err().print(f"{_count(found)}; {where} shows them", style="dim")
 
 
 def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
@@ -156,5 +163,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(diagnostics: Sequence[Diagnostic]) -> str:
+    """`1 error, 2 warnings, 1 note`, without what there is none of."""
+    numbers = Counter(diagnostic.severity for diagnostic in diagnostics)
+    return ", ".join(f"{n} {kind}{'' if n == 1 else 's'}" for kind in Severity if (n := numbers[kind]))

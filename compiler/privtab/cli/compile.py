@@ -12,7 +12,7 @@ import typer
 
 from privtab.cli._files import json_text, write, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
-from privtab.cli._output import Format, out, print_json, progress, show_diagnostics, table
+from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
 
@@ -108,7 +108,7 @@ def policies_in(paths: Sequence[str] | None) -> list[Path]:
 
 
 def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]) -> list[Program]:
-    """The programs of all policies; shows every finding, and ends with exit code 1 where one is an error."""
+    """The programs of all policies; where one has an error, shows every finding and ends with exit code 1."""
     from privtab.pipeline import check_policy
 
     found: list[Diagnostic] = []
@@ -118,9 +118,10 @@ def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]
         found += diagnostics
         if program is not None:
             programs.append(program)
-    show_diagnostics(in_order(found))
     if len(programs) < len(policies):
+        show_diagnostics(in_order(found))
         raise typer.Exit(1)
+    show_count(found, "`privtab lint`")
     return programs
 
 
