@@ -7,14 +7,16 @@ STAMPS := $(VENV)/.stamps
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup opa demo test test-long format lint types tests policies rego bench clean
+.PHONY: help setup demo test test-long format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- setting up -----------------------------------------------------------------------------------------------------
 
-setup: $(STAMPS)/packages $(STAMPS)/opa ## a virtual environment with everything, and the pinned OPA
+setup: $(STAMPS)/packages ## a virtual environment with everything, and the pinned OPA
+	@# Not a stamp: the OPA lies in the user's cache, which may be another one the next time.
+	@$(BIN)/privtab opa path >/dev/null 2>&1 || $(BIN)/privtab opa install
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -27,10 +29,6 @@ $(STAMPS)/venv:
 $(STAMPS)/packages: $(STAMPS)/venv pyproject.toml
 	@echo "installing packages (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
-	@touch $@
-
-$(STAMPS)/opa: $(STAMPS)/packages
-	@$(BIN)/privtab opa install
 	@touch $@
 
 # --- showing --------------------------------------------------------------------------------------------------------

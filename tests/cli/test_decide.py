@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -105,6 +106,8 @@ def test_invalid_requests_are_denied_in_their_place(
         json.dumps(ask("", "read", "item:s/a/x")),
         json.dumps(ask("ann", "move", "item:s/a/x")),
         json.dumps(ask("ann", "move", "item:s/a/x", **{"with": {"to": {"type": "store", "id": "s"}}})),
+        json.dumps(ask("\ud83d", "read", "item:s/a/x")),
+        json.dumps(ask("ann", "\ud83d", "item:s/a/x")),
         "[" * 100_000,
     ]
     path = tmp_path / "asked.jsonl"
@@ -177,6 +180,28 @@ def test_standard_input_is_read_and_answers_come_while_it_is_open(policy: Path, 
     process.stdin.close()
     assert process.stdout.read() == ""
     assert process.wait(60) == 0
+
+
+def test_answers_are_utf_8_under_every_locale(policy: Path, state: Path) -> None:
+    request = ask("zoë", "create", "item:s/Ä")
+    ran = subprocess.run(
+        [sys.executable, "-c", MAIN, "decide", "-p", str(policy), "-s", str(state)],
+        input=json.dumps(request, ensure_ascii=False).encode(),
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert "item:s/Ä" in ran.stdout.decode() or "shelf:s/Ä" in ran.stdout.decode()
+
+
+def test_a_pair_of_surrogates_is_a_name_as_any_other(
+    privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked.jsonl"
+    path.write_text(json.dumps(ask("\N{GRINNING FACE}", "read", "item:s/a/x")), encoding="utf-8")
+    assert "\\ud83d" in path.read_text(encoding="utf-8")
+    assert privtab("decide", "-p", policy, "-s", state, "-r", path).code == 0
 
 
 def test_a_missing_file_of_requests_is_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from privtab import _resources
+from privtab.cli._app import run
 from privtab.opa import binary
 
 
@@ -22,6 +23,15 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
         str(folder),
     ]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_all_shipped_policies_make_do_with_them(tmp_path: Path) -> None:
+    assert run(["compile", str(_resources.policies()), "-o", str(tmp_path)]) == 0
+    folders = sorted(tmp_path.glob("*/*/rego"))
+    assert len(folders) >= 6
+    for folder in folders:
+        answer = check(folder)
+        assert answer.returncode == 0, answer.stderr
 
 
 @pytest.mark.parametrize(

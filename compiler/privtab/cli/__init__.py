@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from io import TextIOWrapper
 
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 
@@ -19,4 +20,8 @@ def main() -> None:
         sys.exit(3)
     from privtab.cli._app import run
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # The same bytes under every locale. Half of a surrogate pair becomes `\udXXX`, as JSON writes it.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
