@@ -223,7 +223,7 @@ def _cell_error(text: str, error: UnexpectedInput) -> CellError:
         case UnexpectedToken(token=token) if token.type != "$END":
             at = token.start_pos or 0
             end, message = at + max(1, len(token)), f"unexpected `{token}`"
-            expected = set(error.accepts)
+            expected = set(error.accepts) or {"$END"}  # everything is read: nothing more can come
         case UnexpectedToken():
             at = end = len(text.rstrip())
             message = "the cell ends too early" if text.strip() else "the cell is empty"

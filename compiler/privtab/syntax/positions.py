@@ -51,7 +51,7 @@ def _content(raw: str, style: str, start: int, end: int) -> tuple[int, int]:
         return start + 1, end - 1
     if style in ("|", ">") and style:
         line = raw.find("\n", start, end)
-        return (_skip(raw, line, end) if line >= 0 else end), end
+        return (line + 1 if line >= 0 else end), end
     return start, end
 
 

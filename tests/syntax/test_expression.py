@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from privtab.syntax import expression as x
+
+
+def names(*found: x.Name) -> list[str]:
+    return [name.text for name in found]
+
+
+def shape(e: object) -> str:
+    """A condition with every parenthesis written out."""
+    match e:
+        case x.Held(privileges, every, targets):
+            return f"{('+' if every else '/').join(names(*privileges))}({','.join(names(*targets))})"
+        case x.Related(kind, targets, _):
+            return f"{kind}({','.join(names(*targets))})"
+        case x.CanDo(operation, targets, _):
+            return f"can {operation.text}({','.join(names(*targets))})"
+        case x.Word(kind, _):
+            return kind
+        case x.AllOf(parts):
+            return "[" + " & ".join(shape(p) for p in parts) + "]"
+        case x.AnyOf(parts):
+            return "[" + " | ".join(shape(p) for p in parts) + "]"
+        case x.Required(body, flag):
+            return f"[{shape(body)} when {flag.text}]"
+        case _:
+            raise AssertionError(e)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("READ/WRITE/ADMIN (namespace)", "READ/WRITE/ADMIN(namespace)"),
+        ("search + delete (hosts)", "search+delete(hosts)"),
+        ("READ(x)", "READ(x)"),
+        ("WRITE (namespace) & ADMIN (stream)", "[WRITE(namespace) & ADMIN(stream)]"),
+        ("A (x) or B (x) and C (x)", "[A(x) | [B(x) & C(x)]]"),
+        ("(A (x) or B (x)) and C (x)", "[[A(x) | B(x)] & C(x)]"),
+        ("A (x) or B (x) when f", "[[A(x) | B(x)] when f]"),
+        ("A (x) and (B (x) when f)", "[A(x) & [B(x) when f]]"),
+        ("owner (metalake, catalog) or USE_CATALOG (catalog)", "[owner(metalake,catalog) | USE_CATALOG(catalog)]"),
+        ("can load (schema) and member (m)", "[can load(schema) & member(m)]"),
+        ("self or service  admin or anyone or holds (role)", "[self | service_admin | anyone | holds(role)]"),
+        ("owner (owner) and self (self)", "[owner(owner) & self(self)]"),
+        ("android (x) or orc (y)", "[android(x) | orc(y)]"),
+        ("storage.objects.get/iam:Pass-Role (x)", "storage.objects.get/iam:Pass-Role(x)"),
+        ("A (x)\n  or\n  B (y)", "[A(x) | B(y)]"),
+    ],
+)
+def test_cells(text: str, expected: str) -> None:
+    if text.endswith("self (self)"):
+        assert isinstance(x.parse_condition(text), x.CellError)
+    else:
+        assert shape(x.parse_condition(text)) == expected
+
+
+def test_names_know_where_they_stand() -> None:
+    text = "READ/WRITE (x) and can load (y)"
+    parsed = x.parse_condition(text)
+    assert isinstance(parsed, x.AllOf)
+    held, can = parsed.parts
+    assert isinstance(held, x.Held)
+    assert isinstance(can, x.CanDo)
+    for name in (*held.privileges, *held.targets, can.operation, *can.targets, can.word):
+        assert text[name.start : name.end] == name.text
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "message", "some_expected"),
+    [
+        ("", "", "the cell is empty", "a condition such as `READ (table)`, `owner (…)`, `can OP (…)`"),
+        ("READ", "", "the cell ends too early", "`(`"),
+        ("READ (x", "", "the cell ends too early", "`)`"),
+        ("READ (x))", ")", "unexpected `)`", "the end of the cell"),
+        ("READ ()", ")", "unexpected `)`", "a name"),
+        ("can (x)", "(", "unexpected `(`", "a name"),
+        (
+            "READ (x) or or WRITE (x)",
+            "or",
+            "unexpected `or`",
+            "a condition such as `READ (table)`, `owner (…)`, `can OP (…)`",
+        ),
+        ("A (x) when f or B (x)", "or", "unexpected `or`", "the end of the cell"),
+        ("not A (x)", "A", "unexpected `A`", "`(`"),
+        ("A (x), B (x)", ",", "unexpected `,`", "`or`"),
+        ("A (x) ! B (x)", "!", "unexpected character `!`", "`and`"),
+        ("A/B+C (x)", "+", "unexpected `+`", "`/`"),
+        ("when f", "when", "unexpected `when`", "a condition such as `READ (table)`, `owner (…)`, `can OP (…)`"),
+    ],
+)
+def test_errors_say_what_stands_where_and_what_could(text: str, at: str, message: str, some_expected: str) -> None:
+    error = x.parse_condition(text)
+    assert isinstance(error, x.CellError)
+    assert error.message == message
+    assert text[error.start : error.end] == at
+    assert some_expected in error.expected
+
+
+def test_deep_parentheses_are_refused_in_place_of_a_crash() -> None:
+    text = "(" * 5000 + "A (x)" + ")" * 5000
+    error = x.parse_condition(text)
+    assert isinstance(error, x.CellError)
+    assert error.message == "parentheses nest too deeply here"
+
+
+def test_long_cells_are_no_trouble() -> None:
+    parsed = x.parse_condition(" or ".join(f"P{i} (x)" for i in range(3000)))
+    assert isinstance(parsed, x.AnyOf)
+    assert len(parsed.parts) == 3000
+
+
+def test_equal_cells_are_parsed_once() -> None:
+    first = x.parse_condition("READ (cached_by_text)")
+    assert x.parse_condition("READ (cached_by_text)") is first
+
+
+def test_effects() -> None:
+    effects = x.parse_effects("read + write (job) & owner")
+    assert isinstance(effects, tuple)
+    assert [(names(*t.names), names(*t.targets)) for t in effects] == [(["read", "write"], ["job"]), (["owner"], [])]
+    assert isinstance(x.parse_effects("ALL"), tuple)
+    assert isinstance(x.parse_effects("READ/WRITE (x)"), x.CellError)
+
+
+@pytest.mark.slow
+def test_parsing_is_linear() -> None:
+    def seconds(cells: int) -> float:
+        begin = time.perf_counter()
+        for i in range(cells):
+            x.parse_condition(f"L{cells}_{i} (x) or owner (a, b)")
+        return time.perf_counter() - begin
+
+    seconds(200)
+    few = min(seconds(500), seconds(501))
+    assert seconds(4000) < few * 8 * 4

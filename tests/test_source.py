@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privtab import source
+from privtab.errors import UsageError
+from privtab.source import SourceFile
+
+
+def test_offsets_have_places() -> None:
+    file = SourceFile.of("a.yaml", "ab\ncd\r\ne\rf")
+    assert [file.position(at) for at in (0, 1, 3, 7, 9)] == [(1, 1), (1, 2), (2, 1), (3, 1), (4, 1)]
+
+
+def test_spans_end_behind_the_last_character() -> None:
+    span = SourceFile.of("a.yaml", "ab\ncd\n").span(3, 5)
+    assert (span.path, span.line, span.column, span.end_line, span.end_column) == ("a.yaml", 2, 1, 2, 3)
+
+
+def test_paths_below_the_working_directory_are_shown_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "a.yaml").write_text("x")
+    assert source.load(tmp_path / "p" / "a.yaml").path == "p/a.yaml"
+    assert source.load("p/a.yaml").path == "p/a.yaml"
+    assert source.load("p/a.yaml", display="shop/a").path == "shop/a"
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"\xef\xbb\xbfprivtab: 1\n")
+    assert source.load(tmp_path / "a.yaml").text == "privtab: 1\n"
+
+
+def test_bytes_that_are_not_utf_8_keep_their_place(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes("é: ".encode() + b"\xff\n")
+    file = source.load(tmp_path / "a.yaml")
+    assert file.undecodable == 3
+    assert file.text[3] == "\ufffd"
+
+
+def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read `.*none\.yaml`: No such file"):
+        source.load(tmp_path / "none.yaml")
+    with pytest.raises(UsageError):
+        source.load(tmp_path)
