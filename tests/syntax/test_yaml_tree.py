@@ -73,8 +73,7 @@ def test_every_node_knows_its_place() -> None:
 
 
 def test_an_alias_is_one_finding_and_no_value() -> None:
-    assert tree("a: *b
-")[1] == ["P004"]
+    assert tree("a: *b\n")[1] == ["P004"]
     assert tree("a: &b 1\nc: *b\n")[1] == ["P004", "P004"]
 
 
