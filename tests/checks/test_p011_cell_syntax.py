@@ -29,7 +29,7 @@ def test_slash_and_plus_in_one_term(only: Callable[..., Any]) -> None:
 
 def test_a_comma_inside_braces(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: {requires: READ (shop, shelf)}}}\n", "P011")
-    assert found.message == "this comma ends the cell, inside `{ }`"
+    assert found.message == "this comma ends the cell, inside `{ }` or `[ ]`"
     assert found.help == "put the cell in quotes"
     assert found.under == ","
 
@@ -84,3 +84,11 @@ def test_an_effect(only: Callable[..., Any]) -> None:
     assert found.message == "unexpected `/`"
     assert found.help == "expected `(`, `+`, `and` or the end of the cell"
     assert found.under == "/"
+
+
+def test_a_comma_inside_brackets(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {fill: {requires: READ (shop), grants: [READ (shop, shelf), WRITE (shelf)]}}}\n", "P011"
+    )
+    assert found.under == ","
+    assert found.help == "put the cell in quotes"

@@ -39,3 +39,7 @@ def test_through_an_object(only: Callable[..., Any]) -> None:
     assert found.message == "`can` goes round in a circle: `shop/look` → `shop/turn` → `shop/look`"
     assert found.help == "one of these rows must say itself what it requires"
     assert found.under == "turn"
+
+
+def test_a_row_for_many_types_is_one_circle(only: Callable[..., Any]) -> None:
+    assert only("core: {look: can look (entity)}\n", "P204").under == "look"

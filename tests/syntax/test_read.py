@@ -134,3 +134,14 @@ def test_tables_with_errors_come_back_marked() -> None:
     assert broken is not None
     assert broken.broken
     assert [d.code for d in found] == ["P006"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{program:}", "{program: }", "{program: , stream:}", "{program:, stream:,}", "{program}"]
+)
+def test_types_inside_braces_need_no_value(text: str) -> None:
+    file = SourceFile.of("a.yaml", f"privtab: 1\nsystem: a\nversion: x\nentities:\n  application: {text}\n")
+    found, diagnostics = read(file)
+    assert diagnostics == []
+    assert found is not None
+    assert [(e.name.value, e.parent) for e in found.entities][:2] == [("application", None), ("program", "application")]

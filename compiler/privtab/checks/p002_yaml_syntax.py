@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, Related, Severity
 
 if TYPE_CHECKING:
     from yaml import YAMLError
@@ -47,4 +47,13 @@ def finding(source: SourceFile, error: YAMLError) -> Diagnostic:
         message=message,
         span=source.span(at, min(at + 1, max(at, len(source.text)))),
         help=help_,
+        related=_opening(source, error, at),
     )
+
+
+def _opening(source: SourceFile, error: YAMLError, at: int) -> tuple[Related, ...]:
+    """Where the text begins that the YAML reader could not finish."""
+    mark = getattr(error, "context_mark", None)
+    if mark is None or mark.index >= at:
+        return ()
+    return (Related(message="it begins here", span=source.span(mark.index, mark.index + 1)),)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from privtab.checks import p204_can_cycle
-from privtab.diagnostics import Diagnostic
+from privtab.diagnostics import Diagnostic, Span
 from privtab.model import nodes as m
 
 
 def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
-    """One finding for each circle of rows; depth first, without recursion."""
+    """One finding for each circle of rows, a row for many types making one circle; depth first, without recursion."""
     found: list[Diagnostic] = []
     done: set[m.PairKey] = set()
+    told: set[Span] = set()
     for start in rows:
         if start in done:
             continue
@@ -32,7 +33,10 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
                 continue
             pair, spot = edge
             if pair in on_path:
-                found.append(_circle(path[on_path[pair] :], [*spots[on_path[pair] :], spot]))
+                circle = _circle(path[on_path[pair] :], [*spots[on_path[pair] :], spot])
+                if circle.span not in told:
+                    told.add(circle.span)
+                    found.append(circle)
             elif pair not in done and pair in rows:
                 on_path[pair] = len(path)
                 path.append(pair)

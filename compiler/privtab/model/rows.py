@@ -36,6 +36,8 @@ class Rows:
     rows_unknown: frozenset[str] = frozenset()
     """Types whose rows could not be read; the empty name stands for all."""
     gates: dict[str, m.Condition | None] = field(default_factory=dict)
+    fitting: dict[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
+    """The types of `with` objects of any type, which are the same for whatever type the row is for."""
     gate_found: list[tuple[Diagnostic, str]] = field(default_factory=list)
 
     def resolve(self, entity: str, chosen: Chosen, found: list[Diagnostic]) -> m.Row | None:
@@ -103,7 +105,10 @@ class Rows:
                 scope.poisoned_objects.add(name)
             elif with_.types is None:
                 cells = list(_conditions(decl.body))
-                types = fitting_types(name, cells, names, self.pairs)
+                key = (id(decl.body), name)
+                if key not in self.fitting:
+                    self.fitting[key] = fitting_types(name, cells, names, self.pairs)
+                types = self.fitting[key]
                 if types:
                     scope.objects[name] = types
                     continue

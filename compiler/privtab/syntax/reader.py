@@ -114,16 +114,36 @@ class Reader:
             if open_ and rest:
                 open_ = ")" not in key.text
                 continue
-            open_ = isinstance(value, Scalar) and not value.style and value.text.count("(") > value.text.count(")")
-            if open_ and isinstance(value, Scalar) and self.source.text[value.end : value.end + 1] == ",":
-                at = self.source.span(value.end, value.end + 1)
-                advice = "put the cell in quotes"
-                self.report(p011_cell_syntax.finding(at, "this comma ends the cell, inside `{ }`", (), advice))
-                entries.append((key, Scalar(None, "", "*", value.start, value.end)))
-            else:
-                open_ = False
-                entries.append((key, value))
+            open_ = isinstance(value, Scalar) and not value.style and self._cut(value)
+            entries.append((key, Scalar(None, "", "*", value.start, value.end) if open_ else value))
         return entries
+
+    def cut_items(self, node: Node) -> tuple[Node, ...]:
+        """The items of a list without those that a comma cut in two inside `[ ]`; of anything else, itself."""
+        if not isinstance(node, Sequence):
+            return (node,)
+        items: list[Node] = []
+        open_ = False
+        for item in node.items:
+            if open_:
+                open_ = not (isinstance(item, Scalar) and ")" in item.text)
+            elif isinstance(item, Scalar) and not item.style and self._cut(item):
+                open_ = True
+            else:
+                items.append(item)
+        return tuple(items)
+
+    def _cut(self, value: Scalar) -> bool:
+        """Whether a comma ends the value inside its parentheses, which is a finding."""
+        if value.text.count("(") <= value.text.count(")") or self.source.text[value.end : value.end + 1] != ",":
+            return False
+        at = self.source.span(value.end, value.end + 1)
+        self.report(
+            p011_cell_syntax.finding(
+                at, "this comma ends the cell, inside `{ }` or `[ ]`", (), "put the cell in quotes"
+            )
+        )
+        return True
 
     def text(self, node: Node, what: str) -> str | None:
         """Text."""
@@ -228,7 +248,7 @@ class Reader:
     def effects(self, node: Node, kind: Literal["grant", "become", "revoke"], what: str) -> tuple[EffectCell, ...]:
         """An effect or a list of effects."""
         cells: list[EffectCell] = []
-        for item in node.items if isinstance(node, Sequence) else (node,):
+        for item in self.cut_items(node):
             text = self.text(item, what)
             if text is None or not isinstance(item, Scalar):
                 continue
