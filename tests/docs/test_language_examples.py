@@ -1,0 +1,200 @@
+"""What the documentation shows is what happens: policies compile, commands print it, answers are those of the engines."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from pages import PAGES, ROOT, Answers, Block, Page, read, whole_policy
+
+from privtab import Entity, InvalidRequest, Request
+from privtab.bundle.pack import policy_artifacts, policy_bundle, state_bundle
+from privtab.cli._app import run
+from privtab.diagnostics import Severity
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.opa.server import OpaServer
+from privtab.pipeline import check_policy, load_program
+from privtab.state.findings import errors
+from privtab.state.load import load
+from privtab.state.nodes import State
+from privtab.state.validate import validate
+
+DEFAULT_URL = "http://127.0.0.1:8181"
+_REVISION = re.compile(r"\b[0-9a-f]{16}\b")
+_CURL = re.compile(r"curl -s (?P<path>http://127\.0\.0\.1:8181/\S+)(?: -d '(?P<body>[^']*)')?", re.DOTALL)
+
+
+def blocks(wanted: Callable[[Block], bool]) -> list[Any]:
+    """Parameters: the page and each of its blocks that is wanted."""
+    return [
+        pytest.param(read(path), block, id=f"{path}:{block.line}")
+        for path in PAGES
+        for block in read(path).blocks
+        if wanted(block)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the files of a page go, and where its commands run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: b.language == "yaml" and "state" not in b.says))
+def test_policies_compile_or_have_the_finding_that_the_page_names(page: Page, block: Block, folder: Path) -> None:
+    page.write(folder)
+    (folder / "this.yaml").write_text(whole_policy(block, folder), encoding="utf-8")
+    program, found = check_policy("this.yaml")
+    wrong = [d.code for d in found if d.severity is Severity.ERROR]
+    assert sorted(set(wrong)) == sorted(block.says.get("findings", [])), "\n".join(map(str, found))
+    if program is not None:
+        assert policy_bundle(program)
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: "state" in b.says))
+def test_states_hold_good_rows_only(page: Page, block: Block, folder: Path) -> None:
+    page.write(folder)
+    name, policy = block.names("state")
+    _, found = validate(load_program(policy), load(Path(name)))
+    assert [finding.code for finding in errors(found)] == block.says.get("wrong", [])
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: b.language == "console" and not b.says))
+def test_commands_print_what_the_page_shows(
+    page: Page, block: Block, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page.write(folder)
+    for command, output in commands(block.text):
+        words = shlex.split(command)
+        assert words[0] == "privtab", f"{command}: only privtab is shown with its output"
+        capsys.readouterr()
+        run(words[1:])
+        printed = capsys.readouterr()
+        assert tidy(printed.err + printed.out) == tidy(output), command
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: "rego" in b.says))
+def test_rego_is_what_the_policy_compiles_to(page: Page, block: Block, folder: Path) -> None:
+    page.write(folder)
+    (policy,) = block.names("rego")
+    modules = policy_artifacts(load_program(policy)).modules
+    assert any(block.text.strip() in text for text in modules.values())
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: b.language == "json" and not b.says))
+def test_json_that_stands_alone_is_a_request_or_a_decision(page: Page, block: Block) -> None:
+    value = json.loads(block.text)
+    if "decision" in value:
+        assert isinstance(value["decision"], bool)
+    else:
+        asked = Request.from_json(value)
+        assert Request.from_json(asked.to_json()) == asked
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: "served" in b.says))
+def test_code_and_calls_get_the_answers_that_the_page_shows(page: Page, block: Block, folder: Path) -> None:
+    page.write(folder)
+    policy, state = block.names("served")
+    program = load_program(policy)
+    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "state.tar.gz").write_bytes(state_bundle(program, good(program, state)))
+    with OpaServer([folder / "policy.tar.gz", folder / "state.tar.gz"]) as opa:
+        if block.language == "python":
+            text = block.text.replace(DEFAULT_URL, opa.url)
+            example = doctest.DocTestParser().get_doctest(text, {}, f"{page.path}:{block.line}", page.path, block.line)
+            assert example.examples, "write it as a session: `>>> …`"
+            result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(example)
+            assert result.failed == 0
+        else:
+            shown = commands(block.text)
+            assert shown
+            for command, output in shown:
+                call = _CURL.fullmatch(command)
+                assert call is not None, command
+                url = call["path"].replace(DEFAULT_URL, opa.url)
+                body = call["body"]
+                answer = requests.get(url, timeout=5) if body is None else requests.post(url, data=body, timeout=5)
+                assert tidy(json.dumps(answer.json(), ensure_ascii=False)) == json.dumps(
+                    json.loads(output), ensure_ascii=False
+                )
+
+
+TABLES = [
+    pytest.param(read(path), answers, id=f"{path}:{answers.line}") for path in PAGES for answers in read(path).answers
+]
+
+
+@pytest.mark.parametrize(("page", "answers"), TABLES)
+def test_answers_are_those_of_the_reference(page: Page, answers: Answers, folder: Path) -> None:
+    page.write(folder)
+    program = load_program(answers.policy)
+    reference = Reference(program, good(program, answers.state))
+    assert answers.rows
+    for asked, shown, *_ in answers.rows:
+        try:
+            request = request_of(asked.strip("`"))
+            vocabulary(program).check(request)
+            answer = "yes" if reference.decide(request).allowed else "no"
+        except InvalidRequest:
+            answer = "invalid"
+        assert answer == shown, asked
+
+
+def test_every_link_leads_somewhere() -> None:
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            assert not target or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_decision_is_on_its_list() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for path in (ROOT / "docs" / "decisions").glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        assert f"decisions/{path.name}" in index
+        assert text.startswith(f"# {path.name[:4]}: ")
+        assert "**Decision.**" in text
+        assert "**Why.**" in text
+        assert "**What follows.**" in text
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a console block and what is shown below each of them; a command goes on within quotes."""
+    shown: list[tuple[str, str]] = []
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines()
+        end = next(n for n in range(1, len(lines) + 1) if "\n".join(lines[:n]).count("'") % 2 == 0)
+        shown.append(("\n".join(lines[:end]), "\n".join(lines[end:])))
+    return shown
+
+
+def tidy(text: str) -> str:
+    """Without spaces at the ends of lines, which no page can show, and without revisions, which change with every release."""
+    return _REVISION.sub("…", "\n".join(line.rstrip() for line in text.strip().splitlines()))
+
+
+def good(program: Program, state: str) -> State:
+    """The good rows of a state."""
+    return validate(program, load(Path(state)))[0]
+
+
+def request_of(text: str) -> Request:
+    """`ann submit job_group:d/i/g source=table:a/b +override` as a request."""
+    user, action, resource, *more = text.split()
+    return Request(
+        user=user,
+        action=action,
+        resource=Entity.parse(resource),
+        with_={name: Entity.parse(e) for name, _, e in (word.partition("=") for word in more if "=" in word)},
+        flags=frozenset(word.removeprefix("+") for word in more if word.startswith("+")),
+    )

@@ -1,0 +1,116 @@
+"""Pages of the documentation, cut into the pieces that can be tried.
+
+An HTML comment before a block says what it is. It does not show on the page:
+
+    <!-- file: lake.yaml -->            save the block as this file; a policy or a file of requests
+    <!-- on: head.yaml -->              a fragment: its sections in place of those of that policy (where left off: head.yaml)
+    <!-- state: s.yaml for p.yaml -->   a state of that policy
+    <!-- findings: P203 -->             the policy has this error
+    <!-- rego: p.yaml -->               an excerpt of the Rego that the policy compiles to
+    <!-- served: p.yaml s.yaml -->      Python, or an HTTP call, that is tried with an OPA of that policy and state
+    <!-- answers: p.yaml s.yaml -->     a table: `user action type:path`, yes or no or invalid, and why
+    <!-- sketch -->                     only to read
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+HEAD = "head.yaml"
+
+_BLOCK = re.compile(
+    r"(?:<!-- (?P<says>[^\n]*?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+_TABLE = re.compile(r"<!-- answers: (?P<files>[^\n]*?) -->\n+(?P<rows>(?:\|[^\n]*\n)+)")
+_SECTION = re.compile(r"^(?=[a-z_]+:)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, its line, and what the comment before it says."""
+
+    line: int
+    language: str
+    text: str
+    says: dict[str, list[str]]
+
+    def names(self, directive: str) -> list[str]:
+        return [word for word in self.says.get(directive, []) if word != "for"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A table of answers: its line, the names of its policy and its state, and the cells of its rows."""
+
+    line: int
+    policy: str
+    state: str
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its blocks and its tables of answers, in order."""
+
+    path: str
+    blocks: tuple[Block, ...]
+    answers: tuple[Answers, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write the files that the blocks make."""
+        for block in self.blocks:
+            for name in block.names("file"):
+                text = whole_policy(block, folder) if block.language == "yaml" else block.text
+                (folder / name).write_text(text, encoding="utf-8")
+            for name in block.names("state")[:1]:
+                (folder / name).write_text(block.text, encoding="utf-8")
+
+
+def whole_policy(block: Block, folder: Path) -> str:
+    """The policy of a YAML block: as it stands, or with the sections that it leaves off."""
+    if re.search(r"^privtab: 1$", block.text, re.MULTILINE):
+        return block.text
+    (base,) = block.names("on") or [HEAD]
+    own = _sections(block.text)
+    return "".join((_sections((folder / base).read_text(encoding="utf-8")) | own).values())
+
+
+@cache
+def read(path: str) -> Page:
+    """A page of the checkout."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+
+    def line(at: int) -> int:
+        return text.count("\n", 0, at) + 1
+
+    blocks = [
+        Block(line(found.start("text")), found["language"], found["text"], _says(found["says"] or ""))
+        for found in _BLOCK.finditer(text)
+    ]
+    answers: list[Answers] = []
+    for found in _TABLE.finditer(text):
+        policy, state = found["files"].split()
+        rows = tuple(_cells(row) for row in found["rows"].strip().splitlines()[2:])
+        answers.append(Answers(line(found.start("rows")), policy, state, rows))
+    return Page(path, tuple(blocks), tuple(answers))
+
+
+def _says(text: str) -> dict[str, list[str]]:
+    parts = (part.partition(":") for part in text.split(";") if part.strip())
+    return {name.strip(): words.split() for name, _, words in parts}
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The top-level sections of a YAML text by their key; comments above the first one are left out."""
+    return {
+        part.partition(":")[0]: part.rstrip("\n") + "\n" for part in _SECTION.split(text) if ":" in part.split("\n")[0]
+    }
+
+
+def _cells(row: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
