@@ -14,7 +14,7 @@ import pytest
 import requests
 from pages import PAGES, ROOT, Answers, Block, Page, read, whole_policy
 
-from privtab import Entity, InvalidRequest, Request
+from privtab import Client, Entity, InvalidRequest, Request
 from privtab.bundle.pack import policy_artifacts, policy_bundle, state_bundle
 from privtab.cli._app import run
 from privtab.diagnostics import Severity
@@ -23,10 +23,12 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa.server import OpaServer
 from privtab.pipeline import check_policy, load_program
-from privtab.state.findings import errors
+from privtab.state.findings import CODES, errors
 from privtab.state.load import load
 from privtab.state.nodes import State
 from privtab.state.validate import validate
+from privtab.syntax.expression import RESERVED
+from privtab.syntax.keys import KEYS
 
 DEFAULT_URL = "http://127.0.0.1:8181"
 _REVISION = re.compile(r"\b[0-9a-f]{16}\b")
@@ -141,14 +143,44 @@ def test_answers_are_those_of_the_reference(page: Page, answers: Answers, folder
     program = load_program(answers.policy)
     reference = Reference(program, good(program, answers.state))
     assert answers.rows
-    for asked, shown, *_ in answers.rows:
+    for asked, shown, why in answers.rows:
         try:
             request = request_of(asked.strip("`"))
             vocabulary(program).check(request)
-            answer = "yes" if reference.decide(request).allowed else "no"
+            decision = reference.decide(request)
         except InvalidRequest:
-            answer = "invalid"
-        assert answer == shown, asked
+            assert shown == "invalid", asked
+            continue
+        assert ("yes" if decision.allowed else "no") == shown, asked
+        if why.startswith("effects:"):
+            assert re.findall(r"`([^`]*)`", why) == list(decision.effects), asked
+
+
+@pytest.mark.parametrize("where", [where for where in KEYS if where != "reading"])
+def test_every_key_is_explained(where: str) -> None:
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"`(\w+)`", text))
+    # The keys of a source and of a place in one are shown in an example.
+    shown = set(re.findall(r"(\w+):", text)) if where in {"source document", "row place"} else known
+    assert {key.name for key in KEYS[where]} <= shown
+
+
+def test_every_word_of_conditions_is_explained() -> None:
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    for word in RESERVED:
+        assert re.search(rf"^\| `[^`]*\b{word}\b[^`]*`", text, re.MULTILINE), word
+
+
+def test_every_code_of_a_state_finding_has_its_line() -> None:
+    text = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
+    ranges = re.findall(r"`(S\d+)` to `(S\d+)`", text)
+    assert [code for code in CODES if not any(first <= code <= last for first, last in ranges)] == []
+
+
+def test_every_way_to_ask_is_shown() -> None:
+    text = (ROOT / "docs" / "asking.md").read_text(encoding="utf-8")
+    methods = {name for name, value in vars(Client).items() if callable(value) and not name.startswith("_")}
+    assert {name for name in methods if f"client.{name}(" not in text} == {"explain"}, "`explain` is `decide`"
 
 
 def test_every_link_leads_somewhere() -> None:
