@@ -46,8 +46,7 @@ context := {
 default valid := false
 
 valid if {
-	input.subject.type == "user"
-	is_string(user)
+	lib.subject
 	form
 	every name, types in rule["with"] {
 		lib.with_object(name, {type | some type in types})

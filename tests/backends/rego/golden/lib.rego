@@ -14,6 +14,13 @@ chains := {
 	"card_index": [["branch", 1], ["card_index", 1]],
 }
 
+# Only a user with a name can ask.
+subject if {
+	input.subject.type == "user"
+	is_string(input.subject.id)
+	input.subject.id != ""
+}
+
 # The keys from the root to an entity, its own last; shorter where the path leaves off names.
 path(entity) := keys if {
 	chain := chains[entity.type]

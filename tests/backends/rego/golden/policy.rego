@@ -13,7 +13,7 @@ import data.privtab.library.lib
 default allow := false
 
 allow if {
-	input.subject.type == "user"
+	lib.subject
 	path := lib.path(input.resource)
 	allowed(input.subject.id, path)
 }
@@ -64,7 +64,7 @@ explained := [answer |
 # description: Takes `items`, each the keys from the root to an item; gives the positions of those that pass.
 # entrypoint: true
 visible := [position |
-	input.subject.type == "user"
+	lib.subject
 	some position, path in input.items
 	allowed(input.subject.id, path)
 ]
