@@ -2,6 +2,7 @@
 
 PrivtabError
 ├── UsageError                the caller asked for something that does not exist (exit code 2)
+├── FileError                 a file that was named cannot be read (exit code 3)
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
 ├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
@@ -29,6 +30,10 @@ class PrivtabError(Exception):
 
 class UsageError(PrivtabError):
     """The caller asked for something that does not exist or cannot be."""
+
+
+class FileError(PrivtabError):
+    """A file that was named is not there or cannot be read."""
 
 
 class PolicyInvalid(PrivtabError):

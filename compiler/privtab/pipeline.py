@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab import _resources, checks, model, source, syntax
 from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.errors import PolicyInvalid, UsageError
+from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.ir.lower import lower
 from privtab.ir.nodes import Program
 
@@ -22,7 +22,7 @@ def load_program(
     """The program of a policy.
 
     `policy`: a name such as `cdap/final`, or a path. Raises PolicyInvalid with every finding, UsageError where there is no
-    such policy, variant or reading.
+    such policy, variant or reading, FileError where its file cannot be read.
     """
     program, found = check_policy(policy, variant=variant, readings=readings)
     if program is None:
@@ -50,7 +50,7 @@ def check_policy(
 def find_policy(policy: str | Path) -> Path:
     """The file of a policy: a path as it is, else a name looked up in `policy_src/` here, then among the shipped ones.
 
-    Raises UsageError with the nearest name.
+    Raises FileError where a path to a YAML file leads nowhere, UsageError with the nearest name otherwise.
     """
     path = Path(policy)
     if path.is_file():
@@ -59,6 +59,8 @@ def find_policy(policy: str | Path) -> Path:
         found = folder / f"{policy}.yaml"
         if found.is_file():
             return found
+    if path.suffix in {".yaml", ".yml"}:
+        raise FileError(f"no such file: {path}")
     known = sorted({name for folder in policy_folders() for name in _names(folder)})
     near = difflib.get_close_matches(str(policy), known, n=1, cutoff=0.4)
     hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}" if known else "there are none"

@@ -13,7 +13,7 @@ from typing import Any
 
 from privtab.errors import InvalidRequest
 
-_ESCAPE = re.compile(r"%(?:2F|25)")
+_WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
 
 
 def encode_name(name: str) -> str:
@@ -212,19 +212,14 @@ class Vocabulary:
         return shape
 
     def check_withs(self, request: Request, shape: OperationShape) -> None:
-        """Check the `with` objects of a request against the shape of its operation; raises InvalidRequest."""
-        for name in request.with_:
-            if name not in shape.withs:
-                raise InvalidRequest(
-                    f"`{request.action}` on `{request.resource.type}` takes no `with` object `{name}`"
-                    + hint(name, shape.withs)
-                )
+        """Check the `with` objects that an operation looks at; raises InvalidRequest. Others are nobody's concern."""
         for name, types in shape.withs.items():
             entity = request.with_.get(name)
             if entity is None:
                 raise InvalidRequest(
                     f"`{request.action}` on `{request.resource.type}` needs context.with.{name}: "
                     f"an entity of type {' or '.join(types)}"
+                    + hint(name, [other for other in request.with_ if other not in shape.withs])
                 )
             if entity.type not in types:
                 raise InvalidRequest(
@@ -250,9 +245,12 @@ class Vocabulary:
                 f"unknown entity type `{entity.type}` in system `{self.system}`" + hint(entity.type, self.chains)
             )
         for name in entity.names:
-            if not name or "%" in _ESCAPE.sub("", name):
+            wrong = _WRONG_ESCAPE.search(name)
+            if not name or wrong:
                 raise InvalidRequest(
-                    f"malformed path in `{entity}`: names must not be empty, and `%` and `/` in a name are written %25 and %2F"
+                    f"malformed path in `{entity}`: "
+                    + (f"`{wrong[0]}` is no escape: " if wrong else "a name is empty; ")
+                    + "only `%` and `/` are escaped in a name, as %25 and %2F"
                 )
         depth = chain[-1][1]
         depths = {depth}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from privtab.diagnostics import Span
-from privtab.errors import UsageError
+from privtab.errors import FileError
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -42,7 +42,7 @@ class SourceFile:
 
 
 def load(path: str | Path, *, display: str | None = None) -> SourceFile:
-    """Read a policy file. Raises UsageError where there is none; bytes that are not UTF-8 become a finding later.
+    """Read a policy file. Raises FileError where there is none; bytes that are not UTF-8 become a finding later.
 
     The path that is shown is `display`, else relative to the working directory where it lies below, else as given.
     """
@@ -50,7 +50,7 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
     try:
         raw = file.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+        raise FileError(f"cannot read `{path}`: {error.strerror}") from error
     shown = display or _shown(file)
     try:
         text = raw.decode("utf-8")

@@ -135,18 +135,40 @@ def test_bytes_that_are_no_text_are_an_invalid_request(
     assert [answer["decision"] for answer in answers(ran.out)] == [False, True]
 
 
-def test_a_state_with_errors_gives_no_answers(
+def test_a_wrong_row_that_can_only_allow_is_left_out_and_told(
     privtab: Callable[..., Any], policy: Path, state: Path, asked: Path
 ) -> None:
     text = state.read_text(encoding="utf-8") + 'members: [{user: ann, of: "nowhere:x"}]\n'
     state.write_text(text, encoding="utf-8")
     ran = privtab("decide", "-p", policy, "-s", state, "-r", asked)
-    assert (ran.code, ran.out) == (1, "")
+    assert ran.code == 1
+    assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED]
     assert "nowhere" in ran.err
+    assert "answered without them" in ran.err
     partial = privtab("decide", "-p", policy, "-s", state, "-r", asked, "--allow-partial")
-    assert partial.code == 0
-    assert [answer["decision"] for answer in answers(partial.out)] == [allowed for _, allowed in ASKED]
+    assert (partial.code, partial.out) == (0, ran.out)
     assert "nowhere" in partial.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("effect: deny, privilege: READ", "effect: deny, privilege: RAED"),
+        ("effect: deny, privilege: READ", "effect: dney, privilege: READ"),
+        ('{principal: "user:ben", role: clerk}', '{principal: "usr:ben", role: clerk}'),
+        ("grants:", "grnats:"),
+    ],
+)
+def test_a_wrong_row_that_may_deny_stops_the_answers(
+    privtab: Callable[..., Any], policy: Path, state: Path, asked: Path, old: str, new: str
+) -> None:
+    text = state.read_text(encoding="utf-8")
+    assert old in text
+    state.write_text(text.replace(old, new), encoding="utf-8")
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", asked)
+    assert (ran.code, ran.out) == (1, "")
+    assert "may carry a denial" in ran.err
+    assert privtab("decide", "-p", policy, "-s", state, "-r", asked, "--allow-partial").code == 0
 
 
 def test_an_opa_that_runs_already_is_asked_for_its_own_state(
@@ -204,9 +226,11 @@ def test_a_pair_of_surrogates_is_a_name_as_any_other(
     assert privtab("decide", "-p", policy, "-s", state, "-r", path).code == 0
 
 
-def test_a_missing_file_of_requests_is_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+def test_a_missing_file_of_requests_is_the_world_s_fault(
+    privtab: Callable[..., Any], policy: Path, state: Path
+) -> None:
     ran = privtab("decide", "-p", policy, "-s", state, "-r", "nothing.jsonl")
-    assert ran.code == 2
+    assert ran.code == 3
     assert "nothing.jsonl" in ran.err
 
 

@@ -73,5 +73,5 @@ def test_wrong_rows_are_not_packed_unless_asked_for(
 
 def test_a_state_that_is_not_there(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
     ran = privtab("state", "validate", tmp_path / "nothing.yaml", "--policy", policy)
-    assert ran.code == 2
+    assert ran.code == 3
     assert "nothing.yaml" in ran.err

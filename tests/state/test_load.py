@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.errors import UsageError
+from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity, encode_name
 from privtab.state.load import from_tables, load
@@ -81,8 +81,8 @@ def test_what_is_written_is_read_back(
     assert not [f for f in findings if f.severity == "error"]
 
 
-def test_a_missing_path_is_bad_usage(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such state"):
+def test_a_missing_path_is_not_the_user_s_rows(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no such state"):
         load(tmp_path / "absent.yaml")
 
 

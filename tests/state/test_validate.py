@@ -65,12 +65,6 @@ def test_no_rows_are_an_empty_state(checked: Checked) -> None:
             "`ADD_TABLE` cannot be granted on a `table`, since `CREATE_TABLE` cannot",
             None,
         ),
-        (
-            {"privilege": "EVERYTHING"},
-            "S131",
-            "`EVERYTHING` cannot be granted on a `table`, since `CREATE_TABLE` cannot",
-            "grant `SELECT` in its place",
-        ),
         ({"effect": "permit"}, "S132", "unknown effect `permit`", "an effect is `allow` or `deny`"),
         ({"effect": "alow"}, "S132", "unknown effect `alow`", "did you mean `allow`?"),
         ({"entity": "tabel:l/s/t"}, "S111", "unknown entity type `tabel`", "did you mean `table`?"),

@@ -9,10 +9,11 @@ import typer
 
 from privtab.cli._output import Format, complain, show_state_findings
 from privtab.errors import UsageError
+from privtab.state.nodes import TABLES
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
-    from privtab.state.nodes import State
+    from privtab.state.nodes import State, StateFinding
 
 FormatOption = Annotated[Format, typer.Option("--format", help="For a person, or for a program.")]
 PolicyOption = Annotated[
@@ -52,13 +53,47 @@ def readings(given: list[str] | None) -> dict[str, str]:
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
     """Read and check a state; its errors go to standard error, and end in exit code 1 unless partial is allowed."""
+    state, errors = _checked(program, path)
+    if errors and not allow_partial:
+        complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
+        raise typer.Exit(1)
+    return state
+
+
+def load_state_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, bool]:
+    """Read and check a state that questions are asked of, and whether rows were left out that nobody said may be.
+
+    A row that can only allow is reported and left out: without it nobody gets more. One that may carry a denial ends in
+    exit code 1 unless partial is allowed.
+    """
+    state, errors = _checked(program, path)
+    if allow_partial or not errors:
+        return state, False
+    denying = [error for error in errors if _may_deny(program, error)]
+    if denying:
+        complain(f"{len(denying)} wrong row(s) in {path} may carry a denial; `--allow-partial` goes on without them")
+        raise typer.Exit(1)
+    complain(f"{len(errors)} wrong row(s) in {path}: answered without them")
+    return state, True
+
+
+def _checked(program: Program, path: Path) -> tuple[State, list[StateFinding]]:
     from privtab.state.load import load
     from privtab.state.validate import validate
 
     state, findings = validate(program, load(path))
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
-    if errors and not allow_partial:
-        complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
-        raise typer.Exit(1)
-    return state
+    return state, errors
+
+
+def _may_deny(program: Program, error: StateFinding) -> bool:
+    """Whether leaving a row out could let somebody do more: it denies, or it gives a role or group that is denied."""
+    if program.semantics.deny == "none":
+        return False
+    place = error.place
+    if place.row == 0 or place.table not in TABLES:
+        return True
+    if place.table == "grants":
+        return str(error.row.get("effect", "")).lower() != "allow"
+    return place.table in {"assignments", "memberships"}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
+from typing import Annotated, Any, BinaryIO, TypeAlias
 
 import typer
 
@@ -18,14 +18,11 @@ from privtab.cli._options import (
     PolicyOption,
     ReadingOption,
     VariantOption,
-    load_state,
+    load_state_to_ask,
     readings,
 )
-from privtab.errors import InvalidRequest, UsageError
+from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.request import Request, Vocabulary
-
-if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
 
 Asked: TypeAlias = Request | InvalidRequest
 
@@ -75,20 +72,16 @@ def decide(
     program = load_program(policy, variant=variant, readings=readings(reading))
     with ExitStack() as stack:
         lines = stack.enter_context(_lines(requests))
-        answers = stack.enter_context(_answers(program, state, engine, url, allow_partial=allow_partial))
+        if url is not None:
+            answers, partial = stack.enter_context(asked_at(url, program.system)), False
+        else:
+            assert state is not None
+            loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+            ready = started(program, loaded) if engine is Engine.OPA else reference(program, loaded)
+            answers = stack.enter_context(ready)
         wrong = _run(lines, answers, vocabulary(program))
-    if wrong:
+    if wrong or partial:
         raise typer.Exit(1)
-
-
-def _answers(
-    program: Program, state: Path | None, engine: Engine, url: str | None, *, allow_partial: bool
-) -> AbstractContextManager[Answers]:
-    if url is not None:
-        return asked_at(url, program.system)
-    assert state is not None
-    loaded = load_state(program, state, allow_partial=allow_partial)
-    return started(program, loaded) if engine is Engine.OPA else reference(program, loaded)
 
 
 def _lines(path: str) -> AbstractContextManager[BinaryIO]:
@@ -97,7 +90,7 @@ def _lines(path: str) -> AbstractContextManager[BinaryIO]:
     try:
         return Path(path).open("rb")
     except FileNotFoundError:
-        raise UsageError(f"no such file: {path}") from None
+        raise FileError(f"no such file: {path}") from None
 
 
 class _Kept(AbstractContextManager[BinaryIO]):

@@ -16,7 +16,7 @@ from privtab.cli._options import (
     ReadingOption,
     StateOption,
     VariantOption,
-    load_state,
+    load_state_to_ask,
     readings,
 )
 from privtab.cli._output import Format, out, print_json
@@ -74,12 +74,14 @@ def explain(
         flags=frozenset(flag or ()),
     )
     program = load_program(policy, variant=variant, readings=readings(reading))
-    loaded = load_state(program, state, allow_partial=allow_partial)
+    loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
     why = explained(Reference(program, loaded, revision=policy_artifacts(program).revision), request)
     if format_ is Format.JSON:
         print_json(_json(why))
     else:
         _show(out(), why)
+    if partial:
+        raise typer.Exit(1)
 
 
 def _entity(text: str) -> Entity:

@@ -57,7 +57,7 @@ class Reference:
         named = RESOURCE in asked.complete
         condition = item_condition(rule) if named else call_condition(rule)
         allowed = asked.holds(condition)
-        types = {w.name: request.with_[w.name].type for w in rule.withs}
+        types = {w.name: asked.types[w.name] for w in rule.withs}
         sets = canonical(self.program).minimal_sets(condition, request.flags, types)
         return Decision(allowed=allowed, context=Explanation(asked, rule, sets).context(allowed=allowed))
 
@@ -84,9 +84,10 @@ class Asked:
         self.principals = self.holdings.principals(request.user, groups)
         self.scoped = self.holdings.scoped(request.user, groups)
         self.roles = self.holdings.roles(request.user, groups)
-        objects = {RESOURCE: request.resource, **request.with_}
-        self.types: Mapping[str, str] = {slot: entity.type for slot, entity in objects.items()}
-        self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in objects.items()}
+        rule = self.program.rules[request.resource.type, request.action]
+        entities = {RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}}
+        self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
+        self.keys = {slot: reference.vocabulary.keys(entity) for slot, entity in entities.items()}
         self.complete = {
             slot for slot, keys in self.keys.items() if len(keys) == len(self.program.chain(self.types[slot]))
         }

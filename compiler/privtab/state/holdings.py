@@ -39,7 +39,7 @@ class Holdings:
 
         self._grants: dict[str, dict[tuple[str, str], set[str]]] = {"allow": defaultdict(set), "deny": defaultdict(set)}
         for grant in state.grants:
-            for privilege in names.privileges(grant.privilege) or ():
+            for privilege in names.given(grant.privilege, grant.entity.type):
                 self._grants[grant.effect][privilege, str(grant.entity)].add(grant.grantee)
 
         self._owners: dict[str, set[str]] = defaultdict(set)

@@ -75,7 +75,7 @@ def _grants(
         if grant.effect != effect:
             continue
         key = str(grant.entity)
-        for privilege in names.privileges(grant.privilege) or ():
+        for privilege in names.given(grant.privilege, grant.entity.type):
             found.setdefault(privilege, {}).setdefault(key, set()).add(grant.grantee)
             for scope_key, scope in scopes.get(grant.grantee, {}).items():
                 principal = scoped_principal(grant.grantee, scope_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from privtab.errors import UsageError
+from privtab.errors import FileError, UsageError
 from privtab.state.nodes import TABLES, Place
 from privtab.state.raw import RawState, Reading
 from privtab.state.read_csv import read_csv
@@ -18,11 +18,11 @@ _SUFFIXES = (".csv", ".json", ".parquet", ".yaml", ".yml")
 def load(path: Path | str) -> RawState:
     """Read the rows of a state with their places; what cannot be read becomes findings.
 
-    Raises UsageError where there is no such file, or where the file is only one table of a state.
+    Raises FileError where there is no such file, UsageError where the file is only one table of a state.
     """
     path = Path(path)
     if not path.exists():
-        raise UsageError(f"no such state: {path}")
+        raise FileError(f"no such state: {path}")
     reading = Reading()
     if path.is_dir() and path.suffix != ".parquet":
         _directory(path, reading)

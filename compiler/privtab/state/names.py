@@ -52,13 +52,17 @@ class Names:
         """Every name that a grant may use."""
         return (*self.program.privileges, *self.program.aliases, *self.program.sets)
 
+    def given(self, name: str, type_: str) -> tuple[str, ...]:
+        """The privileges that a grant of this name gives on a type: of a set those members that the type knows."""
+        return tuple(m for m in self.privileges(name) or () if type_ in self.program.privileges[m].on)
+
     def grantable(self, name: str, type_: str) -> Problem | None:
-        """Why a privilege, alias or set cannot be granted on a type; None where it can."""
+        """Why a privilege, alias or set cannot be granted on a type; None where it gives something there."""
         members = self.privileges(name)
         if members is None:
             return Problem("S130", f"unknown privilege `{name}`", did_you_mean(name, self.known_privileges()))
         wrong = [m for m in members if type_ not in self.program.privileges[m].on]
-        if not wrong:
+        if len(wrong) < len(members):
             return None
         if members == (name,):
             on = ", ".join(self.program.privileges[name].on)
@@ -66,9 +70,7 @@ class Names:
                 "S131", f"`{name}` cannot be granted on a `{type_}`", f"it can be granted on {on or 'nothing'}"
             )
         listed = ", ".join(f"`{m}`" for m in wrong)
-        fitting = [m for m in members if m not in wrong]
-        advice = f"grant {', '.join(f'`{m}`' for m in fitting)} in its place" if fitting else None
-        return Problem("S131", f"`{name}` cannot be granted on a `{type_}`, since {listed} cannot", advice)
+        return Problem("S131", f"`{name}` cannot be granted on a `{type_}`, since {listed} cannot")
 
     def entity(self, text: str) -> Entity | Problem:
         """Read `type:path` in its one canonical spelling."""
