@@ -93,7 +93,9 @@ def requires(program: Lower, cell: str, *, entity: str = "shelf", more: str = ""
         ("can load (shop)", "can load(shop)"),
         ("anyone", "[]"),
         ("service admin", "service admin"),
-        ("READ (shelf) or WRITE (shelf) when urgent", "[[READ(shelf) | WRITE(shelf)] when urgent]"),
+        ("READ (shelf) and WRITE (shelf) when urgent", "[READ(shelf) & [WRITE(shelf) when urgent]]"),
+        ("READ (shelf) or WRITE (shelf) when urgent", "[READ(shelf) | [WRITE(shelf) when urgent]]"),
+        ("(READ (shelf) or WRITE (shelf)) when urgent", "[[READ(shelf) | WRITE(shelf)] when urgent]"),
         ("READ (shelf) and (WRITE (shelf) when urgent)", "[READ(shelf) & [WRITE(shelf) when urgent]]"),
     ],
 )

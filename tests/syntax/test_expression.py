@@ -26,7 +26,7 @@ def shape(e: object) -> str:
             return "[" + " & ".join(shape(p) for p in parts) + "]"
         case x.AnyOf(parts):
             return "[" + " | ".join(shape(p) for p in parts) + "]"
-        case x.Required(body, flag):
+        case x.Required(body, flag, _):
             return f"[{shape(body)} when {flag.text}]"
         case _:
             raise AssertionError(e)
@@ -41,8 +41,16 @@ def shape(e: object) -> str:
         ("WRITE (namespace) & ADMIN (stream)", "[WRITE(namespace) & ADMIN(stream)]"),
         ("A (x) or B (x) and C (x)", "[A(x) | [B(x) & C(x)]]"),
         ("(A (x) or B (x)) and C (x)", "[[A(x) | B(x)] & C(x)]"),
-        ("A (x) or B (x) when f", "[[A(x) | B(x)] when f]"),
+        ("A (x) when f", "[A(x) when f]"),
+        ("A (x) and B (x) when f", "[A(x) & [B(x) when f]]"),
+        ("A (x) or B (x) when f", "[A(x) | [B(x) when f]]"),
+        ("A (x) when f and B (x) or C (x)", "[[[A(x) when f] & B(x)] | C(x)]"),
+        ("A (x) when f or B (x) when g", "[[A(x) when f] | [B(x) when g]]"),
+        ("A/B (x, y) & can load (y) when f", "[A/B(x,y) & [can load(y) when f]]"),
         ("A (x) and (B (x) when f)", "[A(x) & [B(x) when f]]"),
+        ("(A (x) and B (x)) when f", "[[A(x) & B(x)] when f]"),
+        ("(A (x) or B (x) when f) when g", "[[A(x) | [B(x) when f]] when g]"),
+        ("self when owner", "[self when owner]"),
         ("owner (metalake, catalog) or USE_CATALOG (catalog)", "[owner(metalake,catalog) | USE_CATALOG(catalog)]"),
         ("can load (schema) and member (m)", "[can load(schema) & member(m)]"),
         ("self or service  admin or anyone or holds (role)", "[self | service_admin | anyone | holds(role)]"),
@@ -85,7 +93,15 @@ def test_names_know_where_they_stand() -> None:
             "unexpected `or`",
             "a condition such as `READ (table)`, `owner (…)`, `can OP (…)`",
         ),
-        ("A (x) when f or B (x)", "or", "unexpected `or`", "the end of the cell"),
+        ("A (x) when f when g", "when", "unexpected `when`", "the end of the cell"),
+        ("A (x) when f B (x)", "B", "unexpected `B`", "`or`"),
+        ("A (x) when (f)", "(", "unexpected `(`", "a name"),
+        (
+            "A (x) and when f",
+            "when",
+            "unexpected `when`",
+            "a condition such as `READ (table)`, `owner (…)`, `can OP (…)`",
+        ),
         ("not A (x)", "A", "unexpected `A`", "`(`"),
         ("A (x), B (x)", ",", "unexpected `,`", "`or`"),
         ("A (x) ! B (x)", "!", "unexpected character `!`", "`and`"),

@@ -81,12 +81,12 @@ class Scope:
                 return m.AllOf(tuple(self._parts(parts, cell)))
             case x.AnyOf(parts=parts):
                 return m.AnyOf(tuple(self._parts(parts, cell)))
-            case x.Required(body=body, flag=flag):
+            case x.Required(body=body, flag=flag, word=word):
                 inner = self._condition(body, cell)
                 if flag.text == "with":
                     message = "`with` cannot be a flag: the context keeps the request's objects there"
                     self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
-                return None if inner is None else m.Required(inner, flag.text)
+                return None if inner is None else m.Required(inner, flag.text, m.Spot(cell, word.start, flag.end))
             case _:
                 assert_never(expression)
 

@@ -107,6 +107,8 @@ class Required:
 
     body: Condition
     flag: str
+    spot: Spot
+    """`when FLAG`."""
 
 
 Condition: TypeAlias = Held | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required

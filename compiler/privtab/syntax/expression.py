@@ -75,6 +75,7 @@ class Required:
 
     body: Expression
     flag: Name
+    word: Name
 
 
 Expression: TypeAlias = Held | Related | CanDo | Word | AllOf | AnyOf | Required
@@ -134,9 +135,9 @@ def _name(token: Token) -> Name:
 class _Tree(Transformer[Token, Expression]):
     """Rules of the grammar → nodes."""
 
-    def condition(self, children: list[Any]) -> Expression:
+    def required(self, children: list[Any]) -> Expression:
         body, when, flag = children
-        return body if when is None else Required(body, _name(flag))
+        return Required(body, _name(flag), _name(when))
 
     def any_of(self, children: list[Any]) -> Expression:
         return AnyOf(tuple(children))

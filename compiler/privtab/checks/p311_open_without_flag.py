@@ -1,0 +1,93 @@
+"""P311: a condition that anybody meets as long as the request sets no flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, assert_never
+
+from privtab.checks._hints import listed
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P311"
+NAME = "open-without-flag"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """`requires` and `each` whose every way, or one of whose ways, is a `when` with nothing beside it.
+
+    Flags only ask for more, so a condition that asks for nothing without flags is open; if it asks for nothing with all of
+    them too, it is as good as `anyone`. `anyone and (A when f)` says outright that it is open, and is passed over.
+    """
+    from privtab.model.walk import conditions
+
+    seen: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        for condition in conditions(row):
+            if not _asks_nothing(condition, flags=False) or _asks_nothing(condition, flags=True):
+                continue
+            first = _first(condition)
+            if first is not None and (key := (id(first.spot.cell), first.spot.start)) not in seen:
+                seen.add(key)
+                yield _finding(condition, first)
+
+
+def _asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
+    """Whether the condition always holds where the request sets all flags, or none. What `can` refers to asks for something."""
+    from privtab.model import nodes as m
+
+    match condition:
+        case m.AllOf(parts=parts):
+            return all(_asks_nothing(part, flags=flags) for part in parts)
+        case m.AnyOf(parts=parts):
+            return any(_asks_nothing(part, flags=flags) for part in parts)
+        case m.Required(body=body):
+            return not flags or _asks_nothing(body, flags=flags)
+        case m.Held() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo():
+            return False
+        case _:
+            assert_never(condition)
+
+
+def _first(condition: m.Condition) -> m.Required | None:
+    """The first `when` that opens the condition; None where `anyone` beside it says that it is meant to be open."""
+    from privtab.model import nodes as m
+
+    match condition:
+        case m.Required():
+            return condition
+        case m.AllOf(parts=parts):
+            return None if m.AllOf() in parts else next(filter(None, map(_first, parts)), None)
+        case m.AnyOf(parts=parts):
+            return next(filter(None, (_first(part) for part in parts if _asks_nothing(part, flags=False))), None)
+        case _:
+            return None
+
+
+def _flags(condition: m.Condition) -> Iterator[str]:
+    from privtab.model import nodes as m
+
+    match condition:
+        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+            for part in parts:
+                yield from _flags(part)
+        case m.Required(body=body, flag=flag):
+            yield flag
+            yield from _flags(body)
+        case _:
+            return
+
+
+def _finding(condition: m.Condition, first: m.Required) -> Diagnostic:
+    flags = tuple(dict.fromkeys(_flags(condition)))
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for anybody",
+        span=first.spot.span,
+        help=f"put it beside what is always required: `A and (B when {first.flag})`",
+    )
