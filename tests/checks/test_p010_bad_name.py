@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 
 def test_an_operation(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {Open-All: READ/WRITE (shop)}}\n", "P010")
@@ -42,3 +44,20 @@ def test_a_type_called_parent(only: Callable[..., Any]) -> None:
     assert found.message == "`parent` cannot be the name of an entity type"
     assert found.help == "`parent` has a meaning of its own in conditions"
     assert found.under == "parent"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("start/stop", "start, stop"), ("Start | Stop-All/debug", "start, stop_all, debug")]
+)
+def test_several_operations_without_commas(only: Callable[..., Any], key: str, meant: str) -> None:
+    found = only(
+        f"tables: {{shop: {{{key}: READ/WRITE (shop), run: can stop{'_all' * ('All' in key)} (shop)}}}}\n", "P010"
+    )
+    assert found.message == f"`{key}` cannot be the name of an operation"
+    assert found.help == f"one row for several operations has commas between them: `{meant}`"
+    assert found.under == key
+
+
+def test_a_mark_alone_makes_no_two_operations(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {start/: READ/WRITE (shop)}}\n", "P010")
+    assert found.help == "names begin with a letter; then come small letters, digits and `_`: `start`"

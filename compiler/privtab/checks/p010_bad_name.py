@@ -21,6 +21,16 @@ def snake_case(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", words).strip("_").lstrip("0123456789_")
 
 
+def several(name: str) -> tuple[str, ...]:
+    """The operations that a key with marks between them was meant for; none, where it is a single name.
+
+    >>> several("start/Stop")
+    ('start', 'stop')
+    """
+    parts = tuple(snake_case(part) for part in re.split(r"[/|&+;]", name))
+    return parts if len(parts) > 1 and all(parts) else ()
+
+
 def finding(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
     """`name` cannot be the name of `what` (in words, with an article)."""
     snake = snake_case(name)

@@ -40,8 +40,11 @@ def _operations(reader: Reader, key: Scalar) -> list[Word]:
         if _SNAKE.fullmatch(word.value):
             operations.append(word)
         else:
-            reader.report(p010_bad_name.finding(word.span, "an operation", word.value))
-            operations.append(Located(p010_bad_name.snake_case(word.value), word.span))
+            several = p010_bad_name.several(word.value)
+            advice = f"one row for several operations has commas between them: `{', '.join(several)}`"
+            reader.report(p010_bad_name.finding(word.span, "an operation", word.value, advice if several else None))
+            meant = several or (p010_bad_name.snake_case(word.value),)
+            operations.extend(Located(name, word.span) for name in meant)
     if not operations and not key.text.strip(" ,"):
         reader.report(p010_bad_name.finding(reader.span(key), "an operation", key.text))
     return operations
