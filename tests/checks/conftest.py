@@ -14,7 +14,7 @@ HEAD = {
     "privtab": "privtab: 1",
     "system": "system: shop",
     "version": 'version: "1"',
-    "entities": "entities: {shop: {shelf: {item: }, user: , role: }}",
+    "entities": "entities: {shop: {shelf: {item:}, user:, role:}}",
     "privileges": "privileges: [READ, WRITE]",
 }
 

@@ -47,3 +47,32 @@ def test_in_core(only: Callable[..., Any]) -> None:
     assert found.message == "`shelf` has the row `open` twice"
     assert found.help == "line 2 says the same: drop one"
     assert found.under == "open"
+
+
+def test_in_any_at_the_top_and_under_tables(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        any:
+          open: READ/WRITE (entity)
+        tables:
+          any: {open: READ/WRITE (entity)}
+        """,
+        "P201",
+    )
+    assert found.message == "`shop` has the row `open` twice"
+    assert found.help == "line 2 says the same: drop one"
+    assert found.under == "open"
+
+
+def test_in_any_of_a_variant(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        variants:
+          other:
+            any: {open: READ/WRITE (entity)}
+            tables: {any: {open: READ/WRITE (entity)}}
+        """,
+        "P201",
+    )
+    assert found.message == "`shop` has the row `open` twice"
+    assert found.help == "line 3 says the same: drop one"

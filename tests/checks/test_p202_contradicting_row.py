@@ -46,3 +46,18 @@ def test_rows_of_any_for_a_common_type(only: Callable[..., Any]) -> None:
     assert found.message == "`shelf` has two rows `open` that contradict each other"
     assert found.help == "line 2 says something else: keep one, or record the other under `ambiguous`"
     assert found.under == "open"
+
+
+def test_rows_of_any_at_the_top_and_under_tables(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        tables:
+          any: {open: {for: [shop, shelf], requires: READ (entity)}}
+        any:
+          open: {for: [shelf, item], requires: WRITE (entity)}
+        """,
+        "P202",
+    )
+    assert found.message == "`shelf` has two rows `open` that contradict each other"
+    assert found.help == "line 2 says something else: keep one, or record the other under `ambiguous`"
+    assert found.under == "open"

@@ -30,6 +30,28 @@ def test_tables_come_before_any_and_any_before_core(resolve: Resolve) -> None:
     assert origins(policy, "look") == {"shop": "core", "shelf": "any", "item": "row", "user": "core", "role": "core"}
 
 
+def test_any_under_tables_is_the_any_of_the_file(resolve: Resolve) -> None:
+    inside = resolve("tables:\n  any: {look: {for: [shelf], requires: WRITE (entity)}, peek: READ (entity)}\n")
+    outside = resolve("any: {look: {for: [shelf], requires: WRITE (entity)}, peek: READ (entity)}\n")
+    assert origins(inside, "look") == origins(outside, "look") == {"shelf": "any"}
+    assert origins(inside, "peek") == origins(outside, "peek") == dict.fromkeys(inside.entities, "any")
+
+
+def test_any_in_both_places_is_one_list(resolve: Resolve) -> None:
+    policy = resolve(
+        "any: {look: {for: [shelf], requires: READ (shelf)}}\n"
+        "tables: {any: {look: {for: [item], requires: WRITE (item)}}, shop: {look: READ (shop)}}\n"
+    )
+    assert origins(policy, "look") == {"shop": "row", "shelf": "any", "item": "any"}
+
+
+@pytest.mark.parametrize("over", ["any: {look: WRITE (entity)}", "tables: {any: {look: WRITE (entity)}}"])
+@pytest.mark.parametrize("base", ["any: {look: READ (entity)}", "tables: {any: {look: READ (entity)}}"])
+def test_any_of_a_variant_replaces_any_wherever_they_stand(resolve: Resolve, base: str, over: str) -> None:
+    policy = resolve(f"{base}\nvariants: {{strict: {{{over}}}}}\n", variant="strict")
+    assert text(policy, "item", "look")[0] == "WRITE (entity)"
+
+
 def test_rows_for_some_types_come_before_rows_for_all(resolve: Resolve) -> None:
     policy = resolve("any:\n  look: {for: [item], requires: WRITE (item)}\n  peek: READ (entity)\n")
     assert origins(policy, "look") == {"item": "any"}

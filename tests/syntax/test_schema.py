@@ -70,6 +70,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "an operation in capitals": {"tables": {"shop": {"Open": "anyone"}}},
     "a report that reports something else": {"tables": {"shop": {"open": {"each": "anyone", "report": "all"}}}},
     "`for` outside `any`": {"tables": {"shop": {"open": {"requires": "anyone", "for": ["shop"]}}}},
+    "`any` under `tables` that is a list": {"tables": {"any": ["open"]}},
     "a source that is no line": {"tables": {"shop": {"open": {"requires": "anyone", "source": "top"}}}},
     "an empty reading": {
         "tables": {"shop": {"open": {"requires": "anyone", "ambiguous": {"readings": {"other": {}}}}}}
@@ -81,6 +82,13 @@ WRONG: dict[str, dict[str, Any]] = {
 
 def test_the_smallest_policy_fits() -> None:
     assert not wrong(MINIMAL)
+
+
+def test_any_stands_at_the_top_or_under_tables() -> None:
+    rows = {"open": {"requires": "anyone", "for": ["shop"]}}
+    strict = {"strict": {"tables": {"any": rows}}}
+    for sections in ({"any": rows}, {"tables": {"any": rows}}, {"tables": {"any": None}}, {"variants": strict}):
+        assert not wrong(MINIMAL | sections)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -195,4 +195,5 @@ def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) ->
         gates=rows.gates,
     )
     _resolve_rows(under, ((p, c) for p, c in selection.pairs.items() if id(c.decl) in own), found)
+    _clashes(under, Selection(selection.pairs, tuple(c for c in selection.clashes if id(c.second) in own)), found)
     resolve_roles(variant.roles, rows.names, found)

@@ -107,7 +107,10 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "owner": {"anyOf": [{"const": "none"}, _ref("ownership")]},
     "rows": _rows("row"),
     "any_rows": _rows("row_of_any"),
-    "tables": _by_name(_NAME, {"anyOf": [_NOTHING, _ref("rows")]}),
+    "tables": {
+        **_by_name(_NAME, {"anyOf": [_NOTHING, _ref("rows")]}),
+        "properties": {"any": {"anyOf": [_NOTHING, _ref("any_rows")]}},
+    },
     "with": _by_name(_NAME, _ref("words")),
     "row_source": _one_or_many(
         {

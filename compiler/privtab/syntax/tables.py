@@ -40,6 +40,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
     if fields is None:
         return None
     unreadable: set[str] = set()
+    none: tuple[tuple[TableDecl, ...], tuple[RowDecl, ...]] = ((), ())
 
     def section(key: str, read: Callable[[Node], T], absent: T) -> T:
         if key not in fields:
@@ -62,6 +63,8 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
     if reader.strange:
         unreadable.update(key for key in _SECTIONS if key not in fields)
     nowhere = reader.source.span(0, 0)
+    tables, inside = section("tables", lambda n: _tables(reader, n, unreadable), none)
+    any_: tuple[RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
     system = section("system", lambda n: reader.name(n, "a system", snake=True), None)
     version = section("version", reader.version, None)
     return Tables(
@@ -76,8 +79,8 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         sets=section("sets", lambda n: _sets(reader, n), ()),
         semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
-        tables=section("tables", lambda n: _tables(reader, n), ()),
-        any=section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ()),
+        tables=tables,
+        any=_in_order(any_, inside),
         roles=section("roles", lambda n: _roles(reader, n), ()),
         variants=section("variants", lambda n: _variants(reader, n), ()),
         unreadable=frozenset(unreadable),
@@ -300,15 +303,27 @@ def _owner(reader: Reader, node: Node) -> OwnerDecl | None:
     )
 
 
-def _tables(reader: Reader, node: Node) -> tuple[TableDecl, ...]:
-    return tuple(
-        TableDecl(
-            entity=Located(key.text, reader.span(key)),
-            rows=() if _nothing(value) else read_rows(reader, value, f"the table `{key.text}`"),
-            readable=isinstance(value, Mapping) or _nothing(value),
-        )
-        for key, value in reader.entries(node, "`tables`")
-    )
+def _tables(
+    reader: Reader, node: Node, unreadable: set[str] | None = None
+) -> tuple[tuple[TableDecl, ...], tuple[RowDecl, ...]]:
+    """The tables of entity types, and the rows under `any`, which no entity type is called."""
+    tables: list[TableDecl] = []
+    any_: tuple[RowDecl, ...] = ()
+    for key, value in reader.entries(node, "`tables`"):
+        readable = isinstance(value, Mapping) or _nothing(value)
+        if key.text == "any":
+            any_ = () if _nothing(value) else read_rows(reader, value, "`any`", kind="row of any")
+            if not readable and unreadable is not None:
+                unreadable.add("any")
+            continue
+        rows = () if _nothing(value) else read_rows(reader, value, f"the table `{key.text}`")
+        tables.append(TableDecl(entity=Located(key.text, reader.span(key)), rows=rows, readable=readable))
+    return tuple(tables), any_
+
+
+def _in_order(outside: tuple[RowDecl, ...], inside: tuple[RowDecl, ...]) -> tuple[RowDecl, ...]:
+    """The rows of the two places for `any`, in the order of the file."""
+    return tuple(sorted((*outside, *inside), key=lambda row: row.span)) if outside and inside else outside or inside
 
 
 def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
@@ -360,14 +375,15 @@ def _variants(reader: Reader, node: Node) -> tuple[VariantDecl, ...]:
             continue
         core: tuple[RowDecl, ...] = read_rows(reader, fields["core"][1], "`core`") if "core" in fields else ()
         any_ = read_rows(reader, fields["any"][1], "`any`", kind="row of any") if "any" in fields else ()
+        tables, inside = _tables(reader, fields["tables"][1]) if "tables" in fields else ((), ())
         _text(reader, fields, "note")
         variants.append(
             VariantDecl(
                 name=name,
                 title=_text(reader, fields, "title"),
-                tables=_tables(reader, fields["tables"][1]) if "tables" in fields else (),
+                tables=tables,
                 core=core,
-                any=any_,
+                any=_in_order(any_, inside),
                 roles=_roles(reader, fields["roles"][1]) if "roles" in fields else (),
             )
         )
