@@ -117,10 +117,10 @@ class Prepared:
             "state": self._bundle(f"by-hand-{members}", data),
         }
 
-    def time_index(self) -> float:
-        """Seconds to build the index of the whole state."""
+    def time_index(self, state: State) -> float:
+        """Seconds to build the index of a state."""
         started = time.perf_counter()
-        index(self.program, self.state)
+        index(self.program, state)
         return time.perf_counter() - started
 
     def _bundle(self, name: str, make: Callable[[], bytes]) -> Path:
@@ -137,9 +137,9 @@ class Prepared:
 
 
 @contextmanager
-def serve(bundles: Mapping[str, Path]) -> Iterator[OpaServer]:
-    """An OPA with the bundles active."""
-    with OpaServer(bundles, extra_args=QUIET, timeout=300) as opa:
+def serve(bundles: Mapping[str, Path], *arguments: str) -> Iterator[OpaServer]:
+    """An OPA with the bundles active; `arguments` are more of its own."""
+    with OpaServer(bundles, extra_args=(*QUIET, *arguments), timeout=300) as opa:
         yield opa
 
 
