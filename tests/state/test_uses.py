@@ -9,6 +9,7 @@ def test_everything_that_a_rule_asks_for_is_found(program: Program) -> None:
         member_types=frozenset({"lake", "group", "schema"}),
         group_membership=True,
         holds=True,
+        service_admins=True,
         state_groups=True,
         request_groups=False,
     )
@@ -16,7 +17,12 @@ def test_everything_that_a_rule_asks_for_is_found(program: Program) -> None:
 
 def test_a_policy_that_asks_for_nothing(lean: Program) -> None:
     assert uses(lean) == Uses(
-        member_types=frozenset(), group_membership=False, holds=False, state_groups=True, request_groups=False
+        member_types=frozenset(),
+        group_membership=False,
+        holds=False,
+        service_admins=False,
+        state_groups=True,
+        request_groups=False,
     )
 
 

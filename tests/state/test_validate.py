@@ -236,6 +236,25 @@ def test_a_role_spelt_nearly_like_a_declared_one_is_warned_of(checked: Checked, 
     assert not checked(lean, **rows)[1]
 
 
+@pytest.mark.parametrize("role", ["SchemaAdministrator", "schema administrator", "Schema-Administrator"])
+def test_a_role_in_the_words_of_its_document_is_warned_of(checked: Checked, lean: Program, role: str) -> None:
+    _, findings = checked(lean, assignments=[{"principal": "user:a", "role": role}])
+    assert [(f.code, f.help) for f in findings] == [("S152", "did you mean `schema_administrator`?")]
+
+
+def test_service_administrators_that_nobody_asks_for_are_warned_of(checked: Checked, lean: Program) -> None:
+    state, findings = checked(lean, service_admins=[{"user": "a"}])
+    assert [(f.code, f.severity) for f in findings] == [("S162", "warning")]
+    assert state.service_admins == ("a",)
+
+
+def test_a_set_gives_those_of_its_members_that_the_type_knows(checked: Checked) -> None:
+    row = {"grantee": "user:a", "effect": "allow", "privilege": "EVERYTHING", "entity": "table:l/s/t"}
+    state, findings = checked(grants=[row])
+    assert not findings
+    assert len(state.grants) == 1
+
+
 def test_a_repeated_row_is_warned_of_and_taken_once(checked: Checked) -> None:
     state, findings = checked(
         grants=[GOOD, {**GOOD, "effect": "deny"}, {**GOOD, "effect": "ALLOW"}],

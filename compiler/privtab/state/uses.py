@@ -34,6 +34,8 @@ class Uses:
     """Whether one of them has groups as its entities, so that the memberships count too."""
     holds: bool
     """Whether it asks which roles a user holds."""
+    service_admins: bool
+    """Whether it asks who is a service administrator."""
     state_groups: bool
     """Whether the groups of the state count."""
     request_groups: bool
@@ -43,17 +45,19 @@ class Uses:
 def uses(program: Program) -> Uses:
     """Walk every rule; `can` needs no following, since it stands for another rule of the same policy."""
     member_types: set[str] = set()
-    holds = False
+    holds = service_admins = False
     for rule in program.rules.values():
         for formula in (rule.gate, rule.requires, rule.each):
             for atom in _atoms(formula) if formula is not None else ():
                 if isinstance(atom, Member):
                     member_types.add(atom.target.type)
                 holds = holds or isinstance(atom, Holds)
+                service_admins = service_admins or isinstance(atom, ServiceAdmin)
     return Uses(
         member_types=frozenset(member_types),
         group_membership=any(program.entities[t].principal == "group" for t in member_types),
         holds=holds,
+        service_admins=service_admins,
         state_groups="state" in program.semantics.groups,
         request_groups="request" in program.semantics.groups,
     )

@@ -155,6 +155,9 @@ class _Checker:
 
     def service_admin(self, row: RawRow) -> str | None:
         """One row of `service_admins`."""
+        if not self.uses.service_admins:
+            advice = "grant him what he needs, in `grants`"
+            self.warn(row, "S162", "no row of this policy asks for service administrators", advice)
         return self.bare(row, "user", "user")
 
     def scope(self, role: str, scope: Entity | None, *, given: bool) -> Problem | None:
@@ -176,6 +179,9 @@ class _Checker:
         """The advice for a role that does nothing but is spelt nearly like a declared one."""
         if role in self.program.roles or f"role:{role}" in self.mentioned or self.uses.holds:
             return None
+        for name, declared in self.program.roles.items():
+            if _folded(role) in {_folded(name), _folded(declared.title or name)}:
+                return f"did you mean `{name}`?"
         return did_you_mean(role, self.program.roles)
 
     def binds(self, privilege: str, type_: str | None) -> Problem | None:
@@ -237,3 +243,8 @@ class _Checker:
                 row=row.cells,
             )
         )
+
+
+def _folded(name: str) -> str:
+    """A name without what people spell in different ways: case, spaces, `_` and `-`."""
+    return "".join(c for c in name.lower() if c not in " _-")

@@ -83,16 +83,18 @@ scoped(user, keys) := {principal |
 # scope: document
 has(user, privilege, keys) if {
 	who := state.principals[user]
+	allow := state.allow[privilege]
 	some key in keys
-	holders := state.allow[privilege][key]
+	holders := allow[key]
 	some principal in who
 	holders[principal]
 	not denied(who, privilege, keys)
 }
 
 denied(who, privilege, keys) if {
+	deny := state.deny[privilege]
 	some key in keys
-	holders := state.deny[privilege][key]
+	holders := deny[key]
 	some principal in who
 	holders[principal]
 }
