@@ -53,7 +53,7 @@ policies:
 	@echo "privtab lint" && $(BIN)/privtab lint
 
 tests:
-	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m 'not long'
+	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 
 test-long: setup ## minutes of generated worlds
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m long

@@ -27,27 +27,27 @@ def wrong(tmp_path: Path) -> Path:
 def test_good_rows_are_counted(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("state", "validate", state, "--policy", policy)
     assert ran.code == 0, ran.err
-    assert ran.out == "good rows: 0 members, 0 memberships, 1 assignments, 3 grants, 1 owners, 0 service admins\n"
+    assert ran.out == "good rows: 0 members, 0 memberships, 1 assignment, 3 grants, 1 owner, 0 service admins\n"
 
 
 def test_wrong_rows_are_reported_with_their_place(privtab: Callable[..., Any], policy: Path, wrong: Path) -> None:
     ran = privtab("state", "validate", wrong, "--policy", policy)
     assert ran.code == 1
-    assert f"{wrong}:2: error[" in ran.err
+    assert f"{wrong}:2: grants row 1: error[" in ran.err
     assert "REED" in ran.err
-    assert f"{wrong}:3: error[" in ran.err
-    assert "1 grants" in ran.out
+    assert f"{wrong}:3: grants row 2: error[" in ran.err
+    assert "1 grant," in ran.out
 
 
 def test_findings_for_programs(privtab: Callable[..., Any], policy: Path, wrong: Path) -> None:
     ran = privtab("state", "validate", wrong, "--policy", policy, "--format", "json")
     assert ran.code == 1
     found = json.loads(ran.out)
-    assert [(one["table"], one["row"], one["severity"]) for one in found] == [
+    assert [(one["table"], one["row_number"], one["severity"]) for one in found] == [
         ("grants", 1, "error"),
         ("grants", 2, "error"),
     ]
-    assert found[0]["values"]["privilege"] == "REED"
+    assert found[0]["row"]["privilege"] == "REED"
 
 
 def test_the_bundle_holds_the_index(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
 
 PLAIN_WIDTH = 160
@@ -106,27 +107,12 @@ def show_state_findings(findings: Iterable[object]) -> None:
     """Wrong rows of a state on standard error, one line each, with a hint below where there is one."""
     for finding in findings:
         assert isinstance(finding, StateFinding)
-        sys.stderr.write(state_finding_text(finding) + "\n")
+        sys.stderr.write(render_text([finding]))
 
 
-def state_finding_text(finding: StateFinding) -> str:
-    """`path:line: error[code]: message (grants row 3)`, and the help on a line of its own."""
-    place = finding.place
-    where = f"{place.path}:{place.line}" if place.line is not None else place.path
-    text = f"{where}: {finding.severity}[{finding.code}]: {finding.message} ({place.table} row {place.row})"
-    return f"{text}\n  help: {finding.help}" if finding.help else text
-
-
-def state_finding_json(finding: StateFinding) -> dict[str, Any]:
-    """A wrong row as one flat JSON object."""
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "message": finding.message,
-        "help": finding.help,
-        **asdict(finding.place),
-        "values": dict(finding.row),
-    }
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 policy`, `2 policies`, `1,000 grants`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, diagnostic_json, out, print_json, show_diagnostics
+from privtab.cli._output import Format, count, diagnostic_json, out, print_json, show_diagnostics
 from privtab.cli.compile import policies_in
 from privtab.diagnostics import Diagnostic, Severity, in_order
 
@@ -43,6 +43,6 @@ def lint(
     else:
         show_diagnostics(findings)
         if not findings:
-            out().print(f"{len(policies)} policies, no findings")
+            out().print(f"{count(len(policies), 'policy', 'policies')}, no findings")
     if any(strict or finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from privtab.cli._files import write
-from privtab.cli._options import FormatOption, PartialOption, PolicyOption, load_state
-from privtab.cli._output import Format, out, print_json, show_state_findings, state_finding_json
+from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
+from privtab.cli._output import Format, count, out, print_json, show_state_findings
 
 app = typer.Typer(help="Check who holds what, and pack it for OPA.", no_args_is_help=True)
 
@@ -19,7 +19,9 @@ StateArgument = Annotated[
 
 
 @app.command("validate")
-def validate(state: StateArgument, policy: PolicyOption, format_: FormatOption = Format.TEXT) -> None:
+def validate(
+    state: StateArgument, policy: PolicyOption, variant: VariantOption = None, format_: FormatOption = Format.TEXT
+) -> None:
     """Check the rows of a state against a policy.
 
     Exit code 1 where rows are wrong.
@@ -31,16 +33,17 @@ def validate(state: StateArgument, policy: PolicyOption, format_: FormatOption =
       privtab state validate exports/ --policy cdap/final --format json
     """
     from privtab.pipeline import load_program
+    from privtab.state.findings import to_json
     from privtab.state.load import load
+    from privtab.state.nodes import TABLES
     from privtab.state.validate import validate as validated
 
-    good, findings = validated(load_program(policy), load(state))
+    good, findings = validated(load_program(policy, variant=variant), load(state))
     if format_ is Format.JSON:
-        print_json([state_finding_json(finding) for finding in findings])
+        print_json(to_json(findings))
     else:
         show_state_findings(findings)
-        tables = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
-        counts = ", ".join(f"{len(getattr(good, name))} {name.replace('_', ' ')}" for name in tables)
+        counts = ", ".join(count(len(getattr(good, name)), name.replace("_", " ")[:-1]) for name in TABLES)
         out().print(f"good rows: {counts}")
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)
@@ -53,6 +56,7 @@ def pack(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the bundle goes.")] = Path(
         "state.tar.gz"
     ),
+    variant: VariantOption = None,
     allow_partial: PartialOption = False,
 ) -> None:
     """Build the state bundle that OPA loads beside the policy bundle.
@@ -65,7 +69,7 @@ def pack(
     from privtab.bundle.pack import state_bundle
     from privtab.pipeline import load_program
 
-    program = load_program(policy)
+    program = load_program(policy, variant=variant)
     content = state_bundle(program, load_state(program, state, allow_partial=allow_partial))
     write(output, content)
     out().print(f"{output}  {len(content):,} bytes")
