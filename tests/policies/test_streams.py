@@ -75,7 +75,7 @@ INSTANCE = """
     31 instance_config manage_resource_specifications | write (instance_config) | | Manage resource specifications
     31 job_group remove | write (instance_config) | | Remove job groups
     32 instance_hosts add | add (instance_hosts) | | Add a resource to an instance
-    33 instance_hosts get_state | read (instance_hosts) | | Get information about the state of the domain
+    33 instance_hosts get_state | read (instance_hosts) | | Get information about the state of the instance
     34 instance_hosts remove | search + delete (instance_hosts) | | Remove a resource and its services from an instance
     35 instance_hosts list | search + read (instance_hosts) | | List resources in an instance
     36 instance_hosts remove_specification | search + read + delete (instance_hosts) | | Remove a resource specification from an instance
