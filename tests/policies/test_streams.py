@@ -270,7 +270,6 @@ def test_contradictions_are_recorded(program: Program) -> None:
         ("instance", "view_instance_logs"),
         ("instance", "view_application_logs"),
         ("instance_config", "manage_resource_specifications"),
-        ("instance_hosts", "get_state"),
         ("instance_hosts", "remove_specification"),
         ("instance_hosts", "modify_specification"),
         *(("job_group", name) for name in ("create", "remove", "submit", "get_job_state", "list_jobs", "list_pes")),
