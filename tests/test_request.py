@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from privtab import pipeline
+from privtab.bundle import policy_artifacts
+from privtab.errors import InvalidRequest
+from privtab.ir.serialise import vocabulary
+from privtab.request import Decision, Entity, Request, Vocabulary
+
+FULL: dict[str, Any] = {
+    "subject": {"type": "user", "id": "alice", "properties": {"groups": ["hr"]}},
+    "action": {"name": "load"},
+    "resource": {"type": "table", "id": "m/c/s/t"},
+    "context": {"with": {"object": {"type": "table", "id": "m/c/s/t"}}, "override": False},
+}
+
+
+@pytest.fixture(scope="module")
+def known() -> Vocabulary:
+    return vocabulary(pipeline.load_program("gravitino/1.1.0"))
+
+
+def test_the_request_of_the_specification_is_read() -> None:
+    request = Request.from_json(FULL)
+    assert request == Request(
+        user="alice",
+        action="load",
+        resource=Entity("table", "m/c/s/t"),
+        groups=("hr",),
+        with_={"object": Entity("table", "m/c/s/t")},
+    )
+    assert Request.from_json(request.to_json()) == request
+
+
+def test_objects_that_the_row_does_not_look_at_are_nobody_s_concern(known: Vocabulary) -> None:
+    known.check(Request.from_json(FULL))
+    odd = {"object": Entity("nothing", "//"), "other": Entity("table", "m")}
+    known.check(Request(user="a", action="load", resource=Entity("table", "m/c/s/t"), with_=odd))
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("subject", None),
+        ("subject", {"type": "group", "id": "hr"}),
+        ("subject", {"type": "user", "id": ""}),
+        ("subject", {"type": "user", "id": 5}),
+        ("subject", {"type": "user", "id": "a", "properties": {"groups": "hr"}}),
+        ("action", {"name": None}),
+        ("action", {}),
+        ("resource", {"id": "m"}),
+        ("resource", {"type": "table", "id": ["m"]}),
+        ("context", []),
+        ("context", {"with": {"object": "table:m"}}),
+    ],
+)
+def test_what_is_no_request_says_which_part(part: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match=part):
+        Request.from_json({**FULL, part: value})
+
+
+def test_a_flag_is_set_unless_it_is_false() -> None:
+    context = {"a": True, "b": False, "c": None, "d": 0, "e": "no"}
+    assert Request.from_json({**FULL, "context": context}).flags == {"a", "c", "d", "e"}
+
+
+def test_the_vocabulary_of_the_bundle_is_that_of_the_program(known: Vocabulary) -> None:
+    program = pipeline.load_program("gravitino/1.1.0")
+    assert Vocabulary.from_program(policy_artifacts(program).program) == known
+
+
+def test_keys_go_from_the_root_down_and_stop_where_the_path_does(known: Vocabulary) -> None:
+    assert known.keys(Entity("table", "m/c/s/t")) == ["metalake:m", "catalog:m/c", "schema:m/c/s", "table:m/c/s/t"]
+    assert known.keys(Entity("table", "m/c/s")) == ["metalake:m", "catalog:m/c", "schema:m/c/s"]
+    assert known.keys(Entity("metalake", "")) == []
+
+
+def test_a_single_entity_has_its_parent_s_path() -> None:
+    streams = vocabulary(pipeline.load_program("streams/teracloud"))
+    assert streams.keys(Entity("instance_hosts", "d/i")) == ["domain:d", "instance:d/i", "instance_hosts:d/i"]
+    assert streams.keys(Entity("job_group", "d/i/g"))[-2:] == ["jobs:d/i", "job_group:d/i/g"]
+
+
+def test_a_missing_object_is_asked_for_by_its_name(known: Vocabulary) -> None:
+    request = Request(
+        user="a", action="run", resource=Entity("job", "m"), with_={"templat": Entity("job_template", "m/t")}
+    )
+    with pytest.raises(InvalidRequest, match=r"needs context.with.template.*did you mean `templat`"):
+        known.check(request)
+
+
+@pytest.mark.parametrize("path", ["m/c/s/%41", "m/c/s/50%", "m/c/s/a%2fb"])
+def test_an_escape_that_is_none_is_named(known: Vocabulary, path: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"`%.*is no escape"):
+        known.check(Request(user="a", action="load", resource=Entity("table", path)))
+
+
+def test_a_decision_reads_what_it_writes() -> None:
+    decision = Decision(allowed=False, context={"rule": "s/t/o", "missing": [["A (t:x)", "B (t:x)"], ["owner (t:x)"]]})
+    assert Decision.from_json(decision.to_json()) == decision
+    assert not decision
+    request = Request(user="ann", action="o", resource=Entity("t", "x"))
+    assert decision.describe(request) == "user:ann may not `o` on t:x; missing: A (t:x) and B (t:x), or owner (t:x)"
+
+
+@pytest.mark.parametrize("value", [None, True, {}, {"decision": "true"}, {"decision": True, "context": []}])
+def test_what_is_no_decision_is_an_error(value: object) -> None:
+    with pytest.raises(ValueError, match="not a decision"):
+        Decision.from_json(value)
