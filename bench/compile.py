@@ -139,7 +139,11 @@ def _race(policies: Mapping[str, Path | None], folder: Path, repetitions: int) -
     costs: dict[str, list[Cost]] = {name: [] for name in policies}
     for _ in range(repetitions):
         for name, path in policies.items():
-            arguments = ["--help"] if path is None else ["compile", str(path), "-o", str(folder / "out")]
+            arguments = (
+                ["--help"]
+                if path is None
+                else ["compile", str(path), "-o", str(folder / "out" / name.replace("/", "-"))]
+            )
             costs[name].append(_cost(arguments))
     return costs
 
