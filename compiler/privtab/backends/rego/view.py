@@ -245,8 +245,8 @@ class Body:
             return parts
         deepest = next(o for o in owners if anchor(self.program, o.target)[0] == last)
         any_of = OwnsAny(target=deepest.target)
-        first = next(i for i, p in enumerate(parts) if p in owners)
-        return (*parts[:first], any_of, *(p for p in parts[first:] if p not in owners))
+        # Last: more callers hold a privilege than own something, and the first alternative that holds ends the search.
+        return (*(p for p in parts if p not in owners), any_of)
 
     def path(self, target: Target) -> str:
         """The variable that holds the keys of a target's slot."""

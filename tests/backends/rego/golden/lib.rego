@@ -84,33 +84,27 @@ scoped(user, keys) := {principal |
 has(user, privilege, keys) if {
 	who := state.principals[user]
 	allow := state.allow[privilege]
-	some key in keys
-	holders := allow[key]
-	some principal in who
-	holders[principal]
+	holders := allow[keys[_]]
+	holders[who[_]]
 	not denied(who, privilege, keys)
 }
 
 denied(who, privilege, keys) if {
 	deny := state.deny[privilege]
-	some key in keys
-	holders := deny[key]
-	some principal in who
-	holders[principal]
+	holders := deny[keys[_]]
+	holders[who[_]]
 }
 
 owns(user, key) if {
+	who := state.principals[user]
 	owners := state.owners[key]
-	some principal in state.principals[user]
-	owners[principal]
+	owners[who[_]]
 }
 
 owns_any(user, keys) if {
 	who := state.principals[user]
-	some key in keys
-	owners := state.owners[key]
-	some principal in who
-	owners[principal]
+	owners := state.owners[keys[_]]
+	owners[who[_]]
 }
 
 member(user, key) if state.members[key][user]

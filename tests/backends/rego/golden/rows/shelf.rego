@@ -24,6 +24,6 @@ shelf_enter(user, path) if {
 	shelf_enter_either(user, path)
 }
 
-shelf_enter_either(user, path) if lib.owns_any(user, path)
-
 shelf_enter_either(user, path) if lib.has(user, "READ", path)
+
+shelf_enter_either(user, path) if lib.owns_any(user, path)
