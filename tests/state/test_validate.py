@@ -248,6 +248,20 @@ def test_service_administrators_that_nobody_asks_for_are_warned_of(checked: Chec
     assert state.service_admins == ("a",)
 
 
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        ("grants", {"grantee": "user:a\nrole:boss", "effect": "allow", "privilege": "SELECT", "entity": "table:l/s/t"}),
+        ("assignments", {"principal": "user:a", "role": "r\nrole:boss"}),
+        ("memberships", {"user": "a", "group": "g\nrole:boss"}),
+    ],
+)
+def test_no_name_can_slip_another_principal_in(checked: Checked, table: str, row: dict[str, Any]) -> None:
+    state, findings = checked(**{table: [row]})
+    assert state == State()
+    assert ("S120", "the name of a principal cannot hold a line break") in {(f.code, f.message) for f in findings}
+
+
 def test_a_set_gives_those_of_its_members_that_the_type_knows(checked: Checked) -> None:
     row = {"grantee": "user:a", "effect": "allow", "privilege": "EVERYTHING", "entity": "table:l/s/t"}
     state, findings = checked(grants=[row])

@@ -16,6 +16,10 @@ from privtab.state.names import Names
 from privtab.state.nodes import Assignment, Effect, State
 from privtab.state.uses import Uses, uses
 
+SEPARATOR = "\n"
+"""Between the principals of a user. One string for all of them takes a third less of OPA's memory than a list, and no name
+holds a line break (`names.py` refuses it)."""
+
 T = TypeVar("T")
 Truths: TypeAlias = dict[str, dict[str, bool]]
 """Key → names, each with `true`: a set as JSON has it."""
@@ -147,8 +151,8 @@ def _united(people: dict[str, list[str]], of: Callable[[str], frozenset[T]]) -> 
     return {name: values for name, values in found if values}
 
 
-def _flat(people: dict[str, list[str]], of: Callable[[str], frozenset[str]]) -> dict[str, list[str]]:
-    return {name: sorted(values) for name, values in _united(people, of).items()}
+def _flat(people: dict[str, list[str]], of: Callable[[str], frozenset[str]]) -> dict[str, str]:
+    return {name: SEPARATOR.join(sorted(values)) for name, values in _united(people, of).items()}
 
 
 def _by_scope(

@@ -24,6 +24,9 @@ class Problem:
     help: str | None = None
 
 
+_LINE_BREAK = Problem("S120", "the name of a principal cannot hold a line break")
+
+
 class Names:
     """Reads names of one policy; an entity that occurs in many rows is looked at once."""
 
@@ -106,6 +109,8 @@ class Names:
 
     def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | Problem:
         """Read `kind:name` to (kind, name); where `bare` is a kind, a name alone is of that kind."""
+        if "\n" in text:
+            return _LINE_BREAK
         kind, colon, name = text.partition(":")
         if not colon:
             if bare is not None:
@@ -124,6 +129,8 @@ class Names:
 
     def bare(self, text: str, kind: str) -> str | Problem:
         """Read a name of a known kind, bare or as `kind:name`; other colons belong to the name."""
+        if "\n" in text:
+            return _LINE_BREAK
         prefix, colon, _ = text.partition(":")
         if colon and (prefix in KINDS or prefix.lower() in KINDS):
             found = self.principal(text, (kind,))

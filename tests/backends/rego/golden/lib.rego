@@ -68,7 +68,7 @@ whole(keys, length) := keys if count(keys) == length
 flag(name) if input.context[name] != false
 
 # The user's principals: himself, his groups, their roles.
-principals(user) := state.principals[user]
+principals(user) := split(state.principals[user], "\n")
 
 principals(user) := [] if not state.principals[user]
 
@@ -82,7 +82,7 @@ scoped(user, keys) := {principal |
 # title: The user holds a privilege on the last of the keys.
 # scope: document
 has(user, privilege, keys) if {
-	who := state.principals[user]
+	who := split(state.principals[user], "\n")
 	allow := state.allow[privilege]
 	holders := allow[keys[_]]
 	holders[who[_]]
@@ -96,13 +96,13 @@ denied(who, privilege, keys) if {
 }
 
 owns(user, key) if {
-	who := state.principals[user]
+	who := split(state.principals[user], "\n")
 	owners := state.owners[key]
 	owners[who[_]]
 }
 
 owns_any(user, keys) if {
-	who := state.principals[user]
+	who := split(state.principals[user], "\n")
 	owners := state.owners[keys[_]]
 	owners[who[_]]
 }
@@ -116,7 +116,7 @@ in_group(user, key) if {
 	in_group_named(user, name)
 }
 
-in_group_named(user, name) if concat(":", ["group", name]) in state.principals[user]
+in_group_named(user, name) if concat(":", ["group", name]) in split(state.principals[user], "\n")
 
 # A principal's name means the entity with this key when it is its last name, or spells its whole path.
 names_of(key) := [path_of(key), replace(replace(last_name(key), "%2F", "/"), "%25", "%")]
@@ -132,10 +132,10 @@ holds(user, key) if {
 	holds_named(user, name)
 }
 
-holds_named(user, name) if concat(":", ["role", name]) in state.principals[user]
+holds_named(user, name) if concat(":", ["role", name]) in split(state.principals[user], "\n")
 
 holds_named(user, name) if {
-	some principal in state.principals[user]
+	some principal in split(state.principals[user], "\n")
 	state.within[principal][0] == concat(":", ["role", name])
 }
 
