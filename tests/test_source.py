@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from privtab import source
-from privtab.errors import UsageError
+from privtab.errors import FileError
 from privtab.source import SourceFile
 
 
@@ -40,8 +40,8 @@ def test_bytes_that_are_not_utf_8_keep_their_place(tmp_path: Path) -> None:
     assert file.text[3] == "\ufffd"
 
 
-def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot read `.*none\.yaml`: No such file"):
+def test_a_file_that_is_not_there_is_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"cannot read `.*none\.yaml`: No such file"):
         source.load(tmp_path / "none.yaml")
-    with pytest.raises(UsageError):
+    with pytest.raises(FileError):
         source.load(tmp_path)
