@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
 
-from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.evaluate import Asked, Reason, Reference
+from privtab.ir.canonical import Leaf
+from privtab.ir.evaluate import Reference
 from privtab.ir.explain import Explanation
-from privtab.ir.formula import call_condition, item_condition
-from privtab.ir.nodes import RESOURCE, ByType, Has, Holds, Member, Owner, Rule, Self, ServiceAdmin
+from privtab.ir.nodes import ByType, Has, Rule
 from privtab.request import Decision, Request
 
 
@@ -36,45 +34,19 @@ class Why:
 
 def explain(reference: Reference, request: Request) -> Why:
     """Explain one request; raises InvalidRequest where it names what the policy does not know."""
-    decision = reference.decide(request)
-    program = reference.program
-    rule = program.rules[request.resource.type, request.action]
-    asked = Asked(reference, request)
-    condition = item_condition(rule) if RESOURCE in asked.complete else call_condition(rule)
-    types = {slot.name: request.with_[slot.name].type for slot in rule.withs}
-    sets = canonical(program).minimal_sets(condition, request.flags, types)
-    texts = Explanation(asked, rule, sets)
+    found = reference.explanation(request)
     return Why(
         request=request,
-        decision=decision,
-        rule=rule,
-        sets=tuple(tuple(_part(asked, atom, texts.text(atom)) for atom in atoms) for atoms in sets),
+        decision=Decision(allowed=found.allowed, context=found.context()),
+        rule=found.rule,
+        sets=tuple(tuple(_part(found, atom) for atom in atoms) for atoms in found.sets),
     )
 
 
-def _part(asked: Asked, atom: Leaf, text: str) -> Part:
-    if isinstance(atom, Self | ServiceAdmin):
-        holds = asked.holds(atom)
-        return Part(atom=text, holds=holds, through=f"user:{asked.user}" if holds else None)
-    why = _why(asked, atom)
-    denials = asked.denials(atom.privilege, atom.target) if isinstance(atom, Has) and why is None else ()
-    denied = tuple(f"{principal} at {key}" for key, principal in denials)
-    if why is None:
-        return Part(atom=text, holds=False, denied=denied)
-    return Part(atom=text, holds=True, on=why.on, through=why.through)
-
-
-def _why(asked: Asked, atom: Has | Owner | Member | Holds | ByType) -> Reason | None:
-    match atom:
-        case Has():
-            return asked.why_has(atom.privilege, atom.target)
-        case Owner():
-            return asked.why_owner(atom.target)
-        case Member():
-            return asked.why_member(atom.target)
-        case Holds():
-            return asked.why_holds(atom.target)
-        case ByType():
-            raise AssertionError("a request gives every object its type")
-        case _:
-            assert_never(atom)
+def _part(found: Explanation, atom: Leaf) -> Part:
+    assert not isinstance(atom, ByType), "a request gives every object its type"
+    text, why = found.text(atom), found.asked.why(atom)
+    if why is not None:
+        return Part(atom=text, holds=True, on=why.on, through=why.through)
+    denials = found.asked.denials(atom.privilege, atom.target) if isinstance(atom, Has) else ()
+    return Part(atom=text, holds=False, denied=tuple(f"{principal} at {key}" for key, principal in denials))

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any, assert_never
+from collections.abc import Mapping
+from typing import Any
 
 from privtab.ir.canonical import MinimalSets, atom_text, each_minimal_sets, minimal_sets, target_text
-from privtab.ir.formula import item_condition, rule_flags
-from privtab.ir.nodes import (
-    And,
-    ByType,
-    Can,
-    Effect,
-    EntityType,
-    Formula,
-    Has,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    Program,
-    Role,
-    Rule,
-    Self,
-    ServiceAdmin,
-    When,
-)
+from privtab.ir.formula import item_condition, rule_flags, walk
+from privtab.ir.nodes import ByType, Effect, EntityType, Program, Role, Rule
+from privtab.ir.serialise import semantics_json
 
 NO_FLAGS: frozenset[str] = frozenset()
 
@@ -42,7 +25,7 @@ def describe(program: Program, *, revision: str) -> dict[str, Any]:
         "privileges": _privileges(program),
         "sets": {name: list(members) for name, members in program.sets.items()},
         "roles": {name: _role(role) for name, role in program.roles.items()},
-        "semantics": _semantics(program),
+        "semantics": semantics_json(program.semantics) | {"gate": program.semantics.gate},
         "sources": dict(program.sources),
         "operations": [describe_rule(program, rule) for rule in program.rules.values()],
     }
@@ -79,7 +62,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     }
     if rule.withs:
         described["with"] = {slot.name: list(slot.types) for slot in rule.withs}
-    slots = sorted(set(_slots(item_condition(rule))))
+    slots = sorted({node.slot for node in walk(item_condition(rule)) if isinstance(node, ByType)})
     if slots:
         types = {slot.name: slot.types for slot in rule.withs}
         described["cases"] = [
@@ -115,22 +98,6 @@ def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, A
     return found
 
 
-def _slots(formula: Formula) -> Iterator[str]:
-    """The `with` objects whose type decides what the formula asks for; may repeat."""
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
-            return
-        case And() | Or():
-            for part in formula.parts:
-                yield from _slots(part)
-        case When():
-            yield from _slots(formula.body)
-        case ByType():
-            yield formula.slot
-        case _:
-            assert_never(formula)
-
-
 def _entity(entity: EntityType) -> dict[str, Any]:
     described: dict[str, Any] = {"parent": entity.parent}
     if entity.single:
@@ -159,17 +126,3 @@ def _role(role: Role) -> dict[str, Any]:
     if role.title is not None:
         described["title"] = role.title
     return described
-
-
-def _semantics(program: Program) -> dict[str, Any]:
-    semantics = program.semantics
-    owner = semantics.owner
-    return {
-        "inheritance": semantics.inheritance,
-        "deny": semantics.deny,
-        "owner": None
-        if owner is None
-        else {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
-        "groups": list(semantics.groups),
-        "gate": semantics.gate,
-    }

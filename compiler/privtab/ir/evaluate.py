@@ -15,6 +15,7 @@ from privtab.ir.formula import anchor, call_condition, item_condition, resolve
 from privtab.ir.nodes import (
     RESOURCE,
     And,
+    Atom,
     ByType,
     Can,
     Formula,
@@ -51,22 +52,25 @@ class Reference:
 
     def decide(self, request: Request) -> Decision:
         """Decide one request; raises InvalidRequest where it names what the policy does not know."""
+        asked = self.explanation(request)
+        return Decision(allowed=asked.allowed, context=asked.context())
+
+    def explanation(self, request: Request) -> Explanation:
+        """The answer to one request with all that is to be said of it; raises InvalidRequest as `decide` does."""
         self.vocabulary.check(request)
-        rule = self.program.rules[request.resource.type, request.action]
         asked = Asked(self, request)
-        named = RESOURCE in asked.complete
-        condition = item_condition(rule) if named else call_condition(rule)
-        allowed = asked.holds(condition)
+        rule = self.program.rules[request.resource.type, request.action]
+        condition = item_condition(rule) if RESOURCE in asked.complete else call_condition(rule)
         types = {w.name: asked.types[w.name] for w in rule.withs}
         sets = canonical(self.program).minimal_sets(condition, request.flags, types)
-        return Decision(allowed=allowed, context=Explanation(asked, rule, sets).context(allowed=allowed))
+        return Explanation(asked, rule, sets, allowed=asked.holds(condition))
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an atom holds: on which entity, through which principal."""
+    """Why an atom holds: on which entity, unless it is about the caller alone, and through which principal."""
 
-    on: str
+    on: str | None
     through: str
 
 
@@ -95,18 +99,8 @@ class Asked:
     def holds(self, formula: Formula) -> bool:
         """Whether a condition holds, as it is written."""
         match formula:
-            case Has(privilege=privilege, target=target):
-                return self.why_has(privilege, target) is not None
-            case Owner(target=target):
-                return self.why_owner(target) is not None
-            case Member(target=target):
-                return self.why_member(target) is not None
-            case Self(target=target):
-                return self.is_self(target)
-            case Holds(target=target):
-                return self.why_holds(target) is not None
-            case ServiceAdmin():
-                return self.user in self.holdings.service_admins
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                return self.why(formula) is not None
             case And():
                 return all(self.holds(part) for part in formula.parts)
             case Or():
@@ -120,6 +114,24 @@ class Asked:
                 return case_ is not None and self.holds(case_)
             case _:
                 assert_never(formula)
+
+    def why(self, atom: Atom) -> Reason | None:
+        """Through what an atom holds; None where it does not."""
+        match atom:
+            case Has():
+                return self.why_has(atom.privilege, atom.target)
+            case Owner():
+                return self.why_owner(atom.target)
+            case Member():
+                return self.why_member(atom.target)
+            case Holds():
+                return self.why_holds(atom.target)
+            case Self():
+                return Reason(None, f"user:{self.user}") if self.is_self(atom.target) else None
+            case ServiceAdmin():
+                return Reason(None, f"user:{self.user}") if self.user in self.holdings.service_admins else None
+            case _:
+                assert_never(atom)
 
     def path(self, target: Target) -> tuple[str, ...]:
         """The keys from the root to the target; none where the request does not name it."""
@@ -141,8 +153,7 @@ class Asked:
         path = self.path(target)
         if not path:
             return None
-        inherits = self.program.semantics.inheritance == "down"
-        looked_at = path if inherits else path[-1:]
+        looked_at = self.looked_at(path)
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
             for key in reversed(looked_at):
@@ -150,12 +161,16 @@ class Asked:
                     return Reason(key, f"owner {principal}")
         if self.denials(privilege, target):
             return None
-        return self.granted(privilege, path, looked_at)
+        return self.granted(privilege, path)
 
-    def granted(self, privilege: str, path: tuple[str, ...], looked_at: tuple[str, ...]) -> Reason | None:
+    def looked_at(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """The keys on which a grant or a denial counts for the last of them."""
+        return path if self.program.semantics.inheritance == "down" else path[-1:]
+
+    def granted(self, privilege: str, path: tuple[str, ...]) -> Reason | None:
         """The nearest grant of the privilege, by a row of the state or by a role's default grants."""
         who = self.within(path)
-        for key in reversed(looked_at):
+        for key in reversed(self.looked_at(path)):
             allowed, _ = self.holdings.grants_on(privilege, key)
             through = (allowed & who) | self.by_default(privilege, path, key)
             if through:
@@ -177,14 +192,14 @@ class Asked:
         if self.program.semantics.deny != "overrides":
             return ()
         who = self.within(path)
-        looked_at = path if self.program.semantics.inheritance == "down" else path[-1:]
-        return tuple((key, p) for key in looked_at for p in sorted(self.holdings.grants_on(privilege, key)[1] & who))
+        return tuple(
+            (key, p) for key in self.looked_at(path) for p in sorted(self.holdings.grants_on(privilege, key)[1] & who)
+        )
 
     def allowed_but_for_denials(self, privilege: str, target: Target) -> bool:
         """Whether a grant of the privilege is there, denied or not."""
         path = self.path(target)
-        looked_at = path if self.program.semantics.inheritance == "down" else path[-1:]
-        return bool(path) and self.granted(privilege, path, looked_at) is not None
+        return bool(path) and self.granted(privilege, path) is not None
 
     def why_owner(self, target: Target) -> Reason | None:
         """Through which principal the caller owns an object."""

@@ -13,20 +13,21 @@ if TYPE_CHECKING:
 
 
 class Explanation:
-    """The `context` of one decision (§5)."""
+    """An answer and what is to be said of it: the `context` of a decision (§5)."""
 
-    def __init__(self, asked: Asked, rule: Rule, sets: MinimalSets) -> None:
+    def __init__(self, asked: Asked, rule: Rule, sets: MinimalSets, *, allowed: bool) -> None:
         self.asked = asked
         self.rule = rule
         self.sets = sets
+        self.allowed = allowed
 
-    def context(self, *, allowed: bool) -> dict[str, Any]:
+    def context(self) -> dict[str, Any]:
         """Rule, source and revision; reasons and effects of an allow, what is missing for a denial."""
         context: dict[str, Any] = {
             "rule": self.rule.id,
-            "missing": [] if allowed else self.missing(),
-            "reasons": self.reasons() if allowed else [],
-            "effects": [self.effect_text(e) for e in self.rule.effects] if allowed else [],
+            "missing": [] if self.allowed else self.missing(),
+            "reasons": self.reasons() if self.allowed else [],
+            "effects": [self.effect_text(e) for e in self.rule.effects] if self.allowed else [],
             "source": source_text(self.rule.source),
         }
         if self.asked.revision is not None:
@@ -55,25 +56,11 @@ class Explanation:
         return []
 
     def _reason(self, atom: Leaf) -> dict[str, str]:
-        asked = self.asked
-        user = f"user:{asked.user}"
-        match atom:
-            case Has():
-                why = asked.why_has(atom.privilege, atom.target)
-            case Owner():
-                why = asked.why_owner(atom.target)
-            case Member():
-                why = asked.why_member(atom.target)
-            case Holds():
-                why = asked.why_holds(atom.target)
-            case Self() | ServiceAdmin():
-                return {"atom": self.text(atom), "through": user}
-            case ByType():
-                raise AssertionError("a request gives every object its type")
-            case _:
-                assert_never(atom)
+        assert not isinstance(atom, ByType)
+        why = self.asked.why(atom)
         assert why is not None
-        return {"atom": self.text(atom), "on": why.on, "through": why.through}
+        on = {} if why.on is None else {"on": why.on}
+        return {"atom": self.text(atom), **on, "through": why.through}
 
     def text(self, atom: Leaf) -> str:
         """An atom with the request's entities: `READ (namespace:i/n)`."""

@@ -27,6 +27,8 @@ from privtab.ir.nodes import (
     When,
 )
 
+_ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin)
+
 
 def conjunction(*parts: Formula) -> Formula:
     """All of the parts, flattened, each once; a single part stands for itself."""
@@ -82,64 +84,51 @@ def resolve(program: Program, can: Can) -> Formula:
     return move(item_condition(rule), can.target.slot)
 
 
-def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
-    """Every atom that the formula reaches, through `can` too; may repeat."""
+def walk(formula: Formula) -> Iterator[Formula]:
+    """The formula and every formula inside it; `can` is one of them and is not followed."""
+    yield formula
     match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-            yield formula
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
+            return
         case And() | Or():
-            for part in formula.parts:
-                yield from leaves(program, part)
+            inner = formula.parts
         case When():
-            yield from leaves(program, formula.body)
-        case Can():
-            yield from leaves(program, resolve(program, formula))
+            inner = (formula.body,)
         case ByType():
-            for _, case in formula.cases:
-                yield from leaves(program, case)
+            inner = tuple(case_ for _, case_ in formula.cases)
         case _:
             assert_never(formula)
+    for part in inner:
+        yield from walk(part)
+
+
+def followed(program: Program, formula: Formula) -> Iterator[Formula]:
+    """As `walk`, and on through every `can`; may repeat."""
+    for node in walk(formula):
+        yield node
+        if isinstance(node, Can):
+            yield from followed(program, resolve(program, node))
+
+
+def atoms(formula: Formula) -> Iterator[Atom]:
+    """Every atom that the formula itself says."""
+    return (node for node in walk(formula) if isinstance(node, _ATOMS))
+
+
+def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
+    """Every atom that the formula reaches, through `can` too; may repeat."""
+    return (node for node in followed(program, formula) if isinstance(node, _ATOMS))
 
 
 def references(formula: Formula) -> Iterator[Can]:
     """Every `can` that the formula itself says."""
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-            return
-        case Can():
-            yield formula
-        case And() | Or():
-            for part in formula.parts:
-                yield from references(part)
-        case When():
-            yield from references(formula.body)
-        case ByType():
-            for _, case in formula.cases:
-                yield from references(case)
-        case _:
-            assert_never(formula)
-
-
-def flags(program: Program, formula: Formula) -> frozenset[str]:
-    """The flags that the formula asks about, through `can` too."""
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-            return frozenset()
-        case And() | Or():
-            return frozenset().union(*(flags(program, p) for p in formula.parts))
-        case When():
-            return flags(program, formula.body) | {formula.flag}
-        case Can():
-            return flags(program, resolve(program, formula))
-        case ByType():
-            return frozenset().union(*(flags(program, f) for _, f in formula.cases))
-        case _:
-            assert_never(formula)
+    return (node for node in walk(formula) if isinstance(node, Can))
 
 
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
-    """The flags of a rule, sorted."""
-    return tuple(sorted(flags(program, item_condition(rule))))
+    """The flags that a rule asks about, through `can` too, sorted."""
+    reached = followed(program, item_condition(rule))
+    return tuple(sorted({node.flag for node in reached if isinstance(node, When)}))
 
 
 def anchor(program: Program, target: Target) -> tuple[int, str | None]:

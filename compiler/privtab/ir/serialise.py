@@ -25,6 +25,7 @@ from privtab.ir.nodes import (
     Program,
     Rule,
     Self,
+    Semantics,
     ServiceAdmin,
     Target,
     When,
@@ -39,8 +40,6 @@ def program_json(program: Program) -> dict[str, Any]:
     rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
         rules[entity][operation] = _rule(program, rule)
-    semantics = program.semantics
-    owner = semantics.owner
     return {
         "format": FORMAT,
         "system": program.system,
@@ -54,13 +53,19 @@ def program_json(program: Program) -> dict[str, Any]:
             name: {"scope": role.scope, "grants": {t: list(ps) for t, ps in role.grants}}
             for name, role in program.roles.items()
         },
-        "semantics": {
-            "inheritance": semantics.inheritance,
-            "deny": semantics.deny,
-            "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
-            "groups": list(semantics.groups),
-        },
+        "semantics": semantics_json(program.semantics),
         "rules": rules,
+    }
+
+
+def semantics_json(semantics: Semantics) -> dict[str, Any]:
+    """The file-wide meaning of grants; the gate is left out, being part of each rule."""
+    owner = semantics.owner
+    return {
+        "inheritance": semantics.inheritance,
+        "deny": semantics.deny,
+        "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
+        "groups": list(semantics.groups),
     }
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
 from privtab.state.names import Names
 from privtab.state.nodes import Assignment, Effect, State
@@ -73,6 +74,7 @@ def _grants(
 ) -> dict[str, Any]:
     """Privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
     inherits = program.semantics.inheritance == "down"
+    keys = vocabulary(program).keys
     found: dict[str, dict[str, set[str]]] = {}
     within: dict[tuple[str, str, str], set[str]] = {}
     for grant in state.grants:
@@ -83,9 +85,9 @@ def _grants(
             found.setdefault(privilege, {}).setdefault(key, set()).add(grant.grantee)
             for scope_key, scope in scopes.get(grant.grantee, {}).items():
                 principal = scoped_principal(grant.grantee, scope_key)
-                if scope_key in _path(program, grant.entity):
+                if scope_key in keys(grant.entity):
                     within.setdefault((privilege, key, principal), set()).add(key)
-                elif inherits and key in _path(program, scope):
+                elif inherits and key in keys(scope):
                     within.setdefault((privilege, scope_key, principal), set()).add(key)
     document: dict[str, dict[str, dict[str, Any]]] = {
         privilege: _sorted(found[privilege]) for privilege in sorted(found)
@@ -93,11 +95,6 @@ def _grants(
     for (privilege, key, principal), entities in sorted(within.items()):
         document[privilege].setdefault(key, {})[principal] = sorted(entities)
     return document
-
-
-def _path(program: Program, entity: Entity) -> tuple[str, ...]:
-    """The keys of the entities on the path of an entity, itself included."""
-    return tuple(f"{type_}:{'/'.join(entity.names[: program.depth(type_)])}" for type_ in program.chain(entity.type))
 
 
 def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
 
-from privtab.ir.nodes import (
-    And,
-    Atom,
-    ByType,
-    Can,
-    Formula,
-    Has,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    Program,
-    Self,
-    ServiceAdmin,
-    When,
-)
+from privtab.ir.formula import atoms, item_condition
+from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +31,11 @@ def uses(program: Program) -> Uses:
     member_types: set[str] = set()
     holds = service_admins = False
     for rule in program.rules.values():
-        for formula in (rule.gate, rule.requires, rule.each):
-            for atom in _atoms(formula) if formula is not None else ():
-                if isinstance(atom, Member):
-                    member_types.add(atom.target.type)
-                holds = holds or isinstance(atom, Holds)
-                service_admins = service_admins or isinstance(atom, ServiceAdmin)
+        for atom in atoms(item_condition(rule)):
+            if isinstance(atom, Member):
+                member_types.add(atom.target.type)
+            holds = holds or isinstance(atom, Holds)
+            service_admins = service_admins or isinstance(atom, ServiceAdmin)
     return Uses(
         member_types=frozenset(member_types),
         group_membership=any(program.entities[t].principal == "group" for t in member_types),
@@ -61,21 +44,3 @@ def uses(program: Program) -> Uses:
         state_groups="state" in program.semantics.groups,
         request_groups="request" in program.semantics.groups,
     )
-
-
-def _atoms(formula: Formula) -> Iterator[Atom]:
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-            yield formula
-        case And() | Or():
-            for part in formula.parts:
-                yield from _atoms(part)
-        case When():
-            yield from _atoms(formula.body)
-        case ByType():
-            for _, case in formula.cases:
-                yield from _atoms(case)
-        case Can():
-            return
-        case _:
-            assert_never(formula)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from privtab._resources import opa, templates
-from privtab.backends.rego.view import Emitter
+from privtab.backends.rego.view import Emitter, RowView
 from privtab.ir.nodes import Program
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def render(program: Program, name: str | None = None) -> Mapping[str, str]:
     run side by side; both read the state of the system.
     """
     name = name or program.system
-    rows = Emitter(program).rows()
+    rows: dict[str, list[RowView]] = {}
+    for row in Emitter(program).rows():
+        rows.setdefault(row.entity, []).append(row)
     common = {"name": name, "program": program, "system": program.system}
     base = f"privtab/{name}"
     modules = {
@@ -35,12 +37,8 @@ def render(program: Program, name: str | None = None) -> Mapping[str, str]:
         ),
         f"{base}/explain.rego": instantiate(read_library("explain.rego"), name, program.system),
     }
-    for entity in program.entities:
-        of_entity = [row for row in rows if row.entity == entity]
-        if of_entity:
-            modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(
-                **common, entity=entity, rows=of_entity
-            )
+    for entity, of_entity in rows.items():
+        modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=of_entity)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
@@ -90,7 +88,6 @@ def _environment() -> Environment:
         autoescape=False,  # noqa: S701 - the output is Rego, not HTML; every value goes through `quoted`
     )
     environment.filters["quoted"] = quoted
-    environment.filters["literal"] = quoted
     return environment
 
 
