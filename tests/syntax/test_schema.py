@@ -76,6 +76,9 @@ WRONG: dict[str, dict[str, Any]] = {
         "tables": {"shop": {"open": {"requires": "anyone", "ambiguous": {"readings": {"other": {}}}}}}
     },
     "a role with an unknown key": {"roles": {"boss": {"grant": {"shop": "READ"}}}},
+    "conflicts as a mapping": {"conflicts": {"operations": ["a/b", "c/d"]}},
+    "a conflict with one operation": {"conflicts": [{"operations": ["shop/open"]}]},
+    "a conflict of operations without types": {"conflicts": [{"operations": ["open", "close"]}]},
     "a variant with entities": {"variants": {"old": {"entities": {"shop": None}}}},
 }
 

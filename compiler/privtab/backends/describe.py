@@ -25,6 +25,10 @@ def describe(program: Program, *, revision: str) -> dict[str, Any]:
         "privileges": _privileges(program),
         "sets": {name: list(members) for name, members in program.sets.items()},
         "roles": {name: _role(role) for name, role in program.roles.items()},
+        "conflicts": [
+            {"operations": [f"{t}/{o}" for t, o in c.operations], "at_most": c.at_most, "why": c.why}
+            for c in program.conflicts
+        ],
         "semantics": semantics_json(program.semantics) | {"gate": program.semantics.gate},
         "sources": dict(program.sources),
         "operations": [describe_rule(program, rule) for rule in program.rules.values()],

@@ -85,6 +85,9 @@ def _names(console: Console, policy: dict[str, Any]) -> None:
         console.print(f"role {name}{scope}", style="bold")
         for type_, names in role["grants"].items():
             console.print(f"  {type_}: {', '.join(names)}")
+    for conflict in policy["conflicts"]:
+        console.print(f"no role holds more than {conflict['at_most']} of {', '.join(conflict['operations'])}", end="")
+        console.print(f"  {conflict['why'] or ''}", style="dim")
     console.print()
 
 

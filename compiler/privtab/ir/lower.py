@@ -11,7 +11,7 @@ from privtab.model import nodes as m
 
 def lower(policy: m.Policy) -> ir.Program:
     """The program of a sound policy; rows keep the order of the file."""
-    lowering = _Lowering(policy)
+    lowering = Lowering(policy)
     return ir.Program(
         system=policy.system,
         version=policy.version,
@@ -24,10 +24,11 @@ def lower(policy: m.Policy) -> ir.Program:
         semantics=policy.semantics,
         rules={pair: lowering.rule(row) for pair, row in policy.rows.items()},
         sources=policy.sources,
+        conflicts=policy.conflicts,
     )
 
 
-class _Lowering:
+class Lowering:
     """Lowers rows of one policy; equal targets are one value."""
 
     def __init__(self, policy: m.Policy) -> None:

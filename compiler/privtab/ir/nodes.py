@@ -257,6 +257,17 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Operations of which one role may hold no more than `at_most`."""
+
+    operations: tuple[tuple[str, str], ...]
+    """(entity type, operation)"""
+    at_most: int
+    span: Span
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A whole policy, ready for any back end. Mappings keep the order of the file."""
 
@@ -273,6 +284,7 @@ class Program:
     """By (entity type, operation)."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Document names by their short name in the file."""
+    conflicts: tuple[Conflict, ...] = ()
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""

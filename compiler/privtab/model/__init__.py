@@ -16,6 +16,7 @@ from privtab.checks import (
 from privtab.checks._hints import listed
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.model import nodes as m
+from privtab.model.conflicts import resolve_conflicts
 from privtab.model.cycles import find_cycles
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy
@@ -59,6 +60,7 @@ def resolve(
     _unused(rows, selection, found)
     found.extend(find_cycles(resolved))
     roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
+    conflicts = resolve_conflicts(tables.conflicts, names, selection.pairs, rows.rows_unknown, found)
     for other in tables.variants:
         if other is not overlay:
             _check_variant(rows, other, found)
@@ -90,6 +92,7 @@ def resolve(
         readings=ambiguous,
         chosen=dict(readings or {}),
         declared=names.declared,
+        conflicts=conflicts,
     )
     return policy, found
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from privtab.diagnostics import Located, Span
-from privtab.ir.nodes import Alias, Ambiguous, EntityType, Origin, Privilege, Role, Semantics, Source, WithSlot
+from privtab.ir.nodes import (
+    Alias,
+    Ambiguous,
+    Conflict,
+    EntityType,
+    Origin,
+    Privilege,
+    Role,
+    Semantics,
+    Source,
+    WithSlot,
+)
 from privtab.model.hierarchy import Hierarchy
 from privtab.syntax.nodes import Cell, RowDecl, Tables
 
@@ -174,3 +185,4 @@ class Policy:
     """The readings that were applied."""
     declared: Mapping[str, Located[str]] = field(default_factory=dict)
     """Where each privilege, alias and set is declared."""
+    conflicts: tuple[Conflict, ...] = ()

@@ -54,6 +54,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("tables", "tables", "rows by entity type and operation; under `any` as in the key `any`"),
         Key("any", "any_rows", "rows for every entity type, or for those in `for`"),
         Key("roles", "roles", "roles with default grants"),
+        Key("conflicts", "conflicts", "operations that no one role may hold together"),
         Key("variants", "variants", "overlays: rows and roles that replace those of the same name"),
     ),
     "source document": (
@@ -122,6 +123,17 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("grants", "role_grants", "privileges by entity type"),
         Key("title", "text", "the document's word for it"),
         Key("note", "text", "a remark"),
+    ),
+    "conflict": (
+        Key(
+            "operations",
+            "operations",
+            "two or more operations, each as `TYPE/OPERATION`",
+            required=True,
+            example="operations: [TYPE/OPERATION, TYPE/OPERATION]",
+        ),
+        Key("at_most", "count", "how many of them one role may hold: 1, where absent"),
+        Key("why", "text", "why they are kept apart"),
     ),
     "variant": (
         Key("title", "text", "what the variant is, for people"),

@@ -212,6 +212,16 @@ class RoleDecl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictDecl:
+    """Operations, as `TYPE/OPERATION`, of which one role may hold no more than `at_most`."""
+
+    operations: tuple[Word, ...]
+    at_most: int
+    span: Span
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariantDecl:
     """Rows and roles that replace those of the same name."""
 
@@ -242,6 +252,7 @@ class Tables:
     any: tuple[RowDecl, ...]
     roles: tuple[RoleDecl, ...]
     variants: tuple[VariantDecl, ...]
+    conflicts: tuple[ConflictDecl, ...] = ()
     unreadable: frozenset[str] = frozenset()
     """Top-level sections that could not be read: names that would come from there are not asked for."""
     lost: frozenset[str] = frozenset()

@@ -70,7 +70,7 @@ _NAME = f"^{SNAKE}$"
 _WORD = f"^{OPEN}$"
 _OPERATIONS = rf"^\s*{SNAKE}(\s*,\s*{SNAKE})*\s*,?\s*$"
 _MAY_BE_EMPTY = frozenset(
-    {"sources", "types", "privileges", "sets", "semantics", "core", "tables", "any", "roles", "variants"}
+    {"sources", "types", "privileges", "sets", "semantics", "core", "tables", "any", "roles", "conflicts", "variants"}
 )
 _LINE = {"type": "integer", "minimum": 0}
 
@@ -124,6 +124,14 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "readings": _by_name(_WORD, {"anyOf": [_ref("condition"), _ref("reading")]}),
     "roles": _by_name(_WORD, {"anyOf": [_NOTHING, _ref("role")]}),
     "role_grants": _by_name(_NAME, {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}),
+    "conflicts": {"type": "array", "items": _ref("conflict")},
+    "operations": {
+        "type": "array",
+        "items": {"type": "string", "pattern": f"^{SNAKE}/{SNAKE}$"},
+        "minItems": 2,
+        "uniqueItems": True,
+    },
+    "count": {"type": "integer", "minimum": 1},
     "variants": _by_name(_WORD, _ref("variant")),
     **{shape: {"enum": list(words)} for shape, words in VALUES.items() if shape not in ("groups", "kinds")},
     **{shape: _one_or_many({"enum": list(VALUES[shape])}) for shape in ("groups", "kinds")},

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from privtab.checks import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
 from privtab.diagnostics import Located, Severity
+from privtab.syntax.conflicts import read_conflicts
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.nodes import (
     EntityDecl,
@@ -51,7 +52,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
                 reader.wrong(node, "`entities`", "a mapping")
                 unreadable.add(key)
             return absent
-        if key in _MAPPINGS and not isinstance(node, Mapping):
+        if key in _MAPS and not isinstance(node, Mapping):
             reader.wrong(node, f"`{key}`", "a mapping")
             unreadable.add(key)
             return absent
@@ -83,6 +84,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         any=_in_order(any_, inside),
         roles=section("roles", lambda n: _roles(reader, n), ()),
         variants=section("variants", lambda n: _variants(reader, n), ()),
+        conflicts=section("conflicts", lambda n: read_conflicts(reader, n), ()),
         unreadable=frozenset(unreadable),
         lost=frozenset(reader.lost),
         broken=any(d.severity is Severity.ERROR for d in reader.found),
@@ -90,9 +92,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
 
 
 _SECTIONS = ("sources", "privileges", "sets", "core", "tables", "any")
-_MAPPINGS = frozenset(
-    {"sources", "entities", "types", "sets", "semantics", "core", "tables", "any", "roles", "variants"}
-)
+_MAPS = frozenset({"sources", "entities", "types", "sets", "semantics", "core", "tables", "any", "roles", "variants"})
 
 
 def _format(reader: Reader, node: Node) -> None:
