@@ -10,6 +10,7 @@ from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.names import KINDS, Names, Problem
 from privtab.state.nodes import Assignment, Effect, Grant, State, StateFinding
+from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState, did_you_mean
 from privtab.state.uses import uses
 
@@ -23,6 +24,12 @@ def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding
 
     A row that says what an earlier one says is reported and taken once. The findings include those of the reading.
     """
+    state, _, findings = validate_with_places(program, raw)
+    return state, findings
+
+
+def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places, tuple[StateFinding, ...]]:
+    """As `validate`, with the place of each row of the state."""
     checker = _Checker(program, raw)
     grants = checker.table(
         "grants", checker.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
@@ -37,7 +44,8 @@ def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding
         owners=owners,
         service_admins=checker.table("service_admins", checker.service_admin),
     )
-    return state, in_order(checker.findings)
+    places = Places(rows={table: tuple(rows) for table, rows in checker.kept.items()})
+    return state, places, in_order(checker.findings)
 
 
 class _Checker:
@@ -49,6 +57,7 @@ class _Checker:
         self.names = Names(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
+        self.kept: dict[str, list[RawRow]] = {}
         self.mentioned: set[str] = set()
         self.grantable: dict[tuple[str, str], Problem | None] = {}
         self.roles: dict[str, str | None] = {}
@@ -61,6 +70,7 @@ class _Checker:
         """The good rows of one table; repetitions are reported and left out."""
         seen: dict[Hashable, int] = {}
         good: list[T] = []
+        kept = self.kept.setdefault(name, [])
         for row in self.raw.rows.get(name, ()):
             value = read(row)
             if value is None:
@@ -68,6 +78,7 @@ class _Checker:
             first = seen.setdefault(key(value), row.number)
             if first == row.number:
                 good.append(value)
+                kept.append(row)
                 self.spaces(row)
             else:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")

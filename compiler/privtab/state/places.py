@@ -1,0 +1,31 @@
+"""Where the rows of a validated state stand in its files: what an explanation points to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from privtab.state.nodes import Place
+from privtab.state.raw import RawRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The read row of each row of a state, by table, in the order of the state's own tuples. Empty where nobody knows."""
+
+    rows: Mapping[str, tuple[RawRow, ...]] = field(default_factory=dict)
+
+    def of(self, table: str, number: int) -> Place | None:
+        """The place of the row with this 0-based number in the state's table."""
+        rows = self.rows.get(table, ())
+        return rows[number].place if number < len(rows) else None
+
+
+NOWHERE = Places()
+
+
+def place_text(place: Place | None) -> str:
+    """`state.yaml:12`, or `state.json: grants row 3` where no line is known; empty for no place."""
+    if place is None:
+        return ""
+    return f"{place.path}: {place.table} row {place.row}" if place.line is None else f"{place.path}:{place.line}"
