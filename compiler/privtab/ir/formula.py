@@ -8,6 +8,7 @@ from typing import assert_never
 
 from privtab.ir.nodes import (
     ALWAYS,
+    NEVER,
     RESOURCE,
     And,
     Atom,
@@ -142,3 +143,35 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
     while program.entities[chain[index]].single and index > 0:
         index -= 1
     return index, None if index == len(chain) - 1 else target.type
+
+
+def without_name(program: Program, formula: Formula, type_: str) -> Formula:
+    """The condition for a request that leaves off the last name of its resource, of type `type_`.
+
+    Nothing holds on the resource and below it; what a `can` on it stands for may still ask for less than that.
+    """
+
+    def left(part: Formula) -> Formula:
+        match part:
+            case Can() if _unnamed(program, part.target, type_):
+                return left(resolve(program, part))
+            case Has() | Owner() | Member() | Self() | Holds():
+                return NEVER if _unnamed(program, part.target, type_) else part
+            case ServiceAdmin() | Can():
+                return part
+            case And():
+                return conjunction(*map(left, part.parts))
+            case Or():
+                return disjunction(*map(left, part.parts))
+            case When():
+                return replace(part, body=left(part.body))
+            case ByType():
+                return replace(part, cases=tuple((t, left(f)) for t, f in part.cases))
+            case _:
+                assert_never(part)
+
+    return left(formula)
+
+
+def _unnamed(program: Program, target: Target, type_: str) -> bool:
+    return target.slot == RESOURCE and anchor(program, target)[0] >= len(program.chain(type_)) - 1

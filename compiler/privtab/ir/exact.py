@@ -1,0 +1,322 @@
+"""Does one condition imply another: exactly, over every state and request, within a program or between two.
+
+A condition is monotone in what is allowed and in what is owned, joined or assigned, and falls with denials. So `f` fails to
+imply `g` just where some minimal set of `f` can be given in a way under which `g` does not hold even with every denial
+that leaves the set alone. There are few ways to give a set, and of two ways the one that gives less is enough:
+
+* a privilege by a grant on the object itself, unless a grant further up counts for less in the other program;
+* a privilege by ownership of the object or of one above it, where owners hold it;
+* a privilege by a declared role, where the other program's role is not the same;
+* anything through a group, where the other program takes groups from elsewhere.
+
+The objects in different slots of a request are taken for different ones: a request that names one object twice has fewer
+states, and each of them has its like among those where they are two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, combinations, islice, product
+from math import prod
+from typing import assert_never
+
+from privtab.errors import UnsupportedError
+from privtab.ir.canonical import AtomSet, Leaf, canonical
+from privtab.ir.facts import (
+    Administers,
+    Assigned,
+    Carrier,
+    Fact,
+    Facts,
+    Granted,
+    HasRole,
+    Is,
+    Joined,
+    Owned,
+    Reading,
+)
+from privtab.ir.formula import followed, leaves, rule_flags, without_name
+from privtab.ir.nodes import (
+    NEVER,
+    And,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+
+_WAYS = 50_000
+"""Ways to give one minimal set that are tried: a table would have to ask for a dozen things through a dozen owners."""
+
+
+class Exact:
+    """Compares the conditions of one program with those of another, or of itself."""
+
+    def __init__(self, one: Program, other: Program | None = None) -> None:
+        self.one = one
+        self.other = one if other is None else other
+        self.here = Reading(one)
+        self.there = self.here if other is None else Reading(other)
+        self._alike = other is None or _mean_the_same(one, other)
+        self._same_words: dict[str, bool] = {}
+
+    def alike(self, f: Formula, g: Formula) -> bool:
+        """Whether all that `f` in the one program and `g` in the other ask about means the same in both."""
+        if self.here is self.there:
+            return True
+        return self._alike and all(self._same(node) for node in (*followed(self.one, f), *followed(self.other, g)))
+
+    def _same(self, node: Formula) -> bool:
+        """Whether a privilege is given by the same names and roles, and a target lies on the same path."""
+        match node:
+            case Has():
+                if node.privilege not in self._same_words:
+                    self._same_words[node.privilege] = self.here.words(node.privilege) == self.there.words(
+                        node.privilege
+                    )
+                return self._same_words[node.privilege] and self._same_path(node.target.type)
+            case Owner() | Member() | Self() | Holds() | Can():
+                return self._same_path(node.target.type)
+            case ByType():
+                return all(self._same_path(type_) for type_, _ in node.cases)
+            case ServiceAdmin() | And() | Or() | When():
+                return True
+            case _:
+                assert_never(node)
+
+    def _same_path(self, type_: str) -> bool:
+        return self.here.place(type_) == self.there.place(type_)
+
+    def implies(
+        self,
+        f: Formula,
+        g: Formula,
+        flags: frozenset[str] = frozenset(),
+        types: Mapping[str, str] | None = None,
+        *,
+        unnamed: str | None = None,
+    ) -> bool:
+        """Whether every state that gives `f` in the one program gives `g` in the other; arguments as of `counterexample`."""
+        return next(self._counterexamples(f, g, flags, types or {}, unnamed), None) is None
+
+    def counterexample(
+        self,
+        f: Formula,
+        g: Formula,
+        flags: frozenset[str] = frozenset(),
+        types: Mapping[str, str] | None = None,
+        *,
+        unnamed: str | None = None,
+    ) -> Facts | None:
+        """The fewest facts under which `f` holds in the one program and `g` does not in the other; None: `f` implies `g`.
+
+        `flags`: those that the request sets. `types`: the type of the object in each `with` slot that may have several.
+        `unnamed`: the resource's type, where the request leaves off its last name.
+        """
+        found = list(islice(self._counterexamples(f, g, flags, types or {}, unnamed), 200))
+        return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
+
+    def _counterexamples(
+        self, f: Formula, g: Formula, flags: frozenset[str], types: Mapping[str, str], unnamed: str | None
+    ) -> Iterator[Facts]:
+        if unnamed is not None:
+            f, g = without_name(self.one, f, unnamed), without_name(self.other, g, unnamed)
+        form = canonical(self.one)
+        alike = self.alike(f, g)
+        wanted = [frozenset(s) for s in canonical(self.other).minimal_sets(g, flags, types)] if alike else ()
+        for atoms in map(frozenset, form.minimal_sets(f, flags, types)):
+            if alike and form.implies([atoms], wanted):
+                continue
+            for given in self._ways(atoms):
+                facts = given | self._denials(atoms, given, g)
+                if not self.there.holds(g, facts, flags, types):
+                    yield self._fewest(given, facts - given, g, flags, types)
+
+    def _ways(self, atoms: AtomSet) -> Iterator[Facts]:
+        """The ways to give a set of atoms in the one program."""
+        options = [tuple(self._given(atom)) for atom in sorted(atoms, key=canonical(self.one).order)]
+        if prod(map(len, options)) > _WAYS:
+            raise UnsupportedError(
+                f"there are more than {_WAYS:,} ways to give `{len(atoms)}` things that one condition asks"
+            )
+        yield from map(frozenset, product(*options))
+
+    def _given(self, atom: Leaf) -> Iterator[Fact]:
+        """The ways to give one atom, those that the other program sees least of."""
+        match atom:
+            case Has(privilege=privilege, target=target):
+                yield from self._granted(privilege, target)
+                yield from self._by_role(privilege, target)
+                if privilege in self.here.held:
+                    for at in self.here.looked_at(target):
+                        yield from self._owned(at)
+            case Owner(target=target):
+                yield from self._owned(target)
+            case Member(target=target):
+                yield Joined(target=target)
+                if self.one.entities[target.type].principal == "group":
+                    there = self.other.entities.get(target.type)
+                    unseen = there is None or there.principal != "group"
+                    for carrier in ("group", "brought"):
+                        if carrier in self.here.carriers and (unseen or carrier not in self.there.carriers):
+                            yield Joined(target=target, carrier=carrier)
+            case Self(target=target):
+                yield Is(target=target)
+            case Holds(target=target):
+                for carrier in self._carriers():
+                    yield HasRole(target=target, carrier=carrier)
+            case ServiceAdmin():
+                yield Administers()
+            case ByType():
+                raise AssertionError("every object of a request has a type")
+            case _:
+                assert_never(atom)
+
+    def _carriers(self) -> tuple[Carrier, ...]:
+        """The caller himself, and what counts for him here and not there."""
+        return ("user", *sorted(self.here.carriers - self.there.carriers))
+
+    def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:
+        for at in self.here.looked_at(target):
+            for name in self._names(privilege, at.type):
+                seen = privilege in self.there.given(name, at.type)
+                # A grant further up gives what one on the object itself gives, and more, unless the other program
+                # sees less of it there; and so does a set or an alias.
+                if (at == target or not (self.there.down and seen)) and (name == privilege or not seen):
+                    for carrier in self._carriers():
+                        yield Granted(effect="allow", name=name, target=at, carrier=carrier)
+
+    def _names(self, privilege: str, type_: str) -> Iterator[str]:
+        return (name for name in self.here.names_of(privilege) if privilege in self.here.given(name, type_))
+
+    def _by_role(self, privilege: str, target: Target) -> Iterator[Fact]:
+        for role in self.one.roles.values():
+            there = self.other.roles.get(role.name)
+            same = there is not None and (there.scope, dict(there.grants)) == (role.scope, dict(role.grants))
+            if same:
+                continue
+            path = self.here.path(target)
+            scopes = [None, *path] if role.scope is None else [t for t in path if t.type == role.scope]
+            for scope in scopes:
+                assigned = Assigned(role=role.name, scope=scope)
+                if any(self.here.by_default(privilege, at, assigned) for at in self.here.looked_at(target)):
+                    for carrier in self._carriers():
+                        yield Assigned(role=role.name, scope=scope, carrier=carrier)
+
+    def _owned(self, target: Target) -> Iterator[Fact]:
+        """Ownership by each kind and carrier that the other program does not see; if it sees all, by the nearest kind."""
+        ways = [(kind, carrier) for kind in self.here.kinds for carrier in self.here.carriers_of(kind)]
+        unseen = [(k, c) for k, c in ways if k not in self.there.kinds or c not in self.there.carriers]
+        plain = sorted(ways, key=lambda way: ("user", "role", "group").index(way[0]))
+        for kind, carrier in unseen[:1] or plain[:1]:
+            yield Owned(target=target, kind=kind, carrier=carrier)
+
+    def _denials(self, atoms: AtomSet, given: Facts, g: Formula) -> Facts:
+        """Every denial of what `g` asks for that leaves the given atoms standing."""
+        if not self.there.denies:
+            return frozenset()
+        protected = self._protected(atoms, given)
+        asked = {(a.privilege, a.target) for a in leaves(self.other, g) if isinstance(a, Has)}
+        found: set[Fact] = set()
+        for privilege, target in sorted(asked, key=repr):
+            if privilege not in self.other.privileges or target.type not in self.other.entities:
+                continue
+            for at in self.there.looked_at(target):
+                for name in self.there.names_of(privilege):
+                    if privilege not in self.there.given(name, at.type):
+                        continue
+                    taken = {(p, at) for p in self.here.given(name, at.type)} if self.here.denies else set()
+                    hidden = sorted(self.there.carriers - self.here.carriers)
+                    carriers: list[Carrier] = ["user"] if not taken & protected else hidden[:1]
+                    found |= {Granted(effect="deny", name=name, target=at, carrier=c) for c in carriers}
+        return frozenset(found)
+
+    def _protected(self, atoms: AtomSet, given: Facts) -> frozenset[tuple[str, Target]]:
+        """What may not be denied in the one program: each privilege that no ownership gives, wherever a denial counts."""
+        owned = {fact.target for fact in given if isinstance(fact, Owned)}
+        kept: set[tuple[str, Target]] = set()
+        for atom in atoms:
+            if isinstance(atom, Has):
+                looked_at = self.here.looked_at(atom.target)
+                if not (atom.privilege in self.here.held and owned.intersection(looked_at)):
+                    kept |= {(atom.privilege, at) for at in looked_at}
+        return frozenset(kept)
+
+    def _fewest(
+        self,
+        given: Facts,
+        denials: Facts,
+        g: Formula,
+        flags: frozenset[str],
+        types: Mapping[str, str],
+    ) -> Facts:
+        """The given facts with as few of the denials as keep `g` from holding."""
+        listed = sorted(denials, key=lambda d: (isinstance(d, Granted) and d.name not in self.one.privileges, repr(d)))
+
+        def stands(some: Iterable[Fact]) -> bool:
+            return not self.there.holds(g, given | frozenset(some), flags, types)
+
+        for some in chain.from_iterable(combinations(listed, size) for size in range(3)):
+            if stands(some):
+                return given | frozenset(some)
+        for one in tuple(listed):
+            rest = [d for d in listed if d != one]
+            if stands(rest):
+                listed = rest
+        return given | frozenset(listed)
+
+
+def satisfiable(
+    program: Program,
+    formula: Formula,
+    flags: frozenset[str] = frozenset(),
+    types: Mapping[str, str] | None = None,
+    *,
+    unnamed: str | None = None,
+) -> bool:
+    """Whether some state gives the condition; arguments as of `Exact.counterexample`."""
+    return not Exact(program).implies(formula, NEVER, flags, types, unnamed=unnamed)
+
+
+def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
+    """Whether two conditions over the objects of a rule are one, whatever the flags and the types of the objects."""
+    exact = Exact(program)
+    return all(
+        exact.implies(f, g, flags, types) and exact.implies(g, f, flags, types)
+        for flags, types in settings(program, rule, f, g)
+    )
+
+
+def settings(program: Program, rule: Rule, *more: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
+    """Every set of the flags that a rule asks about, with every choice of types for its `with` objects.
+
+    `more`: further conditions whose flags count too.
+    """
+    flags = set(rule_flags(program, rule))
+    for formula in more:
+        flags |= {node.flag for node in followed(program, formula) if isinstance(node, When)}
+    for size in range(len(flags) + 1):
+        for some in combinations(sorted(flags), size):
+            for types in product(*(slot.types for slot in rule.withs)):
+                yield frozenset(some), dict(zip((slot.name for slot in rule.withs), types, strict=True))
+
+
+def _mean_the_same(one: Program, other: Program) -> bool:
+    """Whether the file-wide meaning of grants is the same, apart from the names of privileges and types."""
+
+    def meaning(program: Program) -> tuple[object, ...]:
+        said = program.semantics
+        owner = said.owner and (frozenset(said.owner.kinds), frozenset(said.owner.holds))
+        return said.inheritance, said.deny, owner, frozenset(said.groups)
+
+    return meaning(one) == meaning(other)

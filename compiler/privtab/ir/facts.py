@@ -1,0 +1,265 @@
+"""What a state says about one caller and the objects of one request, without names: the rows that bear on a decision.
+
+A condition looks at the path of each object of a request and at nothing beside it, and what it asks of one caller no row
+about another can change. So facts stand for all states there are: two states with the same facts are decided alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias, assert_never
+
+from privtab.ir.formula import resolve
+from privtab.ir.nodes import (
+    And,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    OwnerKind,
+    Program,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+from privtab.state.names import Names
+
+Carrier: TypeAlias = Literal["user", "group", "brought"]
+"""Through whom a row counts for the caller: himself, a group of the state, or a group that the request brings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """A row of `grants`; `name` may be a privilege, an alias or a set."""
+
+    effect: Literal["allow", "deny"]
+    name: str
+    target: Target
+    carrier: Carrier = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A row of `owners`: the caller, a group or a role of his owns the target."""
+
+    target: Target
+    kind: OwnerKind = "user"
+    carrier: Carrier = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A row of `members`; with a `carrier`, of `memberships` (or the request's groups), the target being a group."""
+
+    target: Target
+    carrier: Literal["group", "brought"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """The caller has a declared role, everywhere or within the scope."""
+
+    role: str
+    scope: Target | None = None
+    carrier: Carrier = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HasRole:
+    """The caller has the role that the target is."""
+
+    target: Target
+    carrier: Carrier = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Is:
+    """The target is the caller himself."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administers:
+    """The caller is a service administrator."""
+
+
+Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administers
+Facts: TypeAlias = frozenset[Fact]
+
+
+class Reading:
+    """What facts mean to one program; a row that the program does not know counts for nothing."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names = Names(program)
+        self.down = program.semantics.inheritance == "down"
+        self.denies = program.semantics.deny == "overrides"
+        owner = program.semantics.owner
+        self.kinds: tuple[OwnerKind, ...] = owner.kinds if owner else ()
+        self.held = frozenset(owner.holds) if owner else frozenset()
+        self.carriers: frozenset[Carrier] = frozenset(
+            {
+                "user",
+                *(("group",) if "state" in program.semantics.groups else ()),
+                *(("brought",) if "request" in program.semantics.groups else ()),
+            }
+        )
+        self._given: dict[tuple[str, str], frozenset[str]] = {}
+
+    def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
+        """Through whom the caller can be an owner of that kind."""
+        if kind == "user":
+            return ("user",)
+        return tuple(sorted(self.carriers - {"user"} if kind == "group" else self.carriers))
+
+    @cached_property
+    def _names_of(self) -> Mapping[str, tuple[str, ...]]:
+        names: dict[str, list[str]] = {}
+        for name in self.names.known_privileges():
+            for privilege in self.names.privileges(name) or ():
+                names.setdefault(privilege, []).append(name)
+        return {privilege: tuple(given_by) for privilege, given_by in names.items()}
+
+    def names_of(self, privilege: str) -> tuple[str, ...]:
+        """Each name by which a grant may give the privilege: itself first, then its aliases and the sets that hold it."""
+        return self._names_of.get(privilege, ())
+
+    def words(self, privilege: str) -> object:
+        """All that the file says of who has a privilege; equal in two programs where a state gives it in both alike."""
+        known = self.program.privileges.get(privilege)
+        roles = {
+            (role.name, role.scope, type_)
+            for role in self.program.roles.values()
+            for type_, given in role.grants
+            if privilege in given
+        }
+        return known and frozenset(known.on), frozenset(self.names_of(privilege)), roles
+
+    def place(self, type_: str) -> tuple[tuple[str, bool, str | None], ...]:
+        """Where a type lies and what that means; nothing where it is unknown."""
+        if type_ not in self.program.entities:
+            return ()
+        kinds = (self.program.entities[name] for name in self.program.chain(type_))
+        return tuple((kind.name, kind.single, kind.principal) for kind in kinds)
+
+    def given(self, name: str, type_: str) -> frozenset[str]:
+        """The privileges that a grant of the name gives on a type; none where it is unknown."""
+        key = name, type_
+        if key not in self._given:
+            known = type_ in self.program.entities
+            self._given[key] = frozenset(self.names.given(name, type_)) if known else frozenset()
+        return self._given[key]
+
+    def path(self, target: Target) -> tuple[Target, ...]:
+        """The objects from the root down to the target."""
+        return tuple(Target(slot=target.slot, type=type_) for type_ in self.program.chain(target.type))
+
+    def looked_at(self, target: Target) -> tuple[Target, ...]:
+        """The objects on which a grant or a denial counts for the target."""
+        return self.path(target) if self.down else (target,)
+
+    def default_grants(self, role: str, type_: str) -> tuple[str, ...]:
+        """The privileges that a declared role gives on a type."""
+        declared = self.program.roles.get(role)
+        return dict(declared.grants).get(type_, ()) if declared else ()
+
+    def fits(self, assigned: Assigned) -> bool:
+        """Whether the policy takes the role with this scope: a declared scope must be the one that is given."""
+        declared = self.program.roles.get(assigned.role)
+        if declared is None or assigned.carrier not in self.carriers:
+            return False
+        return declared.scope is None or (assigned.scope is not None and assigned.scope.type == declared.scope)
+
+    def owns(self, fact: Fact) -> bool:
+        """Whether a fact is an ownership that counts."""
+        return isinstance(fact, Owned) and fact.kind in self.kinds and fact.carrier in self.carriers
+
+    def holds(
+        self,
+        formula: Formula,
+        facts: Facts,
+        flags: frozenset[str] = frozenset(),
+        types: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Whether a condition holds under the facts; `types`: that of the object in each `with` slot with several."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                return self.atom(formula, facts)
+            case And():
+                return all(self.holds(part, facts, flags, types) for part in formula.parts)
+            case Or():
+                return any(self.holds(part, facts, flags, types) for part in formula.parts)
+            case When():
+                return formula.flag not in flags or self.holds(formula.body, facts, flags, types)
+            case Can():
+                return self.holds(resolve(self.program, formula), facts, flags, types)
+            case ByType():
+                case_ = dict(formula.cases).get((types or {}).get(formula.slot, ""))
+                return case_ is not None and self.holds(case_, facts, flags, types)
+            case _:
+                assert_never(formula)
+
+    def atom(self, atom: Atom, facts: Facts) -> bool:
+        """Whether an atom holds under the facts."""
+        match atom:
+            case Has():
+                return self.has(atom.privilege, atom.target, facts)
+            case Owner(target=target):
+                return any(self.owns(fact) and fact.target == target for fact in facts if isinstance(fact, Owned))
+            case Member(target=target):
+                is_group = self.program.entities[target.type].principal == "group"
+                return any(
+                    fact.target == target and (fact.carrier is None or (is_group and fact.carrier in self.carriers))
+                    for fact in facts
+                    if isinstance(fact, Joined)
+                )
+            case Holds(target=target):
+                return any(
+                    fact.target == target and fact.carrier in self.carriers
+                    for fact in facts
+                    if isinstance(fact, HasRole)
+                )
+            case Self(target=target):
+                return Is(target=target) in facts
+            case ServiceAdmin():
+                return Administers() in facts
+            case _:
+                assert_never(atom)
+
+    def has(self, privilege: str, target: Target, facts: Facts) -> bool:
+        """Whether the caller has a privilege on the target: by ownership, or by a grant that nothing denies."""
+        looked_at = frozenset(self.looked_at(target))
+        if privilege in self.held and any(
+            self.owns(fact) and fact.target in looked_at for fact in facts if isinstance(fact, Owned)
+        ):
+            return True
+        allowed = False
+        for fact in facts:
+            match fact:
+                case Granted():
+                    counts = fact.target in looked_at and fact.carrier in self.carriers
+                    if counts and privilege in self.given(fact.name, fact.target.type):
+                        if fact.effect == "allow":
+                            allowed = True
+                        elif self.denies:
+                            return False
+                case Assigned() if not allowed and self.fits(fact):
+                    allowed = any(self.by_default(privilege, at, fact) for at in looked_at)
+                case _:
+                    pass
+        return allowed
+
+    def by_default(self, privilege: str, at: Target, assigned: Assigned) -> bool:
+        """Whether a role's default grants give the privilege on an object that lies in the role's scope."""
+        within = assigned.scope is None or assigned.scope in self.path(at)
+        return within and privilege in self.default_grants(assigned.role, at.type)

@@ -1,0 +1,173 @@
+"""Facts with names: a request, and the smallest state in which its caller has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, assert_never
+
+from privtab.ir.facts import Administers, Assigned, Carrier, Fact, Facts, Granted, HasRole, Is, Joined, Owned
+from privtab.ir.nodes import RESOURCE, Program, Rule, Target
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, Grant, State
+
+T = TypeVar("T")
+
+GROUP, BROUGHT = "team", "guests"
+"""The group of the state, and the one that a request brings."""
+
+
+class Scene:
+    """Names for the objects of one request of a rule and for its caller."""
+
+    def __init__(
+        self,
+        program: Program,
+        rule: Rule,
+        types: Mapping[str, str] | None = None,
+        facts: Facts = frozenset(),
+        *,
+        user: str = "alice",
+        unnamed: bool = False,
+        apart: bool = True,
+    ) -> None:
+        """`types`: the type of each `with` object that may have several. `facts`: those that the state is to have.
+
+        `unnamed`: the request leaves off the last name of the resource. `apart`: objects of different slots share no
+        ancestor; else those of one type are the same ancestor, which reads better where the facts allow it.
+        """
+        self.program = program
+        self.rule = rule
+        self.facts = facts
+        self.user = user
+        self.unnamed = unnamed
+        self.apart = apart
+        self.types = {RESOURCE: rule.entity, **{w.name: (types or {}).get(w.name, w.types[0]) for w in rule.withs}}
+        self._role = _fresh("crew", program.roles)
+
+    def request(self, flags: frozenset[str] = frozenset()) -> Request:
+        """The request of the caller."""
+        resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
+        if self.unnamed:
+            resource = Entity(resource.type, resource.id.rpartition("/")[0])
+        brought = any(getattr(fact, "carrier", None) == "brought" for fact in self.facts)
+        return Request(
+            user=self.user,
+            action=self.rule.operation,
+            resource=resource,
+            groups=(BROUGHT,) if brought else (),
+            with_={
+                slot: self.entity(Target(slot=slot, type=type_))
+                for slot, type_ in self.types.items()
+                if slot != RESOURCE
+            },
+            flags=flags,
+        )
+
+    def entity(self, target: Target) -> Entity:
+        """The entity that a target stands for."""
+        chain = self.program.chain(target.type)
+        names = [self._name(Target(slot=target.slot, type=t)) for t in chain if not self.program.entities[t].single]
+        return Entity(target.type, "/".join(names))
+
+    def _name(self, target: Target) -> str:
+        """The name of one entity: the caller's where it is he, his group's where it is that, else one for its type."""
+        if Is(target=target) in self.facts:
+            return self.user
+        for carrier in ("group", "brought"):
+            if Joined(target=target, carrier=carrier) in self.facts:
+                return GROUP if carrier == "group" else BROUGHT
+        itself = target.type == self.types[target.slot]
+        same = target.slot == RESOURCE or (not self.apart and not itself)
+        number = 1 if same else 1 + list(self.types).index(target.slot)
+        return _fresh(f"{target.type}{number}", self.program.roles)
+
+    def state(self) -> State:
+        """The smallest state that has the facts."""
+        rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
+        return State(
+            members=_once(row.members for row in rows),
+            memberships=_once(row.memberships for row in rows),
+            assignments=_once(row.assignments for row in rows),
+            grants=_once(row.grants for row in rows),
+            owners=_once(row.owners for row in rows),
+            service_admins=_once(row.service_admins for row in rows),
+        )
+
+    def _rows(self, fact: Fact) -> State:
+        match fact:
+            case Granted(effect=effect, name=name, target=target, carrier=carrier):
+                grant = Grant(
+                    grantee=self._principal(carrier), effect=effect, privilege=name, entity=self.entity(target)
+                )
+                return State(grants=(grant,), memberships=self._joins(carrier))
+            case Owned(target=target, kind="role", carrier=carrier):
+                assigned = Assignment(principal=self._principal(carrier), role=self._role)
+                return State(
+                    owners=((self.entity(target), f"role:{self._role}"),),
+                    assignments=(assigned,),
+                    memberships=self._joins(carrier),
+                )
+            case Owned(target=target, carrier=carrier):
+                owner = (self.entity(target), self._principal(carrier))
+                return State(owners=(owner,), memberships=self._joins(carrier))
+            case Joined(target=target, carrier=None):
+                return State(members=((self.user, self.entity(target)),))
+            case Joined(carrier="group"):
+                return State(memberships=((self.user, GROUP),))
+            case Assigned(role=role, scope=scope, carrier=carrier):
+                within = None if scope is None else self.entity(scope)
+                assigned = Assignment(principal=self._principal(carrier), role=role, scope=within)
+                return State(assignments=(assigned,), memberships=self._joins(carrier))
+            case HasRole(target=target, carrier=carrier):
+                role = self.entity(target).id.rpartition("/")[2]
+                assigned = Assignment(principal=self._principal(carrier), role=role)
+                return State(assignments=(assigned,), memberships=self._joins(carrier))
+            case Joined() | Is():
+                return State()
+            case Administers():
+                return State(service_admins=(self.user,))
+            case _:
+                assert_never(fact)
+
+    def _principal(self, carrier: Carrier) -> str:
+        match carrier:
+            case "user":
+                return f"user:{self.user}"
+            case "group":
+                return f"group:{GROUP}"
+            case "brought":
+                return f"group:{BROUGHT}"
+            case _:
+                assert_never(carrier)
+
+    def _joins(self, carrier: Carrier) -> tuple[tuple[str, str], ...]:
+        return ((self.user, GROUP),) if carrier == "group" else ()
+
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """The state as rows of its tables, without those that are empty."""
+        state = self.state()
+        tables: dict[str, list[dict[str, str]]] = {
+            "members": [{"user": user, "of": str(of)} for user, of in state.members],
+            "memberships": [{"user": user, "group": group} for user, group in state.memberships],
+            "assignments": [
+                {"principal": a.principal, "role": a.role} | ({} if a.scope is None else {"scope": str(a.scope)})
+                for a in state.assignments
+            ],
+            "grants": [
+                {"grantee": g.grantee, "effect": g.effect, "privilege": g.privilege, "entity": str(g.entity)}
+                for g in state.grants
+            ],
+            "owners": [{"entity": str(entity), "owner": owner} for entity, owner in state.owners],
+            "service_admins": [{"user": user} for user in state.service_admins],
+        }
+        return {name: rows for name, rows in tables.items() if rows}
+
+
+def _fresh(name: str, taken: Mapping[str, object]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _once(rows: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(row for some in rows for row in some))

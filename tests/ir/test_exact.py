@@ -1,0 +1,170 @@
+"""What `Exact` says of two conditions is what trying every state says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import small
+
+from privtab.ir.exact import Exact, equivalent, satisfiable
+from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.nodes import Program, Rule
+from privtab.ir.scene import Scene
+from privtab.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One way to ask for a rule: flags, types of the objects, and whether the resource is named."""
+
+    flags: frozenset[str]
+    types: tuple[tuple[str, str], ...]
+    unnamed: bool
+
+
+def setting(program: Program, rule: Rule, request: Request) -> Setting:
+    return Setting(
+        flags=request.flags,
+        types=tuple((w.name, request.with_[w.name].type) for w in rule.withs),
+        unnamed=len(request.resource.names) < program.depth(rule.entity),
+    )
+
+
+def tried(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> dict[Setting, bool] | None:
+    """For each way to ask whether every state that the one allows the other allows too; None where states are too many."""
+    found: dict[Setting, bool] = {}
+    asked = {r for p, rule in (one, other) for r in map(_Key, small.requests(p, rule)) if _both(r.request, one, other)}
+    for request in (key.request for key in asked):
+        states = small.states([one, other], request)
+        if states is None:
+            return None
+        key = setting(*one, request)
+        implied = all(
+            small.allows(other[0], state, _asked(request, other[1]))
+            for state in states
+            if small.allows(one[0], state, _asked(request, one[1]))
+        )
+        found[key] = found.get(key, True) and implied
+    return found
+
+
+class _Key:
+    """A request as a member of a set."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.text = repr(request)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.text == self.text
+
+
+def _asked(request: Request, rule: Rule) -> Request:
+    return Request(
+        user=request.user,
+        action=rule.operation,
+        resource=request.resource,
+        groups=request.groups,
+        with_=request.with_,
+        flags=request.flags,
+    )
+
+
+def _both(request: Request, *pairs: tuple[Program, Rule]) -> bool:
+    """Whether the rules of both pairs take the request."""
+    return all(
+        {w.name for w in rule.withs} == set(request.with_)
+        and all(request.with_[w.name].type in w.types for w in rule.withs)
+        and (rule.unnamed or len(request.resource.names) == program.depth(rule.entity))
+        for program, rule in pairs
+    )
+
+
+def said(one: tuple[Program, Rule], other: tuple[Program, Rule], at: Setting) -> bool:
+    """What `Exact` says; its counterexample, given names, must be one to the reference meaning too."""
+    (here, f), (there, g) = one, other
+    condition = call_condition if at.unnamed else item_condition
+    exact = Exact(here, None if here is there else there)
+    types = dict(at.types)
+    unnamed = f.entity if at.unnamed else None
+    facts = exact.counterexample(condition(f), condition(g), at.flags, types, unnamed=unnamed)
+    if facts is not None:
+        scene = Scene(here, f, types, facts, unnamed=at.unnamed)
+        request, state = scene.request(at.flags), scene.state()
+        assert small.allows(here, small.known(here, state), _asked(request, f)), (facts, state)
+        assert not small.allows(there, small.known(there, state), _asked(request, g)), (facts, state)
+    assert (facts is None) == exact.implies(condition(f), condition(g), at.flags, types, unnamed=unnamed)
+    return facts is None
+
+
+def differences(pairs: Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]) -> tuple[list[str], dict[str, int]]:
+    """Every disagreement, and how often which verdict was right."""
+    wrong: list[str] = []
+    counts = {"implied": 0, "not implied": 0, "passed over": 0}
+    for one, other in pairs:
+        by_trying = tried(one, other)
+        if by_trying is None:
+            counts["passed over"] += 1
+            continue
+        for at, implied in by_trying.items():
+            counts["implied" if implied else "not implied"] += 1
+            if said(one, other, at) != implied:
+                wrong.append(f"{one[1].id} => {other[1].id} at {at}: trying says {implied}\n{one[1]}\n{other[1]}")
+    return wrong, counts
+
+
+def within(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
+    """Pairs of rules of one policy that speak of the same type."""
+    for seed in seeds:
+        program = small.program(small.policy(seed))
+        assert program is not None
+        rules = list(program.rules.values())
+        yield from (
+            ((program, one), (program, other))
+            for one in rules
+            for other in rules
+            if one is not other and one.entity == other.entity
+        )
+
+
+def between(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
+    """The same rule in a policy and in one that was changed a little, both ways."""
+    for seed in seeds:
+        old = small.program(small.policy(seed))
+        new = small.program(small.policy(seed, changes=1 + seed % 3, change_seed=seed))
+        assert old is not None
+        for key, rule in old.rules.items():
+            if new is not None and key in new.rules:
+                yield (old, rule), (new, new.rules[key])
+                yield (new, new.rules[key]), (old, rule)
+
+
+def test_within_a_policy() -> None:
+    wrong, counts = differences(within(range(40)))
+    assert not wrong, wrong[0]
+    assert min(counts["implied"], counts["not implied"]) > 10, counts
+
+
+def test_between_two_policies() -> None:
+    wrong, counts = differences(between(range(20)))
+    assert not wrong, wrong[0]
+    assert min(counts["implied"], counts["not implied"]) > 10, counts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_within_many_policies(part: int) -> None:
+    wrong, _ = differences(within(range(1000 + part * 250, 1250 + part * 250)))
+    assert not wrong, wrong[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_between_many_policies(part: int) -> None:
+    wrong, _ = differences(between(range(1000 + part * 250, 1250 + part * 250)))
+    assert not wrong, wrong[0]

@@ -1,0 +1,310 @@
+"""Tiny policies of which every state can be tried: one caller, one path for each object of a request.
+
+What is tried is every set of rows that could bear on a rule, through the reference meaning. It knows nothing of minimal sets or
+facts, so that what is exact there can be held against it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+from privtab import checks, model, syntax
+from privtab.diagnostics import Severity
+from privtab.ir.evaluate import Asked, Reference
+from privtab.ir.formula import anchor, call_condition, item_condition, leaves, rule_flags
+from privtab.ir.lower import lower
+from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
+from privtab.request import Entity, Request
+from privtab.source import SourceFile
+from privtab.state.names import Names
+from privtab.state.nodes import Assignment, Grant, State
+
+USER, GROUP, BROUGHT, ROLE = "alice", "team", "guests", "crew"
+MOST_ROWS = 12
+"""A rule on which more rows bear is passed over: 4,096 states are tried at most."""
+
+
+@dataclass
+class Draft:
+    """A tiny policy while it is being made up."""
+
+    inheritance: str
+    deny: str
+    owner: str
+    groups: str
+    gate: bool
+    on: dict[str, list[str]]
+    roles: dict[str, list[str]]
+    members_of_set: list[str]
+    rows: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The policy as YAML."""
+        lines = ["privtab: 1", "system: small", "version: '1'"]
+        lines += ["entities:", "  top: {mid: {low: }, user: , group: , role: }"]
+        lines += ["privileges:", *(f"  {p}: {{on: [{', '.join(on)}]}}" for p, on in self.on.items())]
+        lines += ["  OLD: {alias_of: READ}", f"sets: {{BOTH: [{', '.join(self.members_of_set)}]}}"]
+        lines += [
+            "semantics:",
+            f"  inheritance: {self.inheritance}",
+            f"  deny: {self.deny}",
+            f"  groups: {self.groups}",
+        ]
+        lines += [f"  owner: {self.owner}"] if self.owner else []
+        lines += ["  gate: member (top)"] if self.gate else []
+        lines += ["roles:"] if self.roles else []
+        for name, given in self.roles.items():
+            scope = "scope: top, " if name == "keeper" else ""
+            lines += [f"  {name}: {{{scope}grants: {{mid: [{', '.join(given)}]}}}}"]
+        lines += ["tables:"]
+        for type_ in sorted({t for t, _ in self.rows}):
+            lines += [f"  {type_}:"]
+            lines += [f"    {operation}: {text}" for (t, operation), text in self.rows.items() if t == type_]
+        return "\n".join(lines) + "\n"
+
+
+TREE = {"top": ["top"], "mid": ["top", "mid"], "low": ["top", "mid", "low"]}
+
+
+def policy(seed: int, changes: int = 0, change_seed: int = 0) -> str:
+    """The YAML text of a tiny random policy; with `changes`, of the same one with that many random changes."""
+    rnd = random.Random(seed)
+    draft = Draft(
+        inheritance=rnd.choice(["none", "down"]),
+        deny=rnd.choice(["none", "overrides"]),
+        owner=rnd.choice(
+            ["", "{kinds: [user]}", "{kinds: [user, group], holds: [READ]}", "{kinds: [user], holds: ALL}"]
+        ),
+        groups=rnd.choice(["[state]", "[state]", "[state]", "[request]"]),
+        gate=rnd.random() < 0.2,
+        on={"READ": ["top", "mid", "low"], "WRITE": rnd.choice([["top", "mid", "low"], ["mid", "low"]])},
+        roles={name: [rnd.choice(["READ", "WRITE"])] for name in ("keeper", "watcher") if rnd.random() < 0.25},
+        members_of_set=["READ", "WRITE"],
+    )
+    for type_ in ("mid", "low", "low"):
+        draft.rows[type_, f"op{len(draft.rows)}"] = _row(draft, type_, rnd)
+    draft.rows[rnd.choice(["user", "group", "role"]), "see"] = _row(draft, "top", rnd)
+    changing = random.Random(f"{seed} {change_seed}")
+    for _ in range(changes):
+        _change(draft, changing)
+    return draft.text()
+
+
+def _change(draft: Draft, rnd: random.Random) -> None:
+    match rnd.randrange(8):
+        case 0:
+            draft.inheritance = "down" if draft.inheritance == "none" else "none"
+        case 1:
+            draft.deny = "overrides" if draft.deny == "none" else "none"
+        case 2:
+            draft.owner = draft.owner and rnd.choice(
+                [
+                    "{kinds: [user]}",
+                    "{kinds: [group]}",
+                    "{kinds: [user], holds: [WRITE]}",
+                    "{kinds: [user], holds: ALL}",
+                ]
+            )
+        case 3:
+            draft.roles = {} if draft.roles else {"keeper": ["READ"]}
+        case 4:
+            draft.members_of_set = rnd.choice([["READ"], ["WRITE"], ["READ", "WRITE"]])
+        case 5:
+            draft.groups = rnd.choice(["[state]", "[request]", "[state, request]"])
+        case _:
+            key = rnd.choice(list(draft.rows))
+            draft.rows[key] = _row(draft, "top" if key[0] not in TREE else key[0], rnd)
+
+
+def _row(draft: Draft, type_: str, rnd: random.Random) -> str:
+    with_ = type_ == "low" and rnd.random() < 0.2
+    text = _expression(draft, type_, 2, rnd)
+    if with_:
+        text = f"{text} {rnd.choice(['and', 'or'])} {rnd.choice(['READ', 'WRITE'])} (object)"
+    each = f", each: '{_expression(draft, type_, 1, rnd)}'" if type_ == "low" and rnd.random() < 0.2 else ""
+    objects = f", with: {{object: {rnd.choice(['mid', '[mid, low]'])}}}" if with_ else ""
+    return f"{{requires: '{text}'{each}{objects}}}"
+
+
+def _expression(draft: Draft, type_: str, depth: int, rnd: random.Random) -> str:
+    if depth and rnd.random() < 0.65:
+        left, right = (_expression(draft, type_, depth - 1, rnd) for _ in range(2))
+        return f"({left} {rnd.choice(['and', 'or'])} {right})"
+    choice = rnd.random()
+    target = rnd.choice(TREE[type_])
+    if choice < 0.15 and draft.owner:
+        return f"owner ({target})"
+    if choice < 0.22:
+        return "member (top)"
+    if choice < 0.26:
+        return "service admin"
+    if choice < 0.32:
+        return f"({rnd.choice(['READ', 'WRITE'])} (mid) when force)" if type_ != "top" else "READ (top)"
+    earlier = [o for (t, o), text in draft.rows.items() if t == target and "with" not in text]
+    if choice < 0.42 and earlier:
+        return f"can {rnd.choice(earlier)} ({target})"
+    fitting = [name for name, on in draft.on.items() if target in on]
+    return f"{rnd.choice(fitting)} ({target})"
+
+
+def program(text: str) -> Program | None:
+    """The lowered policy, passes not run; None where it is not sound."""
+    tables, found = syntax.read(SourceFile.of("small.yaml", text))
+    if tables is None:
+        return None
+    policy_, more = model.resolve(tables)
+    if policy_ is None or any(d.severity is Severity.ERROR for d in (*found, *more, *checks.run(policy_))):
+        return None
+    return lower(policy_)
+
+
+def requests(of: Program, rule: Rule) -> list[Request]:
+    """All requests of a rule: each choice of types for its objects, of flags, named and not, the caller or another."""
+    asked = []
+    flags = rule_flags(of, rule)
+    names = {"user": [USER, "bob"], "group": [GROUP], "role": [ROLE]}
+    resources = [_entity(of, rule.entity, 1, last) for last in names.get(rule.entity, [None])]
+    if rule.unnamed:
+        resources.append(Entity(rule.entity, resources[0].id.rpartition("/")[0]))
+    for resource, types, apart, chosen in product(
+        resources,
+        product(*(w.types for w in rule.withs)),
+        (True, False) if rule.withs else (True,),
+        product((False, True), repeat=len(flags)),
+    ):
+        slots = dict(zip((w.name for w in rule.withs), types, strict=True))
+        asked.append(
+            Request(
+                user=USER,
+                action=rule.operation,
+                resource=resource,
+                groups=(BROUGHT,),
+                with_={slot: _entity(of, type_, 2 if apart else 1) for slot, type_ in slots.items()},
+                flags=frozenset(flag for flag, on in zip(flags, chosen, strict=True) if on),
+            )
+        )
+    return asked
+
+
+def _entity(of: Program, type_: str, number: int, last: str | None = None) -> Entity:
+    names = [f"{t}{number}" for t in of.chain(type_) if not of.entities[t].single]
+    return Entity(type_, "/".join([*names[:-1], last] if last else names))
+
+
+def states(rules: Sequence[tuple[Program, Rule]], request: Request) -> Iterator[State] | None:
+    """Every state there is as far as the rules can tell by this request; None where there are too many."""
+    rows = list(dict.fromkeys(row for of, rule in rules for row in _rows(of, rule, request, [p for p, _ in rules])))
+    if len(rows) > MOST_ROWS:
+        return None
+    every = product((False, True), repeat=len(rows))
+    return (_state([row for row, taken in zip(rows, chosen, strict=True) if taken]) for chosen in every)
+
+
+Row = tuple[str, object]
+
+
+def _state(rows: Sequence[Row]) -> State:
+    # The caller is always in his group: whether a group's row is there says the same.
+    tables: dict[str, list[object]] = {"memberships": [(USER, GROUP)]}
+    for table, row in rows:
+        tables.setdefault(table, []).append(row)
+    return State(**{table: tuple(found) for table, found in tables.items()})  # type: ignore[arg-type]
+
+
+def _rows(of: Program, rule: Rule, request: Request, programs: Sequence[Program]) -> Iterator[Row]:
+    grantees = [f"user:{USER}"]
+    if len({p.semantics.groups for p in programs}) > 1:
+        grantees += [f"group:{GROUP}", f"group:{BROUGHT}"]
+    for atom in leaves(of, item_condition(rule)):
+        if isinstance(atom, ServiceAdmin):
+            yield "service_admins", USER
+            continue
+        path = _path(of, atom.target, request)
+        if not path:
+            continue
+        if isinstance(atom, Has):
+            looked_at = path if any(p.semantics.inheritance == "down" for p in programs) else path[-1:]
+            for entity in looked_at:
+                yield from _grants(of, atom.privilege, entity, grantees, programs)
+            yield from _assignments(of, path, programs)
+            if any(p.semantics.owner and atom.privilege in p.semantics.owner.holds for p in programs):
+                yield from (row for entity in path for row in _owners(entity, programs))
+        elif isinstance(atom, Owner):
+            yield from _owners(path[-1], programs)
+        elif isinstance(atom, Member):
+            yield "members", (USER, path[-1])
+        elif path[-1].type == "role":
+            yield "assignments", Assignment(principal=f"user:{USER}", role=path[-1].names[-1])
+
+
+def _grants(
+    of: Program, privilege: str, entity: Entity, grantees: Sequence[str], programs: Sequence[Program]
+) -> Iterator[Row]:
+    other_words = len({(*p.aliases, *p.sets.items()) for p in programs}) > 1
+    names = [privilege, *((*of.aliases, *of.sets) if other_words else ())]
+    effects: list[Literal["allow", "deny"]] = ["allow"]
+    effects += ["deny"] if any(p.semantics.deny == "overrides" for p in programs) else []
+    for name, grantee, effect in product(names, grantees, effects):
+        if any(privilege in Names(p).given(name, entity.type) for p in programs):
+            yield "grants", Grant(grantee=grantee, effect=effect, privilege=name, entity=entity)
+
+
+def _assignments(of: Program, path: Sequence[Entity], programs: Sequence[Program]) -> Iterator[Row]:
+    """Roles count only where the programs differ in them: elsewhere a grant says what a role says."""
+    for role in of.roles.values():
+        if any(p.roles.get(role.name) != role for p in programs):
+            scopes = [None] if role.scope is None else [entity for entity in path if entity.type == role.scope]
+            for scope in scopes:
+                yield "assignments", Assignment(principal=f"user:{USER}", role=role.name, scope=scope)
+
+
+def _owners(entity: Entity, programs: Sequence[Program]) -> Iterator[Row]:
+    kinds = {kind for p in programs if p.semantics.owner for kind in p.semantics.owner.kinds}
+    owners = {"user": [f"user:{USER}"], "group": [f"group:{GROUP}", f"group:{BROUGHT}"], "role": []}
+    for kind in sorted(kinds):
+        yield from (("owners", (entity, owner)) for owner in owners[kind])
+
+
+def _path(of: Program, target: Target, request: Request) -> list[Entity]:
+    """The entities from the root down to a target; none where the request does not name it."""
+    entity = request.resource if target.slot == RESOURCE else request.with_[target.slot]
+    if anchor(of, target)[0] >= len(entity.names):
+        return []
+    return [Entity(type_, "/".join(entity.names[: depth + 1])) for depth, type_ in enumerate(of.chain(target.type))]
+
+
+def allows(of: Program, state: State, request: Request) -> bool:
+    """Whether the reference meaning allows a request; a row that the policy does not know counts for nothing."""
+    reference = Reference(of, known(of, state))
+    asked = Asked(reference, request)
+    rule = of.rules[request.resource.type, request.action]
+    return asked.holds(item_condition(rule) if RESOURCE in asked.complete else call_condition(rule))
+
+
+def known(of: Program, state: State) -> State:
+    """The rows of a state that a policy takes."""
+    names, semantics = Names(of), of.semantics
+    kinds = semantics.owner.kinds if semantics.owner else ()
+    return State(
+        members=state.members,
+        memberships=state.memberships,
+        assignments=tuple(a for a in state.assignments if _fits(of, a)),
+        grants=tuple(
+            g
+            for g in state.grants
+            if (g.effect == "allow" or semantics.deny == "overrides") and names.given(g.privilege, g.entity.type)
+        ),
+        owners=tuple((entity, owner) for entity, owner in state.owners if owner.partition(":")[0] in kinds),
+        service_admins=state.service_admins,
+    )
+
+
+def _fits(of: Program, assignment: Assignment) -> bool:
+    role = of.roles.get(assignment.role)
+    if role is None or role.scope is None:
+        return True
+    return assignment.scope is not None and assignment.scope.type == role.scope
