@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,6 +11,7 @@ import yaml
 from privtab.checks import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature
 from privtab.diagnostics import Diagnostic
 from privtab.source import SourceFile
+from privtab.syntax.yaml_events import events
 
 Plain: TypeAlias = str | int | float | bool | None
 
@@ -20,7 +20,6 @@ _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +84,14 @@ def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
         return None
     builder = _Builder(source, found)
     try:
-        for event in _events(source.text):
-            builder.take(event)
+        for event, start, end in events(source.text):
+            builder.take(event, start, end)
     except yaml.YAMLError as error:
         found.append(p002_yaml_syntax.finding(source, error))
         return None
     if builder.root is None and not builder.broken:
         found.append(p003_empty_file.finding(source.span(0, 0)))
     return builder.root
-
-
-def _events(text: str) -> Iterable[Any]:
-    """The events of a stream: libyaml's, or PyYAML's own where libyaml refuses what YAML allows, such as `{table:}`."""
-    try:
-        return list(yaml.parse(text, Loader=_LOADER))
-    except yaml.YAMLError:
-        return yaml.parse(text, Loader=yaml.SafeLoader)
 
 
 class _Builder:
@@ -114,9 +105,8 @@ class _Builder:
         self.documents = 0
         self.open: list[tuple[int, bool, list[Node]]] = []
 
-    def take(self, event: Any) -> None:
+    def take(self, event: Any, start: int, end: int) -> None:
         """Take the next event."""
-        start, end = event.start_mark.index, event.end_mark.index
         if self.documents > 1:
             return
         match event:
