@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 import small
 
-from privtab.ir.exact import Exact, equivalent, satisfiable
+from privtab.ir.exact import Exact
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.scene import Scene

@@ -15,9 +15,9 @@ The last two do not combine: where owners hold the privilege, the lower one may 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import TypeAlias, assert_never
 
+from privtab._once import once
 from privtab.errors import UnsupportedError
 from privtab.ir.formula import call_condition, item_condition, move, resolve
 from privtab.ir.nodes import (
@@ -192,27 +192,10 @@ def _moved(atom: Leaf, slot: str) -> Leaf:
     return moved
 
 
-class _ById:
-    """A program as a cache key, by identity: programs hold mappings and so cannot be hashed."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    def __hash__(self) -> int:
-        return id(self.program)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.program is self.program
-
-
-@lru_cache(maxsize=4)
-def _shared(program: _ById) -> Canonical:
-    return Canonical(program.program)
-
-
+@once
 def canonical(program: Program) -> Canonical:
     """The shared canonicaliser of a program."""
-    return _shared(_ById(program))
+    return Canonical(program)
 
 
 def minimal_sets(

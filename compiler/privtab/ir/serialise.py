@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, assert_never
 
+from privtab._once import once
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.explain import source_text
 from privtab.ir.formula import anchor, call_condition, item_condition, rule_flags
@@ -69,6 +70,7 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
     }
 
 
+@once
 def vocabulary(program: Program) -> Vocabulary:
     """The names of a program, as a client reads them from its JSON."""
     operations: dict[str, dict[str, OperationShape]] = {name: {} for name in program.entities}

@@ -1,0 +1,40 @@
+"""What is worked out once for a policy or a program: they hold mappings, so they are known by identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_KEPT = 4
+"""Programs are compared in pairs; a few more are kept than are looked at together."""
+
+
+class _ById(Generic[K]):
+    """A value as a cache key. It holds the value, so that no other one can get the same identity meanwhile."""
+
+    def __init__(self, value: K) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.value is self.value
+
+
+def once(work: Callable[[K], T]) -> Callable[[K], T]:
+    """The function, whose last few results are kept."""
+
+    @lru_cache(maxsize=_KEPT)
+    def kept(key: _ById[K]) -> T:
+        return work(key.value)
+
+    @wraps(work)
+    def cached(value: K) -> T:
+        return kept(_ById(value))
+
+    return cached
