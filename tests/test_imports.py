@@ -28,8 +28,22 @@ ALLOWED = {
     "state": {"base", "ir", "state"},
     "bundle": {"base", "backends", "bundle", "ir", "passes", "state"},
     "client": {"base", "client"},
+    "report": {"base", "report"},
     "opa": {"base", "opa"},
-    "cli": {"analysis", "base", "backends", "bundle", "cli", "client", "ir", "opa", "state", "syntax", "pipeline"},
+    "cli": {
+        "analysis",
+        "base",
+        "backends",
+        "bundle",
+        "cli",
+        "client",
+        "ir",
+        "opa",
+        "state",
+        "syntax",
+        "pipeline",
+        "report",
+    },
     "pipeline": {"base", "checks", "ir", "model", "syntax"},
 }
 

@@ -46,7 +46,10 @@ class Related:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding: a code and a name, a message, a place, and a computed hint."""
+    """One finding: a code and a name, a message, a place, and a computed hint.
+
+    `fix` is the text that would put it right where it stands in place of the span.
+    """
 
     code: str
     name: str
@@ -55,6 +58,7 @@ class Diagnostic:
     span: Span
     help: str | None = None
     related: tuple[Related, ...] = ()
+    fix: str | None = None
 
 
 def in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:

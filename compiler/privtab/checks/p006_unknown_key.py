@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privtab.checks._hints import did_you_mean, listed
+from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P006"
@@ -21,4 +21,5 @@ def finding(span: Span, key: str, where: str, known: Sequence[str]) -> Diagnosti
         message=f"unknown key `{key}` in {where}",
         span=span,
         help=did_you_mean(key, known) or f"the keys of {where} are {listed(known)}",
+        fix=nearest(key, known),
     )

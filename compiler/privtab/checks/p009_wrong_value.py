@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privtab.checks._hints import did_you_mean, listed
+from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P009"
@@ -21,6 +21,7 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
         message=f"`{value}` is no value of {what}",
         span=span,
         help=did_you_mean(value, known) or f"it is {listed(known, last='or')}",
+        fix=nearest(value, known),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.checks._hints import did_you_mean, listed
+from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P101"
@@ -23,4 +23,5 @@ def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
         help=did_you_mean(name, known) or f"the privileges and sets are {listed(known)}"
         if known
         else "the file lists no privileges: add `privileges: […]`",
+        fix=nearest(name, known),
     )

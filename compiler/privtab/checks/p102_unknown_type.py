@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.checks._hints import did_you_mean, listed
+from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P102"
@@ -21,4 +21,5 @@ def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
         message=f"unknown entity type `{name}`",
         span=span,
         help=did_you_mean(name, known) or f"the entity types are {listed(known)}",
+        fix=nearest(name, known),
     )

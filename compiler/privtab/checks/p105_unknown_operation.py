@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.checks._hints import did_you_mean, listed
+from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P105"
@@ -23,4 +23,5 @@ def finding(span: Span, operation: str, types: Collection[str], known: Collectio
         message=f"unknown operation `{operation}` on {where}",
         span=span,
         help=did_you_mean(operation, known) or (f"it has {listed(known)}" if known else "it has no rows at all"),
+        fix=nearest(operation, known),
     )

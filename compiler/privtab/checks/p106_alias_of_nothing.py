@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.checks._hints import did_you_mean, listed
+from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P106"
@@ -21,4 +21,5 @@ def finding(span: Span, alias: str, of: str, known: Collection[str]) -> Diagnost
         message=f"`{alias}` is an alias of `{of}`, which is no privilege",
         span=span,
         help=did_you_mean(of, known) or f"the privileges are {listed(known)}",
+        fix=nearest(of, known),
     )
