@@ -1,52 +1,79 @@
-"""Why one request is answered as it is: each minimal set, atom by atom, with who gives what holds and what misses."""
+"""Why one request is answered as it is: every way to an allow, atom by atom and row by row, and what would turn a denial."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privtab.analysis.changes import Change, ways
+from privtab.analysis.provenance import Chain, Provenance
 from privtab.ir.canonical import Leaf
 from privtab.ir.evaluate import Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.nodes import ByType, Has, Rule
 from privtab.request import Decision, Request
+from privtab.state.nodes import State
+from privtab.state.places import NOWHERE, Places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One atom of a minimal set: whether it holds, on which entity and through whom, and which denials stand in its way."""
+    """One atom of a minimal set: whether it holds, on which entity and through whom, and every chain of rows behind it.
+
+    `denied`: the denials in its way, as text, and `denied_by` their chains. Where an atom is denied, `because` may still
+    hold the grants that would count without the denial.
+    """
 
     atom: str
     holds: bool
     on: str | None = None
     through: str | None = None
+    because: tuple[Chain, ...] = ()
     denied: tuple[str, ...] = ()
+    denied_by: tuple[Chain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """The answer to a request, the rule that gave it, and every minimal set of that rule."""
+    """The answer to a request, the rule that gave it, every minimal set of that rule, and what would turn a denial.
+
+    `turns`: each smallest set of changes, fewest first; empty for an allow, and where no change leads to one.
+    """
 
     request: Request
     decision: Decision
     rule: Rule
     sets: tuple[tuple[Part, ...], ...]
+    turns: tuple[tuple[Change, ...], ...] = ()
 
 
-def explain(reference: Reference, request: Request) -> Why:
-    """Explain one request; raises InvalidRequest where it names what the policy does not know."""
+def explain(reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE) -> Why:
+    """Explain one request; raises InvalidRequest where it names what the policy does not know.
+
+    `state`: the one that the reference was made of. Without it nothing is said of rows and changes.
+    """
     found = reference.explanation(request)
+    rows = None if state is None else Provenance(found.asked, state, places)
     return Why(
         request=request,
         decision=Decision(allowed=found.allowed, context=found.context()),
         rule=found.rule,
-        sets=tuple(tuple(_part(found, atom) for atom in atoms) for atoms in found.sets),
+        sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in found.sets),
+        turns=() if state is None or found.allowed else ways(reference, state, request),
     )
 
 
-def _part(found: Explanation, atom: Leaf) -> Part:
+def _part(found: Explanation, rows: Provenance | None, atom: Leaf) -> Part:
     assert not isinstance(atom, ByType), "a request gives every object its type"
     text, why = found.text(atom), found.asked.why(atom)
     if why is not None:
-        return Part(atom=text, holds=True, on=why.on, through=why.through)
-    denials = found.asked.denials(atom.privilege, atom.target) if isinstance(atom, Has) else ()
-    return Part(atom=text, holds=False, denied=tuple(f"{principal} at {key}" for key, principal in denials))
+        return Part(atom=text, holds=True, on=why.on, through=why.through, because=rows.of(atom) if rows else ())
+    if not isinstance(atom, Has):
+        return Part(atom=text, holds=False)
+    denials = found.asked.denials(atom.privilege, atom.target)
+    return Part(
+        atom=text,
+        holds=False,
+        because=rows.granted(atom) if rows and denials else (),
+        denied=tuple(f"{principal} at {key}" for key, principal in denials),
+        denied_by=tuple(chain for _, chain in rows.denied(atom)) if rows else (),
+    )

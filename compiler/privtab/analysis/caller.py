@@ -1,0 +1,95 @@
+"""One caller, asked about many objects: the reference's own reading, with rows imagined beside those of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from privtab.ir.evaluate import Asked, Reference
+from privtab.request import Entity
+from privtab.state.holdings import Holdings
+
+
+class Imagined(Holdings):
+    """The holdings of a state and, for one user, more of them: what he might be given, and denials taken away.
+
+    `allowed` holds (privilege, key), `owned` and `member_of` hold keys, `lifted` holds (privilege, key, principal). All may
+    be changed between two questions.
+    """
+
+    def __init__(self, base: Holdings, user: str) -> None:  # not Holdings': everything is read through `base`
+        self._base = base
+        self.user = user
+        self.allowed: Collection[tuple[str, str]] = ()
+        self.owned: Collection[str] = ()
+        self.member_of: Collection[str] = ()
+        self.lifted: Collection[tuple[str, str, str]] = ()
+        self.service_admins = base.service_admins
+
+    def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
+        """As the state has it, with what is imagined."""
+        allow, deny = self._base.grants_on(privilege, key)
+        if (privilege, key) in self.allowed:
+            allow |= {f"user:{self.user}"}
+        if deny and self.lifted:
+            deny = frozenset(p for p in deny if (privilege, key, p) not in self.lifted)
+        return allow, deny
+
+    def owners(self, key: str) -> frozenset[str]:
+        """As the state has it, with what is imagined."""
+        owners = self._base.owners(key)
+        return owners | {f"user:{self.user}"} if key in self.owned else owners
+
+    def is_member(self, user: str, key: str) -> bool:
+        """As the state has it, with what is imagined."""
+        return (user == self.user and key in self.member_of) or self._base.is_member(user, key)
+
+    def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
+        """As the state has it."""
+        return self._base.groups(user, request_groups)
+
+    def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+        """As the state has it."""
+        return self._base.principals(user, groups)
+
+    def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
+        """As the state has it."""
+        return self._base.scoped(user, groups)
+
+    def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+        """As the state has it."""
+        return self._base.roles(user, groups)
+
+
+class Caller(Asked):
+    """As the reference reads a request, for one user and any objects: call `about`, then `holds` or `why`."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        user: str,
+        *,
+        groups: Collection[str] = (),
+        flags: frozenset[str] = frozenset(),
+    ) -> None:  # not Asked's: there is no request yet
+        self.program = reference.program
+        self.vocabulary = reference.vocabulary
+        self.imagined = Imagined(reference.holdings, user)
+        self.holdings = self.imagined
+        self.revision = reference.revision
+        self.user = user
+        self.flags = flags
+        brought = groups if "request" in self.program.semantics.groups else ()
+        self.groups = self.holdings.groups(user, brought)
+        self.principals = self.holdings.principals(user, brought)
+        self.scoped = self.holdings.scoped(user, brought)
+        self.roles = self.holdings.roles(user, brought)
+        self.about({})
+
+    def about(self, objects: Mapping[str, Entity]) -> Caller:
+        """Turn to other objects, by slot; an object may lack its last name."""
+        self.types = {slot: entity.type for slot, entity in objects.items()}
+        self.keys = {slot: self.vocabulary.keys(entity) for slot, entity in objects.items()}
+        self.complete = {
+            slot for slot, keys in self.keys.items() if len(keys) == len(self.vocabulary.chains[self.types[slot]])
+        }
+        return self

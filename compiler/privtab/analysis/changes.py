@@ -1,0 +1,370 @@
+"""What would turn a denial: every smallest set of changes to the state, exactly.
+
+The changes that are thought of, for one caller and one request: for each atom that the condition reaches, a grant of the
+privilege to him on the atom's own object, ownership of it, membership in it, the role itself, service administration; where
+owners hold the privilege, ownership of its object too; and the removal of each row that denies him something asked for.
+
+A condition is monotone in all of them but one: a role that he is given may bring denials. So roles are tried one set after
+the other, and what remains is worked out as the antichain of smallest sets, part by part.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, assert_never
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.provenance import Provenance
+from privtab.analysis.universe import decode_name
+from privtab.errors import UnsupportedError
+from privtab.ir.evaluate import Reference
+from privtab.ir.formula import call_condition, item_condition, resolve
+from privtab.ir.nodes import (
+    RESOURCE,
+    And,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Self,
+    ServiceAdmin,
+    When,
+)
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, Grant, State
+
+LIMIT = 5_000
+"""Sets of changes at one place before the question is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Give:
+    """The caller is granted the privilege on the entity; a grant `also_at` one of those, above it, does the same here."""
+
+    privilege: str
+    entity: Entity
+    also_at: tuple[Entity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeOwner:
+    """The caller becomes the owner of the entity."""
+
+    entity: Entity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """The caller becomes a member of the entity."""
+
+    entity: Entity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """The caller is assigned the role, within a scope where it has to have one."""
+
+    role: str
+    scope: Entity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appoint:
+    """The caller becomes a service administrator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lift:
+    """A row that denies is removed."""
+
+    row: Grant
+
+
+Change: TypeAlias = Give | MakeOwner | Join | Assign | Appoint | Lift
+Changes: TypeAlias = frozenset[Change]
+
+
+def change_text(change: Change, user: str) -> str:
+    """What is to be done, in words."""
+    match change:
+        case Give():
+            return f"grant {change.privilege} at {change.entity} to user:{user}"
+        case MakeOwner():
+            return f"make user:{user} owner of {change.entity}"
+        case Join():
+            return f"make user:{user} a member of {change.entity}"
+        case Assign():
+            within = "" if change.scope is None else f" within {change.scope}"
+            return f"assign role:{change.role} to user:{user}{within}"
+        case Appoint():
+            return f"make user:{user} a service admin"
+        case Lift():
+            row = change.row
+            return f"remove the denial of {row.privilege} at {row.entity} to {row.grantee}"
+        case _:
+            assert_never(change)
+
+
+def change_kind(change: Change) -> Literal["grant", "owner", "member", "role", "service admin", "remove denial"]:
+    """The kind of a change, for programs."""
+    match change:
+        case Give():
+            return "grant"
+        case MakeOwner():
+            return "owner"
+        case Join():
+            return "member"
+        case Assign():
+            return "role"
+        case Appoint():
+            return "service admin"
+        case Lift():
+            return "remove denial"
+        case _:
+            assert_never(change)
+
+
+def apply(state: State, user: str, changes: Iterable[Change]) -> State:
+    """The state with the changes made for a user."""
+    for change in changes:
+        match change:
+            case Give():
+                grant = Grant(
+                    grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity
+                )
+                state = replace(state, grants=(*state.grants, grant))
+            case MakeOwner():
+                state = replace(state, owners=(*state.owners, (change.entity, f"user:{user}")))
+            case Join():
+                state = replace(state, members=(*state.members, (user, change.entity)))
+            case Assign():
+                assignment = Assignment(principal=f"user:{user}", role=change.role, scope=change.scope)
+                state = replace(state, assignments=(*state.assignments, assignment))
+            case Appoint():
+                state = replace(state, service_admins=(*state.service_admins, user))
+            case Lift():
+                state = replace(state, grants=tuple(grant for grant in state.grants if grant != change.row))
+            case _:
+                assert_never(change)
+    return state
+
+
+def ways(reference: Reference, state: State, request: Request) -> tuple[tuple[Change, ...], ...]:
+    """The smallest sets of changes that turn a denial, fewest first; one empty set where the request is allowed.
+
+    `state` is the one that the reference was made of. Raises UnsupportedError where there are more than can be listed.
+    """
+    found: list[Changes] = []
+    for roles in _subsets(_Turned(reference, state, request, ()).roles()):
+        turned = _Turned(reference, state, request, roles)
+        found += [frozenset(roles) | rest for rest in turned.smallest(turned.condition)]
+    ordered = [tuple(sorted(way, key=_order)) for way in _antichain(found)]
+    return tuple(sorted(ordered, key=lambda way: (len(way), [_order(change) for change in way])))
+
+
+def universe(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
+    """Every change that `ways` thinks of for a request."""
+    asked = _Turned(reference, state, request, ()).roles()
+    found = {change for roles in _subsets(asked) for change in _Turned(reference, state, request, roles).thought_of()}
+    return tuple(sorted(found | set(asked), key=_order))
+
+
+class _Turned:
+    """One request, its caller holding some more roles."""
+
+    def __init__(self, reference: Reference, state: State, request: Request, roles: Iterable[Assign]) -> None:
+        reference.vocabulary.check(request)
+        self.program: Program = reference.program
+        rule = self.program.rules[request.resource.type, request.action]
+        self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
+        self.caller.about({RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}})
+        self.condition = item_condition(rule) if RESOURCE in self.caller.complete else call_condition(rule)
+        for role in roles:
+            self.caller.roles |= {role.role}
+            if role.scope is None:
+                self.caller.principals |= {f"role:{role.role}"}
+            else:
+                self.caller.scoped = (*self.caller.scoped, (f"role:{role.role}", str(role.scope)))
+        self.state = apply(state, request.user, roles)
+        self.provenance = Provenance(self.caller, self.state)
+        self._known: dict[Atom, frozenset[Changes]] = {}
+        self.reached = tuple(dict.fromkeys(self._reached(self.condition)))
+        self.ownable = {change.entity for change in self.thought_of() if isinstance(change, MakeOwner)}
+        self.givable = {(c.privilege, str(c.entity)): c for c in self.thought_of() if isinstance(c, Give)}
+
+    def roles(self) -> tuple[Assign, ...]:
+        """The roles that the condition asks for and the caller does not hold."""
+        found: dict[Assign, None] = {}
+        for atom in self.reached:
+            if isinstance(atom, Holds) and self.caller.why_holds(atom.target) is None:
+                path = self.caller.path(atom.target)
+                if path:
+                    found[self._assign(path)] = None
+        return tuple(found)
+
+    def _assign(self, path: tuple[str, ...]) -> Assign:
+        """How the role with this path is assigned: by the name that the state knows it by, else by its last name."""
+        whole = path[-1].partition(":")[2]
+        last = decode_name(whole.rpartition("/")[2])
+        known = {a.role for a in self.state.assignments}
+        known |= {g.grantee.removeprefix("role:") for g in self.state.grants if g.grantee.startswith("role:")}
+        role = whole if whole in known and last not in known else last
+        declared = self.program.roles.get(role)
+        if declared is None or declared.scope is None:
+            return Assign(role=role)
+        above = [Entity.parse(key) for key in path if key.partition(":")[0] == declared.scope]
+        return Assign(role=role, scope=above[0] if above else self._elsewhere(declared.scope))
+
+    def _elsewhere(self, type_: str) -> Entity:
+        """A scope that has nothing to do with the request: the role is held, and counts for nothing that is asked about."""
+        return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
+
+    def thought_of(self) -> Iterator[Change]:
+        """The changes for each atom that the condition reaches; may repeat."""
+        owner = self.program.semantics.owner
+        for atom in self.reached:
+            match atom:
+                case ServiceAdmin():
+                    yield Appoint()
+                    continue
+                case Self() | Holds():
+                    continue
+                case Has() | Owner() | Member():
+                    path = self.caller.path(atom.target)
+                case _:
+                    assert_never(atom)
+            if not path:
+                continue
+            entity = Entity.parse(path[-1])
+            match atom:
+                case Has():
+                    yield Give(privilege=atom.privilege, entity=entity, also_at=self._above(atom.privilege, path))
+                    if owner is not None and atom.privilege in owner.holds:
+                        yield MakeOwner(entity=entity)
+                    yield from (Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+                case Owner():
+                    yield MakeOwner(entity=entity)
+                case Member():
+                    yield Join(entity=entity)
+                case _:
+                    assert_never(atom)
+
+    def _above(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
+        on = self.program.privileges[privilege].on
+        above = (Entity.parse(key) for key in self.caller.looked_at(path)[:-1])
+        return tuple(entity for entity in above if entity.type in on)
+
+    def _reached(self, formula: Formula) -> Iterator[Atom]:
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                yield formula
+            case And() | Or():
+                for part in formula.parts:
+                    yield from self._reached(part)
+            case When():
+                if formula.flag in self.caller.flags:
+                    yield from self._reached(formula.body)
+            case Can():
+                yield from self._reached(resolve(self.program, formula))
+            case ByType():
+                case_ = dict(formula.cases).get(self.caller.types[formula.slot])
+                if case_ is not None:
+                    yield from self._reached(case_)
+            case _:
+                assert_never(formula)
+
+    def smallest(self, formula: Formula) -> frozenset[Changes]:
+        """The smallest sets of changes, further roles apart, under which a condition holds."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                if formula not in self._known:
+                    self._known[formula] = _antichain(self._atom(formula))
+                return self._known[formula]
+            case And():
+                product = frozenset({frozenset[Change]()})
+                for part in formula.parts:
+                    product = _antichain(a | b for a in product for b in self.smallest(part))
+                return product
+            case Or():
+                return _antichain(way for part in formula.parts for way in self.smallest(part))
+            case When():
+                held = formula.flag not in self.caller.flags
+                return frozenset({frozenset[Change]()}) if held else self.smallest(formula.body)
+            case Can():
+                return self.smallest(resolve(self.program, formula))
+            case ByType():
+                case_ = dict(formula.cases).get(self.caller.types[formula.slot])
+                return frozenset() if case_ is None else self.smallest(case_)
+            case _:
+                assert_never(formula)
+
+    def _atom(self, atom: Atom) -> Iterator[Changes]:
+        if self.caller.why(atom) is not None:
+            yield frozenset()
+            return
+        match atom:
+            case Self() | Holds():
+                return
+            case ServiceAdmin():
+                yield frozenset({Appoint()})
+                return
+            case Has() | Owner() | Member():
+                path = self.caller.path(atom.target)
+            case _:
+                assert_never(atom)
+        if not path:
+            return
+        match atom:
+            case Has():
+                yield from self._has(atom, path)
+            case Owner():
+                yield frozenset({MakeOwner(entity=Entity.parse(path[-1]))})
+            case Member():
+                yield frozenset({Join(entity=Entity.parse(path[-1]))})
+            case _:
+                assert_never(atom)
+
+    def _has(self, atom: Has, path: tuple[str, ...]) -> Iterator[Changes]:
+        looked_at = self.caller.looked_at(path)
+        owner = self.program.semantics.owner
+        if owner is not None and atom.privilege in owner.holds:
+            entities = (Entity.parse(key) for key in looked_at)
+            yield from (frozenset({MakeOwner(entity=entity)}) for entity in entities if entity in self.ownable)
+        lifted = frozenset[Change](Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+        if self.caller.granted(atom.privilege, path) is not None:
+            yield lifted
+        for key in looked_at:
+            give = self.givable.get((atom.privilege, key))
+            if give is not None:
+                yield lifted | {give}
+
+
+def _antichain(sets: Iterable[Changes]) -> frozenset[Changes]:
+    kept: list[Changes] = []
+    for candidate in sorted(set(sets), key=len):
+        if not any(known <= candidate for known in kept):
+            kept.append(candidate)
+            if len(kept) > LIMIT:
+                raise UnsupportedError(f"more than {LIMIT} sets of changes would turn the answer")
+    return frozenset(kept)
+
+
+def _subsets(roles: tuple[Assign, ...]) -> Iterator[tuple[Assign, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(roles, n) for n in range(len(roles) + 1))
+
+
+_RANK: Mapping[str, int] = {
+    kind: n for n, kind in enumerate(("remove denial", "grant", "role", "owner", "member", "service admin"))
+}
+
+
+def _order(change: Change) -> tuple[int, str]:
+    return _RANK[change_kind(change)], change_text(change, "")

@@ -1,0 +1,177 @@
+"""Through which rows a caller holds what he holds: from the grant or ownership back to the user."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
+
+from privtab.ir.evaluate import Asked
+from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
+from privtab.request import encode_name
+from privtab.state.names import Names
+from privtab.state.nodes import Assignment, Effect, Grant, Place, State
+from privtab.state.places import NOWHERE, Places
+
+StepKind: TypeAlias = Literal[
+    "grant", "deny", "owner", "assignment", "membership", "member", "service admin", "role", "request", "self"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One link: a row of the state (with its place where that is known), a declared role, a group of the request."""
+
+    kind: StepKind
+    text: str
+    place: Place | None = None
+
+
+Chain: TypeAlias = tuple[Step, ...]
+"""From what is held on the object to the user himself, one row after the other."""
+
+
+class Provenance:
+    """The rows of a state that concern one caller."""
+
+    def __init__(self, asked: Asked, state: State, places: Places = NOWHERE) -> None:
+        self.asked = asked
+        self.program = asked.program
+        self.state = state
+        self.places = places
+        names = Names(asked.program)
+        user = asked.user
+        self._groups: dict[str, list[Step]] = defaultdict(list)
+        if "state" in self.program.semantics.groups:
+            for n, (member, group) in enumerate(state.memberships):
+                if member == user:
+                    self._groups[group].append(self._step("membership", f"{user} is in group:{group}", "memberships", n))
+        for group in sorted(asked.groups - set(self._groups)):
+            self._groups[group].append(Step(kind="request", text=f"the request says that {user} is in group:{group}"))
+        own = {f"user:{user}", *(f"group:{group}" for group in asked.groups)}
+        self._roles: dict[str, list[tuple[Assignment, Step]]] = defaultdict(list)
+        for n, a in enumerate(state.assignments):
+            if a.principal in own:
+                within = "" if a.scope is None else f" within {a.scope}"
+                step = self._step("assignment", f"{self._short(a.principal)} holds role:{a.role}{within}", "assignments", n)
+                self._roles[f"role:{a.role}"].append((a, step))
+        everything = own | set(self._roles)
+        self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
+        for n, grant in enumerate(state.grants):
+            if grant.grantee in everything:
+                verb = "granted to" if grant.effect == "allow" else "denied to"
+                text = f"{grant.privilege} {verb} {grant.grantee} at {grant.entity}"
+                kind: StepKind = "grant" if grant.effect == "allow" else "deny"
+                for privilege in names.given(grant.privilege, grant.entity.type):
+                    self._grants[grant.effect, privilege, str(grant.entity)].append(
+                        (grant, self._step(kind, text, "grants", n))
+                    )
+        self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
+        for n, (entity, owner) in enumerate(state.owners):
+            if owner in everything:
+                step = self._step("owner", f"{entity} is owned by {owner}", "owners", n)
+                self._owners[str(entity)].append((owner, step))
+
+    def of(self, atom: Atom) -> tuple[Chain, ...]:
+        """Every way in which an atom holds for the caller; none where it does not."""
+        match atom:
+            case Has():
+                return (*self._owning(atom), *(() if self.denied(atom) else self.granted(atom)))
+            case Owner():
+                path = self.asked.path(atom.target)
+                return tuple(self._owned(path[-1])) if path else ()
+            case Member():
+                return tuple(self._joined(atom.target))
+            case Holds():
+                path = self.asked.path(atom.target)
+                named = [role for role in sorted(self._roles) if path and _names(path[-1], role.removeprefix("role:"))]
+                return tuple(chain for role in named for a, step in self._roles[role] for chain in self._behind(a, step))
+            case Self():
+                is_self = self.asked.is_self(atom.target)
+                return ((Step(kind="self", text=f"that is {self.asked.user}"),),) if is_self else ()
+            case ServiceAdmin():
+                rows = (n for n, user in enumerate(self.state.service_admins) if user == self.asked.user)
+                text = f"{self.asked.user} is a service admin"
+                return tuple((self._step("service admin", text, "service_admins", n),) for n in rows)
+            case _:
+                assert_never(atom)
+
+    def granted(self, atom: Has) -> tuple[Chain, ...]:
+        """Every grant of a privilege that counts on an object, nearest first, denied or not."""
+        path = self.asked.path(atom.target)
+        found: list[Chain] = []
+        for key in reversed(self.asked.looked_at(path)):
+            found += self._rows("allow", atom.privilege, key, path)
+            for role in sorted(self.asked.by_default(atom.privilege, path, key)):
+                text = f"{role} has {atom.privilege} at {key} by its declaration"
+                step = Step(kind="role", text=text)
+                found += [(step, *chain) for chain in self._as(role, path[: path.index(key) + 1])]
+        return tuple(found)
+
+    def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
+        """Every denial that stands in the way on an object: its row, and how it reaches the caller."""
+        path = self.asked.path(atom.target)
+        if self.program.semantics.deny != "overrides":
+            return ()
+        return tuple(
+            (grant, (step, *chain))
+            for key in self.asked.looked_at(path)
+            for grant, step in self._grants.get(("deny", atom.privilege, key), ())
+            for chain in self._as(grant.grantee, path)
+        )
+
+    def _owning(self, atom: Has) -> Iterator[Chain]:
+        owner = self.program.semantics.owner
+        if owner is not None and atom.privilege in owner.holds:
+            for key in reversed(self.asked.looked_at(self.asked.path(atom.target))):
+                yield from self._owned(key)
+
+    def _rows(self, effect: Effect, privilege: str, key: str, path: tuple[str, ...]) -> Iterator[Chain]:
+        for grant, step in self._grants.get((effect, privilege, key), ()):
+            for chain in self._as(grant.grantee, path):
+                yield (step, *chain)
+
+    def _owned(self, key: str) -> Iterator[Chain]:
+        for owner, step in self._owners.get(key, ()):
+            for chain in self._as(owner, ()):
+                yield (step, *chain)
+
+    def _as(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
+        """How the caller is a principal for an object: a role within a scope only where that is on the path."""
+        kind, _, name = principal.partition(":")
+        if kind == "role":
+            for a, step in self._roles.get(principal, ()):
+                if a.scope is None or str(a.scope) in path:
+                    yield from self._behind(a, step)
+        elif kind == "group":
+            yield from ((step,) for step in self._groups.get(name, ()))
+        else:
+            yield ()
+
+    def _behind(self, assignment: Assignment, step: Step) -> Iterator[Chain]:
+        for chain in self._as(assignment.principal, ()):
+            yield (step, *chain)
+
+    def _joined(self, target: Target) -> Iterator[Chain]:
+        path = self.asked.path(target)
+        if not path:
+            return
+        for n, (user, entity) in enumerate(self.state.members):
+            if user == self.asked.user and str(entity) == path[-1]:
+                yield (self._step("member", f"{user} is a member of {entity}", "members", n),)
+        if self.program.entities[target.type].principal == "group":
+            for group, steps in sorted(self._groups.items()):
+                if _names(path[-1], group):
+                    yield from ((step,) for step in steps)
+
+    def _step(self, kind: StepKind, text: str, table: str, number: int) -> Step:
+        return Step(kind=kind, text=text, place=self.places.of(table, number))
+
+    def _short(self, principal: str) -> str:
+        return principal.removeprefix("user:")
+
+
+def _names(key: str, principal: str) -> bool:
+    path = key.partition(":")[2]
+    return principal == path or encode_name(principal) == path.rpartition("/")[2]

@@ -1,0 +1,86 @@
+"""What a state names: its entities with all that contains them, and its users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.state.nodes import State
+
+
+def rows_entities(state: State) -> Iterator[Entity]:
+    """Every entity that a row of the state names; may repeat."""
+    yield from (entity for _, entity in state.members)
+    yield from (a.scope for a in state.assignments if a.scope is not None)
+    yield from (grant.entity for grant in state.grants)
+    yield from (entity for entity, _ in state.owners)
+
+
+class Universe:
+    """The entities that are taken to exist: those named, what contains them, and the `single` ones that hang off them."""
+
+    def __init__(self, program: Program, entities: Iterable[Entity] = ()) -> None:
+        self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
+        for type_ in program.entities:
+            chain = program.chain(type_)
+            depths = [sum(not program.entities[t].single for t in chain[: i + 1]) for i in range(len(chain))]
+            self._chains[type_] = tuple(zip(chain, depths, strict=True))
+        self._singles: dict[str, list[str]] = {
+            type_: [s.name for s in program.entities.values() if s.single and s.parent == type_]
+            for type_ in program.entities
+        }
+        self.by_type: dict[str, dict[str, Entity]] = {type_: {} for type_ in program.entities}
+        for entity in entities:
+            self.add(entity)
+
+    def __contains__(self, entity: Entity) -> bool:
+        return entity.id in self.by_type[entity.type]
+
+    def __iter__(self) -> Iterator[Entity]:
+        """All of them, by type in the order of the file, sorted by path."""
+        for found in self.by_type.values():
+            yield from (found[path] for path in sorted(found))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_type.values()))
+
+    def add(self, entity: Entity) -> list[Entity]:
+        """Take an entity in, with what contains it and what hangs off that; returns those that are new."""
+        if entity in self:
+            return []
+        names = entity.names
+        new: list[Entity] = []
+        for type_, depth in self._chains[entity.type]:
+            self._take(Entity(type_, "/".join(names[:depth])), new)
+        return new
+
+    def _take(self, entity: Entity, new: list[Entity]) -> None:
+        if entity in self:
+            return
+        self.by_type[entity.type][entity.id] = entity
+        new.append(entity)
+        for single in self._singles[entity.type]:
+            self._take(Entity(single, entity.id), new)
+
+
+def universe(program: Program, state: State) -> Universe:
+    """What a state takes to exist."""
+    return Universe(program, rows_entities(state))
+
+
+def users(program: Program, state: State) -> frozenset[str]:
+    """Every user that some row of the state names."""
+    found = {user for user, _ in state.members} | {user for user, _ in state.memberships} | set(state.service_admins)
+    principals = {a.principal for a in state.assignments} | {g.grantee for g in state.grants}
+    principals |= {owner for _, owner in state.owners}
+    found |= {p.removeprefix("user:") for p in principals if p.startswith("user:")}
+    kinds = {t.name for t in program.entities.values() if t.principal == "user"}
+    if kinds:
+        found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in kinds and e.names}
+    return frozenset(found)
+
+
+def decode_name(name: str) -> str:
+    """A name as it is, from the way it stands in a path."""
+    return name.replace("%2F", "/").replace("%25", "%")

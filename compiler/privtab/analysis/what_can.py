@@ -1,0 +1,239 @@
+"""What one user may do: every operation on every entity that the state names.
+
+Most entities of a large state are alike for one user: nothing that is his lies on them, so they are answered as any other
+child of the same parent. Each such class is decided once, by the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TypeAlias
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.universe import Universe, rows_entities
+from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.evaluate import Reference
+from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule
+from privtab.request import Entity
+from privtab.state.nodes import State
+
+Atoms: TypeAlias = tuple[Leaf, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class May:
+    """One operation that is allowed. `with_`: a choice of further objects that it is allowed with.
+
+    `choices`: how many entities do for the further object, where there is one. An unnamed call has a resource without its
+    last name, as in `list` and `create` under a parent.
+    """
+
+    operation: str
+    resource: Entity
+    unnamed: bool = False
+    with_: Mapping[str, Entity] = field(default_factory=dict)
+    choices: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatCan:
+    """What a user may do, in the order of the policy's types, then by path; and what was looked at."""
+
+    user: str
+    entities: tuple[Entity, ...]
+    allowed: tuple[May, ...]
+    asked: int
+    """How many questions that answers: operations and entities."""
+
+
+def what_can(
+    reference: Reference,
+    state: State,
+    user: str,
+    entity: Entity | None = None,
+    *,
+    flags: frozenset[str] = frozenset(),
+    groups: Collection[str] = (),
+) -> WhatCan:
+    """What `user` may do on each entity that the state names, or on `entity` alone.
+
+    Rows that create are asked without a name, since what is created is not there yet; so are the calls of listings. `with`
+    objects are chosen among the same entities. Raises InvalidRequest where `entity` is none of this policy.
+    """
+    if entity is not None:
+        reference.vocabulary.check_path(entity)
+    found = Universe(reference.program, rows_entities(state))
+    if entity is not None:
+        found.add(entity)
+    asker = _Asker(Caller(reference, user, groups=groups, flags=flags), state, found)
+    asked = list(found) if entity is None else [entity]
+    allowed: list[May] = []
+    total = 0
+    for resource in [*([Entity("", "")] if entity is None else []), *asked]:
+        for rule, unnamed in asker.questions(resource.type):
+            total += 1
+            may = asker.may(rule, Entity(rule.entity, resource.id), unnamed=unnamed)
+            allowed += [] if may is None else [may]
+    return WhatCan(user=user, entities=tuple(asked), allowed=tuple(allowed), asked=total)
+
+
+class _Asker:
+    """Answers for one caller, each class of entities once."""
+
+    def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
+        self.caller = caller
+        self.program: Program = caller.program
+        self.universe = universe
+        self.choices = Choices(caller, universe)
+        self._touched = _touched(caller, state)
+        self._known: dict[tuple[str, str, bool, str], May | None] = {}
+        self._questions: dict[str, list[tuple[Rule, bool]]] = {}
+        self._principals = {t.name for t in self.program.entities.values() if t.principal is not None}
+
+    def questions(self, type_: str) -> list[tuple[Rule, bool]]:
+        """What can be asked at an entity of a type (at the root where it is empty): named operations, and unnamed calls."""
+        if type_ not in self._questions:
+            rules = self.program.rules.values()
+            named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
+            above = type_ or None
+            calls = [
+                (rule, True)
+                for rule in rules
+                if rule.unnamed
+                and self.program.entities[rule.entity].parent == above
+                and not self.program.entities[rule.entity].single
+            ]
+            single = [
+                (rule, False)
+                for rule in rules
+                if rule.entity == type_ and rule.creates and self.program.entities[type_].single
+            ]
+            self._questions[type_] = [*named, *single, *calls]
+        return self._questions[type_]
+
+    def may(self, rule: Rule, resource: Entity, *, unnamed: bool) -> May | None:
+        """The answer for one operation on one resource."""
+        key = (rule.id, self._class(resource, unnamed=unnamed), unnamed, "")
+        if key not in self._known:
+            self._known[key] = self._decide(rule, resource, unnamed=unnamed)
+        known = self._known[key]
+        if known is None or known.resource == resource:
+            return known
+        return May(
+            operation=rule.operation, resource=resource, unnamed=unnamed, with_=known.with_, choices=known.choices
+        )
+
+    def _class(self, resource: Entity, *, unnamed: bool) -> str:
+        """What tells the answers for a resource from those for its neighbours."""
+        type_ = self.program.entities[resource.type]
+        alone = unnamed or type_.single or resource.type in self._principals or resource.id in self._touched
+        return resource.id if alone else resource.id.rpartition("/")[0] + "/"
+
+    def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> May | None:
+        condition = call_condition(rule) if unnamed else item_condition(rule)
+        if not rule.withs:
+            holds = self.caller.about({RESOURCE: resource}).holds(condition)
+            return May(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
+        found = list(self.choices.of(rule, condition, resource, every=[rule.withs[0].name] if len(rule.withs) == 1 else []))
+        if not found:
+            return None
+        return May(
+            operation=rule.operation,
+            resource=resource,
+            unnamed=unnamed,
+            with_=found[0],
+            choices=len(found) if len(rule.withs) == 1 else None,
+        )
+
+
+class Choices:
+    """Further objects of a request with which a rule's condition holds, chosen among the entities of a universe.
+
+    With the types of all objects given, a condition is its minimal sets, and an atom speaks of one object: so each object is
+    chosen on its own.
+    """
+
+    def __init__(self, caller: Caller, universe: Universe) -> None:
+        self.caller = caller
+        self.universe = universe
+        self._split: dict[tuple[str, Formula], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]] = {}
+        self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
+
+    def forget(self) -> None:
+        """Look again: the universe has grown, or the caller holds more."""
+        self._fitting.clear()
+
+    def of(
+        self, rule: Rule, condition: Formula, resource: Entity, *, every: Collection[str] = ()
+    ) -> Iterator[dict[str, Entity]]:
+        """The choices for which the condition holds: each one for the slots in `every`, some one for the others."""
+        seen: set[tuple[Entity, ...]] = set()
+        for types, own, by_slot in self.split(rule, condition):
+            self.caller.about({RESOURCE: resource})
+            if not all(self.caller.holds(_atom(atom)) for atom in own):
+                continue
+            fitting = {slot: self.fitting(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
+            if not all(fitting.values()):
+                continue
+            pools = [found if slot in every else found[:1] for slot, found in fitting.items()]
+            for chosen in product(*pools):
+                with_ = dict(zip(fitting, chosen, strict=True))
+                key = tuple(with_[slot] for slot in every)
+                if key not in seen:
+                    seen.add(key)
+                    yield with_
+
+    def split(self, rule: Rule, condition: Formula) -> list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
+        """For each choice of types and each minimal set: the types, the resource's atoms, and each slot's."""
+        key = (rule.id, condition)
+        if key not in self._split:
+            self._split[key] = list(_split(self.caller.program, rule, condition, self.caller.flags))
+        return self._split[key]
+
+    def fitting(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
+        """The entities of a type for which all the atoms of a slot hold, by path."""
+        key = (slot, atoms, type_)
+        if key not in self._fitting:
+            pool = self.universe.by_type[type_]
+            self._fitting[key] = [
+                pool[path]
+                for path in sorted(pool)
+                if not atoms or all(self.caller.about({slot: pool[path]}).holds(_atom(atom)) for atom in atoms)
+            ]
+        return self._fitting[key]
+
+
+def _split(
+    program: Program, rule: Rule, condition: Formula, flags: frozenset[str]
+) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
+    for chosen in product(*(w.types for w in rule.withs)):
+        types = {w.name: type_ for w, type_ in zip(rule.withs, chosen, strict=True)}
+        for atoms in canonical(program).minimal_sets(condition, flags, types):
+            by_slot: dict[str, list[Leaf]] = {}
+            for atom in atoms:
+                by_slot.setdefault(_slot(atom), []).append(atom)
+            own = tuple(by_slot.pop(RESOURCE, ()))
+            yield types, own, {slot: tuple(of) for slot, of in by_slot.items()}
+
+
+def _slot(atom: Leaf) -> str:
+    assert not isinstance(atom, ByType), "the types of all objects are given"
+    return getattr(atom, "target", None).slot if hasattr(atom, "target") else RESOURCE
+
+
+def _atom(atom: Leaf) -> Formula:
+    assert not isinstance(atom, ByType), "the types of all objects are given"
+    return atom
+
+
+def _touched(caller: Caller, state: State) -> frozenset[str]:
+    """The paths on which some row is about the caller."""
+    principals = caller.principals | {role for role, _ in caller.scoped}
+    found = {grant.entity.id for grant in state.grants if grant.grantee in principals}
+    found |= {entity.id for entity, owner in state.owners if owner in principals}
+    found |= {entity.id for user, entity in state.members if user == caller.user}
+    found |= {scope.partition(":")[2] for _, scope in caller.scoped}
+    return frozenset(found)

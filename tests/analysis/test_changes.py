@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import generated
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab.analysis.changes import Change, apply, universe, ways
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.request import Request
+from privtab.state.nodes import State
+
+MOST = 9
+"""Changes thought of: 512 states are tried at most."""
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 400), st.integers(0, 10_000))
+def test_ways_are_those_found_by_trying_every_set_of_changes(policy: int, seed: int) -> None:
+    program = generated.program(policy)
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    for request in worlds.requests(program, seed, per_rule=1):
+        thought_of = universe(reference, state, request)
+        if len(thought_of) <= MOST:
+            found = {frozenset(way) for way in ways(reference, state, request)}
+            assert found == by_trying(program, state, request, thought_of), request
+
+
+def by_trying(
+    program: Program, state: State, request: Request, thought_of: tuple[Change, ...]
+) -> set[frozenset[Change]]:
+    smallest: set[frozenset[Change]] = set()
+    for size in range(len(thought_of) + 1):
+        for some in combinations(thought_of, size):
+            if any(known <= set(some) for known in smallest):
+                continue
+            if Reference(program, apply(state, request.user, some)).decide(request).allowed:
+                smallest.add(frozenset(some))
+    return smallest

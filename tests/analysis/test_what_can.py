@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from itertools import product
+
+import generated
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab import InvalidRequest
+from privtab.analysis.universe import Universe, rows_entities
+from privtab.analysis.what_can import May, what_can
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.request import Entity, Request
+from privtab.state.nodes import State
+
+MOST = 400
+"""Choices of further objects that are tried for one operation on one entity."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 400), st.integers(0, 10_000), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
+def test_what_a_user_can_is_what_is_allowed_when_each_is_asked(policy: int, seed: int, user: str, force: bool) -> None:
+    program = generated.program(policy)
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    flags = frozenset({"force"} if force else ())
+    found = what_can(reference, state, user, flags=flags)
+    universe = Universe(program, rows_entities(state))
+    expected = one_by_one(program, reference, universe, user, flags)
+    assert {key(may): may.choices for may in found.allowed} == expected
+    for may in found.allowed:
+        request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=flags)
+        assert reference.decide(request).allowed
+
+
+def one_by_one(
+    program: Program, reference: Reference, universe: Universe, user: str, flags: frozenset[str]
+) -> dict[tuple[str, str, bool], int | None]:
+    allowed: dict[tuple[str, str, bool], int | None] = {}
+    for rule in program.rules.values():
+        type_ = program.entities[rule.entity]
+        asked = [(entity, False) for entity in universe.by_type[rule.entity].values() if not rule.creates or type_.single]
+        if rule.unnamed and not type_.single:
+            above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
+            asked += [(Entity(rule.entity, parent.id), True) for parent in above]
+        pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
+        for entity, unnamed in asked:
+            passed = 0
+            for chosen in product(*pools):
+                with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
+                request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=flags)
+                passed += reference.decide(request).allowed
+            if passed:
+                allowed[rule.operation, str(entity), unnamed] = passed if len(rule.withs) == 1 else None
+    return allowed
+
+
+def key(may: May) -> tuple[str, str, bool]:
+    return may.operation, str(may.resource), may.unnamed
+
+
+def test_one_entity_alone_named_by_the_state_or_not() -> None:
+    program = generated.program(1)
+    state = worlds.state(program, 1)
+    reference = Reference(program, state)
+    asked = what_can(reference, state, "ann", Entity("low", "x/new/new"))
+    assert asked.entities == (Entity("low", "x/new/new"),)
+    with pytest.raises(InvalidRequest, match="wrong depth"):
+        what_can(reference, State(), "ann", Entity("low", "x"))

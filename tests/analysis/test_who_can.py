@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import generated
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab import InvalidRequest, pipeline
+from privtab.analysis.universe import users
+from privtab.analysis.who_can import Principal, who_can
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, Grant, State
+
+WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
+STRANGER = "stranger"
+
+
+@settings(max_examples=30, deadline=None)
+@given(WORLDS)
+def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
+    program, state, reference = made(world)
+    for request in worlds.requests(program, world[1], per_rule=2):
+        found = who_can(reference, state, request)
+        everybody = users(program, state) | set(found.users) | {*worlds.USERS, STRANGER}
+        allowed = {user for user in everybody if decide(reference, request, user)}
+        assert found.anyone == (STRANGER in allowed)
+        assert set(found.users) == (allowed & users(program, state) if found.anyone else allowed)
+
+
+@settings(max_examples=20, deadline=None)
+@given(WORLDS)
+def test_principals_suffice_alone(world: tuple[int, int]) -> None:
+    program, state, reference = made(world)
+    for request in worlds.requests(program, world[1], per_rule=1):
+        found = who_can(reference, state, request).principals()
+        enough = {(p.principal, p.scope) for p in found if () in p.needs}
+        if ("anyone", None) in enough:
+            assert len(found) == 1
+            assert alone(program, state, request, "anyone", None)
+            continue
+        tried = {
+            (principal, scope): alone(program, state, request, principal, scope)
+            for principal, scope in candidates(state)
+        }
+        assert {key for key in enough if key in tried} == {key for key, allowed in tried.items() if allowed}
+        for principal, scope in enough - set(tried):
+            assert alone(program, state, request, principal, scope)
+
+
+@settings(max_examples=30, deadline=None)
+@given(WORLDS)
+def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> None:
+    program, state, reference = made(world)
+    for request in worlds.requests(program, world[1], per_rule=1):
+        for found in who_can(reference, state, request).principals():
+            for way in found.needs:
+                joined = replace(state, members=(*state.members, *((STRANGER, entity(atom)) for atom in way)))
+                assert alone(program, joined, request, found.principal, found.scope)
+                assert not way or not alone(program, state, request, found.principal, found.scope)
+
+
+def made(world: tuple[int, int]) -> tuple[Program, State, Reference]:
+    program = generated.program(world[0])
+    state = worlds.state(program, world[1])
+    return program, state, Reference(program, state)
+
+
+def decide(reference: Reference, request: Request, user: str) -> bool:
+    return reference.decide(replace(request, user=user, groups=())).allowed
+
+
+def candidates(state: State) -> set[tuple[str, str | None]]:
+    grantees = {g.grantee for g in state.grants} | {owner for _, owner in state.owners}
+    found: set[tuple[str, str | None]] = {(p, None) for p in grantees if not p.startswith("user:")}
+    found |= {(a.principal, None) for a in state.assignments if not a.principal.startswith("user:")}
+    found |= {(f"group:{group}", None) for _, group in state.memberships}
+    for a in state.assignments:
+        found.add((f"role:{a.role}", None if a.scope is None else str(a.scope)))
+    return found | {(f"user:{user}", None) for user in worlds.USERS} | {("anyone", None)}
+
+
+def alone(program: Program, state: State, request: Request, principal: str, scope: str | None) -> bool:
+    """Whether somebody is allowed who is that principal and nothing else."""
+    kind, _, name = principal.partition(":")
+    user, groups = STRANGER, ()
+    within = None if scope is None else Entity.parse(scope)
+    match kind:
+        case "user":
+            user = name
+            state = replace(
+                state,
+                memberships=tuple(m for m in state.memberships if m[0] != name),
+                assignments=tuple(a for a in state.assignments if a.principal != principal),
+            )
+        case "group":
+            state = replace(state, memberships=(*state.memberships, (STRANGER, name)))
+            groups = (name,)
+        case "role":
+            given_ = Assignment(principal=f"user:{STRANGER}", role=name, scope=within)
+            state = replace(state, assignments=(*state.assignments, given_))
+    return Reference(program, state).decide(replace(request, user=user, groups=groups)).allowed
+
+
+def entity(atom: str) -> Entity:
+    assert atom.startswith("member (")
+    return Entity.parse(atom.removeprefix("member (").removesuffix(")"))
+
+
+def test_each_user_is_told_with_what_lets_him() -> None:
+    program = pipeline.load_program("gravitino/1.1.0")
+    state = State(
+        members=(("ann", Entity("metalake", "m")), ("ben", Entity("metalake", "m"))),
+        memberships=(("ann", "staff"),),
+        assignments=(Assignment(principal="group:staff", role="reader"),),
+        owners=((Entity("metalake", "m"), "user:ben"),),
+        grants=(
+            Grant(grantee="role:reader", effect="allow", privilege="USE_CATALOG", entity=Entity("metalake", "m")),
+        ),
+    )
+    request = Request(user="whoever", action="load", resource=Entity("catalog", "m/c"))
+    found = who_can(Reference(program, state), state, request)
+    assert found.users == ("ann", "ben")
+    assert not found.anyone
+    assert [(t.atom, t.through) for t in found.through("ann")] == [
+        ("member (metalake:m)", "user:ann"),
+        ("USE_CATALOG (catalog:m/c)", "role:reader"),
+    ]
+    assert found.through("ben")[-1].atom == "owner (metalake:m)"
+    member = (("member (metalake:m)",),)
+    assert found.principals() == (
+        Principal(principal="group:staff", scope=None, needs=member),
+        Principal(principal="role:reader", scope=None, needs=member),
+        Principal(principal="user:ben", scope=None, needs=((),)),
+    )
+    with pytest.raises(InvalidRequest, match="unknown operation"):
+        who_can(Reference(program, state), state, replace(request, action="lode"))

@@ -1,0 +1,34 @@
+"""Programs of random worlds, without files."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import worlds
+
+from privtab import checks, model, syntax
+from privtab.diagnostics import Diagnostic, Severity
+from privtab.ir.lower import lower
+from privtab.ir.nodes import Program
+from privtab.source import SourceFile
+
+
+@lru_cache(maxsize=64)
+def program(seed: int) -> Program:
+    """The program of a random policy."""
+    made, found = read(worlds.policy(seed))
+    assert made is not None, found
+    return made
+
+
+def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
+    """The program of a policy's text, None where it has errors, and its findings."""
+    tables, found = syntax.read(SourceFile.of("world.yaml", text))
+    assert tables is not None, found
+    policy, more = model.resolve(tables)
+    found = [*found, *more]
+    if policy is not None:
+        found += checks.run(policy)
+    if policy is None or any(d.severity is Severity.ERROR for d in found):
+        return None, found
+    return lower(policy), found
