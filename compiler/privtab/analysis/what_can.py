@@ -6,7 +6,7 @@ child of the same parent. Each such class is decided once, by the reference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeAlias
@@ -161,6 +161,8 @@ class Choices:
         self.universe = universe
         self._split: dict[tuple[str, Formula], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]] = {}
         self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
+        self.exists: Callable[[Entity], bool] = lambda _: True
+        """Which entities of the universe may be chosen; whoever changes it calls `forget`."""
 
     def forget(self) -> None:
         """Look again: the universe has grown, or the caller holds more."""
@@ -201,7 +203,8 @@ class Choices:
             self._fitting[key] = [
                 pool[path]
                 for path in sorted(pool)
-                if not atoms or all(self.caller.about({slot: pool[path]}).holds(_atom(atom)) for atom in atoms)
+                if self.exists(pool[path])
+                and all(self.caller.about({slot: pool[path]}).holds(_atom(atom)) for atom in atoms)
             ]
         return self._fitting[key]
 

@@ -1,0 +1,308 @@
+"""Two programs, row by row: exact verdicts on conditions, with the smallest witnesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, assert_never
+
+from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
+from privtab.analysis.diff.mapping import Names
+from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
+from privtab.analysis.diff.shapes import Shape, Types, subsets
+from privtab.analysis.diff.witness import Separation, Trial
+from privtab.ir.exact import Exact
+from privtab.ir.explain import source_text
+from privtab.ir.facts import Facts, Granted
+from privtab.ir.formula import item_condition, leaves, references, walk
+from privtab.ir.nodes import (
+    ALWAYS,
+    NEVER,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    Semantics,
+    ServiceAdmin,
+)
+
+
+class Comparison:
+    """Rows of two programs that speak of the same names."""
+
+    def __init__(self, before: Program, after: Program, declared: Sequence[Declared] = ()) -> None:
+        """`declared`: what the files declare differently outside of their rows, as `compare_declared` has it."""
+        self.before = before
+        self.after = after
+        # An entity `schema:a/b` is none of the other program where schemas have three names there. So a type at another
+        # depth is another type.
+        known = before.entities.keys() & after.entities.keys()
+        apart = {t: f"{t}\N{PRIME}" for t in after.entities if t in known and before.depth(t) != after.depth(t)}
+        self._apart = Names(types=apart)
+        self._plain = {there: name for name, there in apart.items()}
+        self._met = self._apart.program(after) if apart else after
+        self._forward = Exact(before, self._met)
+        self._backward = Exact(self._met, before)
+        self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
+        self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
+        self._same: dict[Pair, bool] = {}
+        self._places: dict[str, bool] = {}
+        self._words: dict[str, bool] = {}
+
+    def row(self, pair: Pair) -> RowChange:
+        """The change of an operation that both sides have."""
+        before, after = self.before.rules[pair], self.after.rules[pair]
+        effects = Verdict.EQUAL if before.effects == after.effects else compare_effects(before, after)
+        unchanged = self.same(pair)
+        condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
+        if effects is not Verdict.EQUAL:
+            shown = self._effects_witness(pair)
+            # What success does matters only where both sides can allow the same request.
+            effects = Verdict.EQUAL if shown is None else effects
+            witnesses = (*witnesses, *(() if shown is None else (shown,)))
+        return RowChange(
+            entity=pair[0],
+            operation=pair[1],
+            verdict=together(condition, effects),
+            condition=condition,
+            effects=effects,
+            parts=tuple(parts(before, after)),
+            because=() if unchanged else (*self._reached(pair), *self._declarations(pair)),
+            before=cell(before, self.before.semantics.gate),
+            after=cell(after, self.after.semantics.gate),
+            witnesses=witnesses,
+        )
+
+    def same(self, pair: Pair) -> bool:
+        """Whether a row says the same on both sides, with all that it reaches by `can`: then it need not be compared."""
+        if pair not in self._same:
+            before, after = self.before.rules.get(pair), self.after.rules.get(pair)
+            self._same[pair] = (
+                before is not None
+                and after is not None
+                and _said(before) == _said(after)
+                and self._alike(before)
+                and all(self.same((c.target.type, c.operation)) for c in references(item_condition(before)))
+            )
+        return self._same[pair]
+
+    def _alike(self, rule: Rule) -> bool:
+        """Whether what a row speaks of, by itself, means the same on both sides."""
+        if not self._declared:
+            return True
+        if not self._same_meaning:
+            return False
+        spoken = [node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula)]
+        types = {rule.entity, *(t for slot in rule.withs for t in slot.types)}
+        types |= {node.target.type for node in spoken if isinstance(node, Has | Owner | Member | Self | Holds | Can)}
+        privileges = {node.privilege for node in spoken if isinstance(node, Has)}
+        return all(map(self._same_place, types)) and all(map(self._same_words, privileges))
+
+    def _same_place(self, type_: str) -> bool:
+        if type_ not in self._places:
+            self._places[type_] = self._forward.here.place(type_) == self._forward.there.place(type_)
+        return self._places[type_]
+
+    def _same_words(self, privilege: str) -> bool:
+        if privilege not in self._words:
+            self._words[privilege] = self._forward.here.words(privilege) == self._forward.there.words(privilege)
+        return self._words[privilege]
+
+    def _reached(self, pair: Pair) -> Iterator[str]:
+        """The rows reached by `can` that say something else now."""
+        seen: set[Pair] = {pair}
+        waiting = [self.after.rules[pair], self.before.rules[pair]]
+        for rule in waiting:
+            for can in references(item_condition(rule)):
+                at = can.target.type, can.operation
+                if at in seen:
+                    continue
+                seen.add(at)
+                before, after = self.before.rules.get(at), self.after.rules.get(at)
+                if before is None or after is None or _said(before) != _said(after):
+                    yield f"can {can.operation} ({can.target.type})"
+                waiting += [r for r in (before, after) if r is not None]
+
+    def _declarations(self, pair: Pair) -> Iterator[str]:
+        """What is declared differently and bears on what a row asks for, through `can` too."""
+        if not self._declared:
+            return
+        types, privileges = set[str](), set[str]()
+        for program in (self.before, self.after):
+            rule = program.rules[pair]
+            spoken = [rule.entity, *(t for slot in rule.withs for t in slot.types)]
+            for atom in leaves(program, item_condition(rule)):
+                if not isinstance(atom, ServiceAdmin):
+                    spoken.append(atom.target.type)
+                if isinstance(atom, Has):
+                    privileges.add(atom.privilege)
+            types |= {above for type_ in spoken for above in program.chain(type_)}
+        for change in self._declared:
+            if self._bears(change, types, privileges):
+                yield change.name if change.kind == "semantics" else f"{change.kind} {change.name}"
+
+    def _bears(self, change: Declared, types: set[str], privileges: set[str]) -> bool:
+        match change.kind:
+            case "semantics":
+                return change.name != "gate"
+            case "type":
+                return change.name in types
+            case "privilege":
+                return change.name in privileges
+            case "alias" | "set":
+                readings = self._forward.here, self._backward.here
+                return any(privileges & set(reading.names.privileges(change.name) or ()) for reading in readings)
+            case "role":
+                roles = (program.roles.get(change.name) for program in (self.before, self.after))
+                return any(privileges & set(given) for role in roles if role for _, given in role.grants)
+            case _:
+                assert_never(change.kind)
+
+    def _condition(self, pair: Pair) -> tuple[Verdict, tuple[Witness, ...]]:
+        """The verdict on who may, and a witness for each way in which the sides differ."""
+        shapes = self._shapes(pair)
+        more = separation(self._backward, shapes[1], shapes[0])
+        less = separation(self._forward, shapes[0], shapes[1])
+        found: list[tuple[Literal["wider", "narrower"], Shape, Shape, Separation]] = []
+        if more is not None:
+            found.append(("wider", shapes[1], shapes[0], more))
+        if less is not None:
+            found.append(("narrower", shapes[0], shapes[1], less))
+        if not found:
+            return Verdict.EQUAL, ()
+        trial = self._trial(pair)
+        witnesses = [
+            trial.witness(shows, mine, other.program, self._plain, facts) for shows, mine, other, facts in found
+        ]
+        return verdict(more=more is not None, less=less is not None), tuple(witnesses)
+
+    def _effects_witness(self, pair: Pair) -> Witness | None:
+        """A request that both sides allow; None where there is none."""
+        one, other = self._shapes(pair)
+        found = meeting(self._forward, self._backward, one, other)
+        if found is None:
+            return None
+        return self._trial(pair).witness("effects", one, other.program, self._plain, found)
+
+    def _shapes(self, pair: Pair) -> tuple[Shape, Shape]:
+        met = self._apart.pair(*pair)
+        return Shape.of(self.before, self.before.rules[pair]), Shape.of(self._met, self._met.rules[met])
+
+    def _trial(self, pair: Pair) -> Trial:
+        return Trial((self.before, self.before.rules[pair]), (self.after, self.after.rules[pair]))
+
+
+def separation(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
+    """The fewest facts under which one side allows a request and the other does not; None where there are none.
+
+    Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects.
+    """
+    best: Separation | None = None
+    for names, flags, types in _kinds(allowing, denying):
+        facts = exact.counterexample(allowing.conditions[names], denying.condition(names, types), flags, types)
+        if facts is not None and (best is None or len(facts) < len(best.facts)):
+            best = Separation(facts=facts, flags=flags, types=types, names=names)
+            if not facts:
+                break
+    return best and _in_plain_words(exact, allowing, denying, best)
+
+
+def _in_plain_words(exact: Exact, allowing: Shape, denying: Shape, found: Separation) -> Separation:
+    """The same with privileges in place of sets and aliases, where they will do."""
+    conditions = allowing.conditions[found.names], denying.condition(found.names, found.types)
+    facts = found.facts
+    for fact in sorted(facts, key=repr):
+        if not isinstance(fact, Granted) or fact.name in exact.one.privileges:
+            continue
+        for name in sorted(exact.here.given(fact.name, fact.target.type)):
+            plainer = facts - {fact} | {replace(fact, name=name)}
+            allowed = exact.here.holds(conditions[0], plainer, found.flags, found.types)
+            if allowed and not exact.there.holds(conditions[1], plainer, found.flags, found.types):
+                facts = plainer
+                break
+    return replace(found, facts=facts)
+
+
+def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
+    """Few facts under which both sides allow a request; None where there are none."""
+    best: Separation | None = None
+    for names, flags, types in _kinds(before, after):
+        conditions = before.conditions[names], after.condition(names, types)
+        one = forward.counterexample(conditions[0], NEVER, flags, types)
+        other = backward.counterexample(conditions[1], NEVER, flags, types)
+        if one is None or other is None:
+            continue
+        # Nothing is denied in either, so that both conditions hold under all of the facts together.
+        enough = (one, other, one | other)
+        facts = next(f for f in enough if _hold(forward, conditions, f, flags, types))
+        if best is None or len(facts) < len(best.facts):
+            best = Separation(facts=facts, flags=flags, types=types, names=names)
+    return best
+
+
+def _hold(exact: Exact, conditions: tuple[Formula, Formula], facts: Facts, flags: frozenset[str], types: Types) -> bool:
+    return exact.here.holds(conditions[0], facts, flags, types) and exact.there.holds(
+        conditions[1], facts, flags, types
+    )
+
+
+def _kinds(one: Shape, other: Shape) -> Iterator[tuple[int, frozenset[str], Types]]:
+    for names in one.conditions:
+        for flags in subsets(one.flags | other.flags):
+            for types in one.objects():
+                yield names, flags, types
+
+
+def parts(before: Rule, after: Rule) -> Iterator[str]:
+    """The parts of a row that say something else, in the order in which a row is written."""
+    if before.withs != after.withs:
+        yield "with"
+    if before.gate != after.gate:
+        yield "gate"
+    if before.requires != after.requires:
+        yield "requires"
+    if before.each != after.each:
+        yield "each"
+    if before.unnamed != after.unnamed:
+        yield "creates"
+    if before.report != after.report:
+        yield "report"
+    if compare_effects(before, after) is not Verdict.EQUAL:
+        yield "effects"
+    if before.note != after.note:
+        yield "note"
+    if before.deprecated != after.deprecated:
+        yield "deprecated"
+
+
+def cell(rule: Rule, gate: str | None) -> Cell:
+    """A row as it was written. `gate`: the words of the file's gate."""
+    return Cell(
+        rule=rule.id,
+        requires=rule.requires_text,
+        each=rule.each_text,
+        gate=None if rule.gate == ALWAYS else gate,
+        withs=tuple(f"{slot.name}: {' | '.join(slot.types)}" for slot in rule.withs),
+        effects=effect_texts(rule),
+        report=rule.report,
+        unnamed=rule.unnamed,
+        note=rule.note,
+        source=source_text(rule.source),
+        span=rule.span,
+    )
+
+
+def _said(rule: Rule) -> tuple[object, ...]:
+    """What a row says of who may, without its words."""
+    return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs
+
+
+def _meaning(semantics: Semantics) -> tuple[object, ...]:
+    """What grants mean, as far as conditions depend on it; the gate is part of each row."""
+    owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
+    return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups)

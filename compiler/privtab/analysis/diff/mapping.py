@@ -1,0 +1,133 @@
+"""A program under other names: entity types, privileges and operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from privtab.ir.nodes import (
+    Alias,
+    And,
+    ByType,
+    Can,
+    Effect,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Old name → new name; what is not there keeps its name."""
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    privileges: Mapping[str, str] = field(default_factory=dict)
+    operations: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By (old entity type, old operation)."""
+
+    def __bool__(self) -> bool:
+        return bool(self.types or self.privileges or self.operations)
+
+    def type(self, name: str) -> str:
+        """The new name of an entity type."""
+        return self.types.get(name, name)
+
+    def privilege(self, name: str) -> str:
+        """The new name of a privilege."""
+        return self.privileges.get(name, name)
+
+    def pair(self, entity: str, operation: str) -> tuple[str, str]:
+        """The new names of a row."""
+        return self.type(entity), self.operations.get((entity, operation), operation)
+
+    def target(self, target: Target) -> Target:
+        """The same place by its new name."""
+        return target if target.type not in self.types else replace(target, type=self.types[target.type])
+
+    def formula(self, formula: Formula) -> Formula:
+        """The same condition in the new names."""
+        match formula:
+            case Has():
+                return Has(privilege=self.privilege(formula.privilege), target=self.target(formula.target))
+            case Owner() | Member() | Self() | Holds():
+                return replace(formula, target=self.target(formula.target))
+            case ServiceAdmin():
+                return formula
+            case Can(operation=operation, target=target):
+                return Can(operation=self.pair(target.type, operation)[1], target=self.target(target))
+            case And():
+                return And(parts=tuple(map(self.formula, formula.parts)))
+            case Or():
+                return Or(parts=tuple(map(self.formula, formula.parts)))
+            case When():
+                return replace(formula, body=self.formula(formula.body))
+            case ByType():
+                return replace(formula, cases=tuple((self.type(t), self.formula(f)) for t, f in formula.cases))
+            case _:
+                assert_never(formula)
+
+    def effect(self, effect: Effect) -> Effect:
+        """The same effect in the new names."""
+        return replace(
+            effect,
+            what=self.privilege(effect.what),
+            privileges=tuple(map(self.privilege, effect.privileges)),
+            target=self.target(effect.target),
+        )
+
+    def rule(self, rule: Rule) -> Rule:
+        """The same row in the new names; its words stay as they were written."""
+        entity, operation = self.pair(rule.entity, rule.operation)
+        return replace(
+            rule,
+            entity=entity,
+            operation=operation,
+            gate=self.formula(rule.gate),
+            requires=self.formula(rule.requires),
+            each=None if rule.each is None else self.formula(rule.each),
+            withs=tuple(replace(w, types=tuple(map(self.type, w.types))) for w in rule.withs),
+            effects=tuple(map(self.effect, rule.effects)),
+        )
+
+    def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
+        """The same program in the new names. `aliases`: further other names of its privileges."""
+        owner = program.semantics.owner
+        said = program.semantics
+        if owner is not None:
+            said = replace(said, owner=replace(owner, holds=tuple(map(self.privilege, owner.holds))))
+        kept = {a.name: replace(a, of=self.privilege(a.of)) for a in program.aliases.values()}
+        privileges = {
+            self.privilege(p.name): replace(p, name=self.privilege(p.name), on=tuple(map(self.type, p.on)))
+            for p in program.privileges.values()
+        }
+        return replace(
+            program,
+            entities={
+                self.type(e.name): replace(e, name=self.type(e.name), parent=e.parent and self.type(e.parent))
+                for e in program.entities.values()
+            },
+            privileges=privileges,
+            aliases={name: alias for name, alias in (kept | dict(aliases or {})).items() if name not in privileges},
+            sets={name: tuple(map(self.privilege, members)) for name, members in program.sets.items()},
+            roles={
+                role.name: replace(
+                    role,
+                    scope=role.scope and self.type(role.scope),
+                    grants=tuple((self.type(t), tuple(map(self.privilege, ps))) for t, ps in role.grants),
+                )
+                for role in program.roles.values()
+            },
+            semantics=said,
+            rules={self.pair(*pair): self.rule(rule) for pair, rule in program.rules.items()},
+        )

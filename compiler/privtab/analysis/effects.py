@@ -1,0 +1,147 @@
+"""What operations bring their caller: facts that success adds, on entities that are there and on ones that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.universe import Universe, rows_entities, users
+from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
+from privtab.request import Entity
+from privtab.state.nodes import State
+
+FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that the caller may come to: a privilege granted, ownership, membership, or an entity that he made."""
+
+    kind: FactKind
+    entity: Entity
+    privilege: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.privilege or self.kind} ({self.entity})"
+
+    def atom(self) -> Has | Owner | Member:
+        """The atom that asks for it, of a request about the entity."""
+        target = Target(slot=RESOURCE, type=self.entity.type)
+        match self.kind:
+            case "grant":
+                return Has(privilege=self.privilege, target=target)
+            case "owner":
+                return Owner(target=target)
+            case "member":
+                return Member(target=target)
+            case "exists":
+                raise ValueError("nothing asks whether an entity exists")
+            case _:
+                assert_never(self.kind)
+
+
+def bringing(program: Program) -> tuple[Rule, ...]:
+    """The rules that bring their caller something, or make something."""
+    return tuple(r for r in program.rules.values() if r.creates or any(e.kind != "revoke" for e in r.effects))
+
+
+def effect_slots(rule: Rule) -> tuple[str, ...]:
+    """The further objects of a rule that its effects are about."""
+    named = {effect.target.slot for effect in rule.effects if effect.kind != "revoke"}
+    return tuple(w.name for w in rule.withs if w.name in named)
+
+
+def makes(program: Program, rule: Rule) -> bool:
+    """Whether a rule is asked about an entity that is not there yet. A `single` one is there with its parent."""
+    return rule.creates and not program.entities[rule.entity].single
+
+
+def lands(program: Program) -> bool:
+    """Whether some rule brings something on an entity that was there before, and not only on what it makes."""
+    return any(
+        effect.kind != "revoke"
+        and effect.target.type not in _children(program, rule, effect.target)
+        and not (makes(program, rule) and effect.target == Target(slot=RESOURCE, type=rule.entity))
+        for rule in bringing(program)
+        for effect in rule.effects
+    )
+
+
+def _children(program: Program, rule: Rule, target: Target) -> tuple[str, ...]:
+    """The type of a target that lies right inside the rule's entity, and so is one that the operation makes."""
+    type_ = program.entities[target.type]
+    inside = target.slot == RESOURCE and type_.parent == rule.entity and not type_.single
+    return (target.type,) if inside else ()
+
+
+class Fresh:
+    """Names for what operations make: one entity for each parent and each rule that makes such entities.
+
+    One is enough. Nothing but its path tells one made entity from another, so in any course of action each may be replaced by
+    the first that the same rule made under the same parent: what was allowed stays allowed, since that one gathers all that
+    the others had, and no condition asks for less.
+    """
+
+    def __init__(self, program: Program, state: State, more: Collection[Entity] = ()) -> None:
+        self.program = program
+        taken = {name for entity in (*rows_entities(state), *more) for name in entity.names} | users(program, state)
+        taken |= {a.role for a in state.assignments} | {group for _, group in state.memberships}
+        principals = [*(a.principal for a in state.assignments), *(g.grantee for g in state.grants)]
+        principals += [owner for _, owner in state.owners]
+        taken |= {p.partition(":")[2] for p in principals}
+        base = "new"
+        while any(name.startswith(base) for name in taken):
+            base += "_"
+        makers: dict[str, list[str]] = {}
+        for rule in bringing(program):
+            made = {rule.entity} if makes(program, rule) else set()
+            made |= {t for e in rule.effects if e.kind != "revoke" for t in _children(program, rule, e.target)}
+            for type_ in sorted(made):
+                makers.setdefault(type_, []).append(rule.id)
+        self._names = {
+            (type_, rule): base if len(rules) == 1 else f"{base}{number}"
+            for type_, rules in makers.items()
+            for number, rule in enumerate(rules, start=1)
+        }
+
+    def under(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
+        """The entity that a rule makes in a parent, or at the root."""
+        name = self._names[type_, rule.id]
+        return Entity(type_, f"{parent.id}/{name}" if parent is not None and parent.id else name)
+
+    def resources(self, rule: Rule, universe: Universe) -> Iterator[Entity]:
+        """What a rule can be asked about: what there is, or what it makes in each parent."""
+        if not makes(self.program, rule):
+            found = universe.by_type[rule.entity]
+            yield from (found[path] for path in sorted(found))
+            return
+        above = self.program.entities[rule.entity].parent
+        if above is None:
+            yield self.under(None, rule.entity, rule)
+            return
+        parents = universe.by_type[above]
+        yield from (self.under(parents[path], rule.entity, rule) for path in sorted(parents))
+
+    def brings(
+        self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
+    ) -> tuple[Fact, ...]:
+        """What success adds for the caller. Revocations are left out: they never help him."""
+        caller.about({RESOURCE: resource, **with_})
+        found: dict[Fact, None] = {}
+        if makes(self.program, rule):
+            found[Fact(kind="exists", entity=resource)] = None
+        for effect in rule.effects:
+            if effect.kind == "revoke":
+                continue
+            if _children(self.program, rule, effect.target):
+                entity = self.under(resource, effect.target.type, rule)
+                found[Fact(kind="exists", entity=entity)] = None
+            else:
+                entity = Entity.parse(caller.path(effect.target)[-1])
+            if effect.kind == "grant":
+                found |= {Fact(kind="grant", entity=entity, privilege=p): None for p in effect.privileges}
+            else:
+                found[Fact(kind="owner" if effect.what == "owner" else "member", entity=entity)] = None
+        return tuple(found)

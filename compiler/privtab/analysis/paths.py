@@ -1,0 +1,436 @@
+"""How a user could come to what he does not hold, by operations that grant: a search over effects.
+
+Effects add rows that are the caller's own and allow; conditions have no negation; so nothing that he could do becomes
+impossible by doing something else first. All that can be reached is found by doing whatever is allowed until nothing new
+comes of it. Denials of the state stay, and what is revoked is left out, since it never helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.effects import Fact, Fresh, bringing, effect_slots, lands, makes
+from privtab.analysis.universe import Universe, rows_entities
+from privtab.analysis.what_can import Choices
+from privtab.errors import InvalidRequest
+from privtab.ir.canonical import canonical
+from privtab.ir.evaluate import Reference
+from privtab.ir.explain import Explanation
+from privtab.ir.formula import item_condition, leaves
+from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
+from privtab.request import Entity, Request
+from privtab.state.names import Names
+from privtab.state.nodes import State
+
+MOST_TRIALS = 20_000
+"""Actions that are tried for the shortest path before a short one has to do."""
+
+Facts: TypeAlias = frozenset[Fact]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """An operation that brings something, and the objects that this depends on."""
+
+    rule: Rule
+    resource: Entity
+    with_: tuple[tuple[str, Entity], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operation of a path: what it is done on, why it is allowed there, and what it brings."""
+
+    rule: Rule
+    resource: Entity
+    with_: Mapping[str, Entity]
+    makes: bool
+    because: tuple[Mapping[str, str], ...]
+    brings: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """The steps to a goal, none where it is held already. `shortest`: no path has fewer steps."""
+
+    goal: str
+    steps: tuple[Step, ...]
+    shortest: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What is to be reached: every one of some atoms on an entity, or an operation."""
+
+    text: str
+    resource: Entity
+    atoms: tuple[Atom, ...] = ()
+    rule: Rule | None = None
+    with_: Mapping[str, Entity] = field(default_factory=dict)
+
+    @classmethod
+    def of_fact(cls, fact: Fact) -> Goal:
+        """To hold a fact, in effect: whatever is denied or inherited counts."""
+        return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
+
+
+class Reach:
+    """All that one user could do and come to. `more`: entities that exist besides those that the state names."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        state: State,
+        user: str,
+        *,
+        more: Collection[Entity] = (),
+        groups: Collection[str] = (),
+        flags: frozenset[str] = frozenset(),
+        max_steps: int | None = None,
+    ) -> None:
+        self.program = reference.program
+        self.caller = Caller(reference, user, groups=groups, flags=flags)
+        self.universe = Universe(self.program, (*rows_entities(state), *more))
+        self.fresh = Fresh(self.program, state, more)
+        self.max_steps = max_steps
+        self._there = frozenset(self.universe)
+        self._choices = Choices(self.caller, self.universe)
+        self._exists: set[Entity] = set()
+        self._rules = bringing(self.program)
+        self.actions: dict[Action, tuple[Fact, ...]] = {}
+        """What may be done, in the order in which it becomes possible, and what it brings."""
+        self.facts: dict[Fact, None] = {}
+        self._saturate()
+
+    def gains(self) -> tuple[Fact, ...]:
+        """What he could come to and does not hold now, on entities that are there already."""
+        return tuple(self._gained(fact for fact in self.facts if fact.entity in self._there))
+
+    def makes(self) -> tuple[Action, ...]:
+        """What he could make under entities that are there already."""
+        return tuple(
+            action
+            for action, facts in self.actions.items()
+            if any(f.kind == "exists" and self._is_there(f.entity, above=True) for f in facts)
+        )
+
+    def reachable(self) -> frozenset[Fact]:
+        """Every privilege, ownership and membership that he could hold, on what is there and on what he could make."""
+        self._suppose(self.facts)
+        found: set[Fact] = set()
+        for entity in self.universe:
+            facts = [Fact(kind="grant", entity=entity, privilege=p) for p in self.program.privileges]
+            facts += [Fact(kind="owner", entity=entity), Fact(kind="member", entity=entity)]
+            found |= {fact for fact in facts if self._holds(fact)}
+        return frozenset(found)
+
+    def path(self, goal: Goal) -> Path | None:
+        """The shortest way to a goal; None where there is none, or none of at most `max_steps` steps."""
+        self._suppose(())
+        if self._reached(goal):
+            return Path(goal=goal.text, steps=())
+        self._suppose(self.facts)
+        if not self._reached(goal):
+            return None
+        bearing = self._bearing(goal)
+        found = self._breadth_first(goal, bearing)
+        actions, shortest = (found, True) if found is not None else (self._thinned(goal, bearing), False)
+        if self.max_steps is not None and len(actions) > self.max_steps:
+            return None
+        return Path(goal=goal.text, steps=tuple(self._told(actions)), shortest=shortest)
+
+    # --- doing whatever is allowed ----------------------------------------------------------------------------------
+
+    def _saturate(self) -> None:
+        """Round by round: what is allowed now, then what that makes possible."""
+        rounds = 0
+        while self.max_steps is None or rounds < self.max_steps:
+            rounds += 1
+            self._suppose(self.facts)
+            new = dict(self._possible())
+            if not new:
+                return
+            self.actions |= new
+            for facts in new.values():
+                for fact in facts:
+                    self.facts[fact] = None
+                    if fact.kind == "exists":
+                        self.universe.add(fact.entity)
+
+    def _possible(self) -> Iterator[tuple[Action, tuple[Fact, ...]]]:
+        """The actions that are allowed now and bring something that no action has brought."""
+        for rule in self._rules:
+            slots = effect_slots(rule)
+            for resource in self.fresh.resources(rule, self.universe):
+                if not slots:
+                    facts = self.fresh.brings(self.caller, rule, resource, {})
+                    if all(fact in self.facts for fact in facts):
+                        continue
+                    if next(self._ways(rule, resource), None) is not None:
+                        yield Action(rule=rule, resource=resource), facts
+                    continue
+                for with_ in self._ways(rule, resource, every=slots):
+                    named = {slot: with_[slot] for slot in slots}
+                    facts = self.fresh.brings(self.caller, rule, resource, named)
+                    if not all(fact in self.facts for fact in facts):
+                        yield Action(rule=rule, resource=resource, with_=tuple(named.items())), facts
+
+    def _ways(self, rule: Rule, resource: Entity, *, every: Collection[str] = ()) -> Iterator[dict[str, Entity]]:
+        """Choices of further objects with which a rule allows a resource now."""
+        condition = item_condition(rule)
+        if rule.withs:
+            yield from self._choices.of(rule, condition, resource, every=every)
+        elif self.caller.about({RESOURCE: resource}).holds(condition):
+            yield {}
+
+    def _suppose(self, facts: Iterable[Fact]) -> None:
+        """Let the caller hold these facts beside what the state gives him."""
+        imagined = self.caller.imagined
+        listed = list(facts)
+        imagined.allowed = {(f.privilege, str(f.entity)) for f in listed if f.kind == "grant"}
+        imagined.owned = {str(f.entity) for f in listed if f.kind == "owner"}
+        imagined.member_of = {str(f.entity) for f in listed if f.kind == "member"}
+        made = Universe(self.program, (f.entity for f in listed if f.kind == "exists"))
+        self._exists = set(made) - self._there
+        self._choices.forget()
+        self._choices.exists = self._is_there
+
+    def _is_there(self, entity: Entity, *, above: bool = False) -> bool:
+        """Whether an entity exists now; with `above`, whether what contains it was there from the start."""
+        if not above:
+            return entity in self._there or entity in self._exists
+        parent = self._parent(entity)
+        return parent is None or parent in self._there
+
+    def _parent(self, entity: Entity) -> Entity | None:
+        keys = self.caller.vocabulary.keys(entity)
+        return Entity.parse(keys[-2]) if len(keys) > 1 else None
+
+    def _holds(self, fact: Fact) -> bool:
+        return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
+
+    def _gained(self, facts: Iterable[Fact]) -> Iterator[Fact]:
+        """The facts that hold in the end and do not hold now, with denials and what is inherited."""
+        asked = [fact for fact in facts if fact.kind != "exists"]
+        self._suppose(())
+        before = {fact for fact in asked if self._holds(fact)}
+        self._suppose(self.facts)
+        yield from (fact for fact in asked if fact not in before and self._holds(fact))
+
+    # --- the shortest path to a goal --------------------------------------------------------------------------------
+
+    def _reached(self, goal: Goal) -> bool:
+        if not self._is_there(goal.resource):
+            return False
+        if goal.rule is None:
+            return all(self.caller.about({RESOURCE: goal.resource}).why(atom) is not None for atom in goal.atoms)
+        if len(goal.with_) == len(goal.rule.withs):
+            self.caller.about({RESOURCE: goal.resource, **goal.with_})
+            return self.caller.holds(item_condition(goal.rule))
+        return any(
+            all(with_[slot] == entity for slot, entity in goal.with_.items())
+            for with_ in self._ways(goal.rule, goal.resource, every=tuple(goal.with_))
+        )
+
+    def _bearing(self, goal: Goal) -> list[Action]:
+        """The actions that may help towards a goal: whose facts it asks for, and whose facts those actions ask for."""
+        needs = [_Needs(self, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule))]
+        left = dict(self.actions)
+        found: set[Action] = set()
+        while needs:
+            need = needs.pop()
+            some = [action for action, facts in left.items() if any(map(need.bears, facts))]
+            for action in some:
+                del left[action]
+                found.add(action)
+                needs.append(_Needs(self, action.resource, dict(action.with_), self._leaves(action.rule)))
+        return [action for action in self.actions if action in found]
+
+    def _leaves(self, rule: Rule) -> tuple[Atom, ...]:
+        return tuple(dict.fromkeys(leaves(self.program, item_condition(rule))))
+
+    def _breadth_first(self, goal: Goal, bearing: list[Action]) -> list[Action] | None:
+        """The fewest actions to a goal; None where that takes too long to find."""
+        level: dict[Facts, tuple[Action, ...]] = {frozenset(): ()}
+        seen: set[Facts] = set(level)
+        trials = 0
+        while level:
+            below: dict[Facts, tuple[Action, ...]] = {}
+            for held, done in level.items():
+                self._suppose(held)
+                trials += len(bearing)
+                if trials > MOST_TRIALS:
+                    return None
+                enabled = [action for action in bearing if not held.issuperset(self.actions[action]) and self._may(action)]
+                for action in enabled:
+                    facts = held | set(self.actions[action])
+                    if facts not in seen:
+                        seen.add(facts)
+                        below[facts] = (*done, action)
+            for facts, done in below.items():
+                self._suppose(facts)
+                if self._reached(goal):
+                    return list(done)
+            level = below
+        return None
+
+    def _may(self, action: Action) -> bool:
+        """Whether an action is allowed now and is about what exists."""
+        needed: list[Entity | None] = [entity for _, entity in action.with_]
+        needed.append(self._parent(action.resource) if makes(self.program, action.rule) else action.resource)
+        if not all(entity is None or self._is_there(entity) for entity in needed):
+            return False
+        return self._with(action) is not None
+
+    def _with(self, action: Action) -> dict[str, Entity] | None:
+        """The further objects with which an action is allowed now."""
+        fixed = dict(action.with_)
+        for with_ in self._ways(action.rule, action.resource, every=tuple(fixed)):
+            if all(with_[slot] == entity for slot, entity in fixed.items()):
+                return with_
+        return None
+
+    def _thinned(self, goal: Goal, bearing: list[Action]) -> list[Action]:
+        """Actions that lead to a goal and of which none can be left out: halves are tried first, then less."""
+        kept = bearing
+        size = max(1, len(kept) // 2)
+        while True:
+            at = 0
+            while at < len(kept):
+                rest = kept[:at] + kept[at + size :]
+                if self._leads(rest, goal):
+                    kept = rest
+                else:
+                    at += size
+            if size == 1:
+                return kept
+            size = max(1, size // 2)
+
+    def _leads(self, actions: Collection[Action], goal: Goal) -> bool:
+        """Whether doing whatever is allowed of these actions reaches a goal."""
+        self._suppose(self._brought(self._in_order(actions)))
+        return self._reached(goal)
+
+    def _in_order(self, actions: Collection[Action]) -> list[Action]:
+        """Those of the actions that can be done, each after what it needs."""
+        done: list[Action] = []
+        left = list(actions)
+        while True:
+            self._suppose(self._brought(done))
+            now = [action for action in left if self._may(action)]
+            if not now:
+                return done
+            done += now
+            left = [action for action in left if action not in now]
+
+    def _brought(self, actions: Iterable[Action]) -> list[Fact]:
+        return [fact for action in actions for fact in self.actions[action]]
+
+    def _told(self, actions: Collection[Action]) -> Iterator[Step]:
+        held: list[Fact] = []
+        for action in self._in_order(actions):
+            self._suppose(held)
+            with_ = self._with(action)
+            assert with_ is not None
+            yield Step(
+                rule=action.rule,
+                resource=action.resource,
+                with_=with_,
+                makes=makes(self.program, action.rule),
+                because=tuple(self._reasons(action.rule, action.resource, with_)),
+                brings=self.actions[action],
+            )
+            held += self.actions[action]
+
+    def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
+        self.caller.about({RESOURCE: resource, **with_})
+        types = {slot: entity.type for slot, entity in with_.items()}
+        sets = canonical(self.program).minimal_sets(item_condition(rule), self.caller.flags, types)
+        return Explanation(self.caller, rule, sets, allowed=True).reasons()
+
+
+class _Needs:
+    """What a condition may be helped by: facts on the paths of its objects that its atoms ask for."""
+
+    def __init__(
+        self, reach: Reach, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]
+    ) -> None:
+        program = reach.program
+        keys = reach.caller.vocabulary.keys
+        self._paths = {
+            slot: {e.id for e in map(Entity.parse, keys(entity))}
+            for slot, entity in {RESOURCE: resource, **with_}.items()
+        }
+        owner = program.semantics.owner
+        self._asked: set[tuple[str, str, str]] = set()
+        for atom in atoms:
+            if isinstance(atom, Has):
+                self._asked.add((atom.target.slot, "grant", atom.privilege))
+                if owner is not None and atom.privilege in owner.holds:
+                    self._asked.add((atom.target.slot, "owner", ""))
+            elif isinstance(atom, Owner):
+                self._asked.add((atom.target.slot, "owner", ""))
+            elif isinstance(atom, Member):
+                self._asked.add((atom.target.slot, "member", ""))
+        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
+
+    def bears(self, fact: Fact) -> bool:
+        """Whether a fact may help; true for some that do not."""
+        for slot in self._slots:
+            path = self._paths.get(slot)
+            near = path is None or fact.entity.id in path
+            if near and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._asked):
+                return True
+        return False
+
+
+def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
+    """The goal of holding `owner`, `member`, a privilege, or all of a set on an entity.
+
+    Raises InvalidRequest where the policy knows no such entity, or nothing of that name can be held there.
+    """
+    reference.vocabulary.check_path(entity)
+    text = f"{wanted} ({entity})"
+    if wanted in {"owner", "member"}:
+        fact = Fact(kind="owner" if wanted == "owner" else "member", entity=entity)
+        return Goal(text=text, resource=entity, atoms=(fact.atom(),))
+    names = Names(reference.program)
+    problem = names.grantable(wanted, entity.type)
+    if problem is not None:
+        raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
+    facts = (Fact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))
+    return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
+
+
+def operation_goal(
+    reference: Reference, operation: str, entity: Entity, with_: Mapping[str, Entity] | None = None
+) -> Goal:
+    """The goal of being allowed an operation; further objects that are not named are chosen among what there is.
+
+    Raises InvalidRequest where the policy knows no such operation, entity or object.
+    """
+    shape = reference.vocabulary.check_operation(entity.type, operation)
+    reference.vocabulary.check_path(entity)
+    given = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
+    reference.vocabulary.check_withs(
+        Request(user="", action=operation, resource=entity, with_=given),
+        replace(shape, withs={name: types for name, types in shape.withs.items() if name in given}),
+    )
+    rule = reference.program.rules[entity.type, operation]
+    return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=given)
+
+
+def escalations(
+    reference: Reference, state: State, user: str, *, max_steps: int | None = None
+) -> Iterator[tuple[Fact, Path]]:
+    """What a user could come to on entities that are there and does not hold now, each with its path."""
+    if not lands(reference.program):
+        return
+    reach = Reach(reference, state, user, max_steps=max_steps)
+    for fact in reach.gains():
+        path = reach.path(Goal.of_fact(fact))
+        if path is not None:
+            yield fact, path

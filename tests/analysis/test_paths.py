@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+import generated
+import pytest
+import worlds
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from privtab import InvalidRequest
+from privtab.analysis.caller import Caller
+from privtab.analysis.effects import Fact, Fresh, makes
+from privtab.analysis.paths import Goal, Reach, escalations, goal, operation_goal
+from privtab.analysis.universe import Universe, rows_entities
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.request import Entity, Request
+from privtab.state.nodes import Grant, State
+
+MOST_STATES = 60
+MOST_CHOICES = 60
+"""Worlds with more whole states, or more choices of further objects for a rule, are passed over."""
+
+
+@lru_cache(maxsize=64)
+def program(seed: int) -> Program | None:
+    """A random policy whose rows bring things: to the caller, on the entity, what contains it, and what lies in it."""
+    rnd = random.Random(seed)
+    text = worlds.policy(seed)
+    types = [t for t in ("top", "mid", "low", "leaf", "side", "config", "item") if re.search(rf"^ +{t}:$", text, re.MULTILINE)]
+    def brings(found: re.Match[str]) -> str:
+        row = found[0]
+        if rnd.random() < 0.5:
+            return row
+        what = rnd.choice(["grants: '{p} ({t})'", "grants: '{p} (entity)'", "becomes: owner", "becomes: 'owner ({t})'", "becomes: member"])
+        what = what.format(p=rnd.choice(worlds.PRIVILEGES), t=rnd.choice(types))
+        made = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
+        tried, _ = generated.read(text.replace(row, made, 1))
+        return row if tried is None else made
+
+    for row in re.findall(r"^    op\d: \{.*\}$", text, re.MULTILINE):
+        found = re.search(re.escape(row), text)
+        assert found is not None
+        text = text.replace(row, brings(found), 1)
+    made, _ = generated.read(text)
+    return made
+
+
+@dataclass(frozen=True)
+class Held:
+    """A whole state, and what has been made in it."""
+
+    state: State
+    made: frozenset[Entity]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 250), st.integers(0, 10_000))
+def test_what_can_be_reached_is_what_a_search_over_whole_states_reaches(policy: int, seed: int) -> None:
+    made = program(policy)
+    assume(made is not None)
+    assert made is not None
+    state = small(worlds.state(made, seed), seed)
+    steps = by_breadth(made, state, "ann")
+    assume(steps is not None)
+    assert steps is not None
+    reach = Reach(Reference(made, state), state, "ann")
+    assert reach.reachable() == set(steps)
+    for fact, fewest in steps.items():
+        path = reach.path(Goal.of_fact(fact))
+        assert path is not None
+        if path.shortest:
+            assert len(path.steps) == fewest
+        assert runs(made, state, reach, fact), fact
+
+
+def small(state: State, seed: int) -> State:
+    """Fewer rows, so that all courses of action can be tried."""
+    rnd = random.Random(seed)
+    return replace(
+        state,
+        grants=tuple(g for g in state.grants if rnd.random() < 0.5),
+        members=tuple(m for m in state.members if m[0] == "ann"),
+        owners=state.owners[:2],
+        assignments=state.assignments[:3],
+    )
+
+
+def by_breadth(made: Program, state: State, user: str) -> dict[Fact, int] | None:
+    """Every fact that holds in some state that can be reached, and after how many operations; None where it is too much."""
+    fresh = Fresh(made, state)
+    start = frozenset(Universe(made, rows_entities(state)))
+    level = [Held(state, frozenset())]
+    seen = {key(level[0])}
+    found: dict[Fact, int] = {}
+    for steps in range(20):
+        below: list[Held] = []
+        for held in level:
+            reference = Reference(made, held.state)
+            universe = Universe(made, (*start, *held.made))
+            for fact in facts_of(made, reference, universe, user):
+                found.setdefault(fact, steps)
+            for rule in made.rules.values():
+                for resource in fresh.resources(rule, universe) if brings(rule) else ():
+                    if makes(made, rule) and (resource in start or resource in held.made):
+                        continue
+                    pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
+                    if len(list(product(*pools))) > MOST_CHOICES:
+                        return None
+                    for after in results(made, reference, held, fresh, user, rule, resource, pools):
+                        if key(after) not in seen:
+                            seen.add(key(after))
+                            below.append(after)
+            if len(seen) > MOST_STATES:
+                return None
+        if not below:
+            return found
+        level = below
+    return None
+
+
+def brings(rule: Rule) -> bool:
+    return rule.creates or any(e.kind != "revoke" for e in rule.effects)
+
+
+def key(held: Held) -> object:
+    return held.made, frozenset(held.state.grants), frozenset(held.state.owners), frozenset(held.state.members)
+
+
+def results(
+    made: Program,
+    reference: Reference,
+    held: Held,
+    fresh: Fresh,
+    user: str,
+    rule: Rule,
+    resource: Entity,
+    pools: list[list[Entity]],
+) -> Iterator[Held]:
+    """The states after an operation, done with each choice of further objects that it is allowed with."""
+    for chosen in product(*pools):
+        with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
+        request = Request(user=user, action=rule.operation, resource=resource, with_=with_)
+        if not reference.decide(request).allowed:
+            continue
+        state, entities = held.state, set(held.made)
+        if makes(made, rule):
+            entities.add(resource)
+        for effect in rule.effects:
+            objects = {"": resource, **with_}
+            on = ancestor(made, objects[effect.target.slot], effect.target.type)
+            if on is None:
+                on = fresh.under(resource, effect.target.type, rule)
+                entities.add(on)
+            if effect.kind == "grant":
+                rows = tuple(
+                    Grant(grantee=f"user:{user}", effect="allow", privilege=p, entity=on) for p in effect.privileges
+                )
+                state = replace(state, grants=(*state.grants, *rows))
+            elif effect.kind == "become" and effect.what == "owner":
+                state = replace(state, owners=(*state.owners, (on, f"user:{user}")))
+            elif effect.kind == "become":
+                state = replace(state, members=(*state.members, (user, on)))
+        yield Held(state, frozenset(entities))
+
+
+def ancestor(made: Program, entity: Entity, type_: str) -> Entity | None:
+    """The entity of a type on a path, or the single one that hangs off it."""
+    named = [t for t in made.chain(type_) if not made.entities[t].single]
+    above = made.chain(type_)[: len(made.chain(type_)) - (1 if made.entities[type_].single else 0)]
+    if type_ in made.chain(entity.type) or (made.entities[type_].single and above[-1] in made.chain(entity.type)):
+        return Entity(type_, "/".join(entity.names[: len(named)]))
+    return None
+
+
+def facts_of(made: Program, reference: Reference, universe: Universe, user: str) -> Iterator[Fact]:
+    """What a user holds in a state, read off rules that ask for just that."""
+    for entity in universe:
+        for fact in [
+            *(Fact(kind="grant", entity=entity, privilege=p) for p in made.privileges),
+            Fact(kind="owner", entity=entity),
+            Fact(kind="member", entity=entity),
+        ]:
+            if plain(reference, entity, user, fact):
+                yield fact
+
+
+def plain(reference: Reference, entity: Entity, user: str, fact: Fact) -> bool:
+    """Whether the reference says that a user holds something in a state."""
+    return Caller(reference, user).about({RESOURCE: entity}).why(fact.atom()) is not None
+
+
+def runs(made: Program, state: State, reach: Reach, fact: Fact) -> bool:
+    """Whether the steps of a path, done one after the other on whole states, end with the fact."""
+    path = reach.path(Goal.of_fact(fact))
+    assert path is not None
+    fresh = Fresh(made, state)
+    held = Held(state, frozenset())
+    for step in path.steps:
+        pools = [[step.with_[slot.name]] for slot in step.rule.withs]
+        after = list(results(made, Reference(made, held.state), held, fresh, "ann", step.rule, step.resource, pools))
+        assert len(after) == 1, f"{step.rule.id} on {step.resource} is not allowed"
+        held = after[0]
+    return plain(Reference(made, held.state), fact.entity, "ann", fact)
