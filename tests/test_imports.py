@@ -28,6 +28,7 @@ ALLOWED = {
     "state": {"base", "ir", "state"},
     "bundle": {"base", "backends", "bundle", "ir", "passes", "state"},
     "client": {"base", "client"},
+    "lint": {"base", "checks", "lint", "report", "syntax"},
     "report": {"base", "report"},
     "opa": {"base", "opa"},
     "cli": {
@@ -43,8 +44,11 @@ ALLOWED = {
         "syntax",
         "pipeline",
         "report",
+        "lint",
+        "scenarios",
     },
-    "pipeline": {"base", "checks", "ir", "model", "syntax"},
+    "pipeline": {"base", "checks", "ir", "lint", "model", "syntax"},
+    "scenarios": {"base", "bundle", "checks", "client", "ir", "opa", "pipeline", "scenarios", "state", "syntax"},
 }
 
 

@@ -13,8 +13,17 @@ import typer
 from privtab import __version__
 from privtab.cli import compile as compile_command
 from privtab.cli import decide, describe, explain, lint, opa, schema, state
+from privtab.cli import test as test_command
 from privtab.cli._output import complain, show_diagnostics, show_state_findings
-from privtab.errors import InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UnsupportedError, UsageError
+from privtab.errors import (
+    InvalidRequest,
+    PolicyInvalid,
+    PrivtabError,
+    SettingsInvalid,
+    StateInvalid,
+    UnsupportedError,
+    UsageError,
+)
 
 FINDINGS, USAGE, WORLD = 1, 2, 3
 
@@ -33,6 +42,7 @@ app.command("schema")(schema.schema)
 app.command("describe")(describe.describe)
 app.command("decide")(decide.decide)
 app.command("explain")(explain.explain)
+app.command("test")(test_command.run_scenarios)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")
 
@@ -68,6 +78,9 @@ def run(arguments: Sequence[str]) -> int:
         place = f"{error.span.path}:{error.span.line}:{error.span.column}: " if error.span else ""
         complain(f"{place}{error}")
         return FINDINGS
+    except SettingsInvalid as error:
+        show_diagnostics(error.diagnostics)
+        return USAGE
     except (UsageError, InvalidRequest) as error:
         complain(str(error))
         return USAGE

@@ -1,0 +1,148 @@
+"""What reading every kind of entry shares: the policy's names, the states so far, and requests as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+
+from privtab.diagnostics import Span
+from privtab.errors import InvalidRequest
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.request import Entity, Request
+from privtab.scenarios.nodes import Because, Case, Expected
+from privtab.scenarios.params import Combinations, Params
+from privtab.scenarios.tree import Fields, Reader
+from privtab.scenarios.ways import WaysReader
+from privtab.scenarios.worlds import Worlds
+from privtab.state.nodes import State
+from privtab.syntax.yaml_tree import Node
+
+ASKED = ("with", "flags", "groups")
+FROZEN = ("effects", "missing", "reason", "rule")
+
+
+class Author:
+    """Collects the cases of one file about one program."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        program: Program,
+        folder: Path,
+        params: Params,
+        lets: Mapping[str, Node],
+        state: Node | None,
+    ) -> None:
+        self.reader = reader
+        self.program = program
+        self.vocabulary = vocabulary(program)
+        self.combinations = Combinations(reader, params, lets)
+        self.ways = WaysReader(reader, program, lets)
+        self.worlds = Worlds(reader, program, folder)
+        self.file_state = state
+        self.states: list[State] = []
+        self.cases: list[Case] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[State] = []
+
+    def world(self, state: State) -> int:
+        """The position of a state among those of the file."""
+        if id(state) not in self._numbers:
+            self._numbers[id(state)] = len(self.states)
+            self.states.append(state)
+        return self._numbers[id(state)]
+
+    def state(self, fields: Fields) -> State | None:
+        """The state of an entry: its own, else the file's."""
+        node = fields.get("state", self.file_state)
+        if node is None:
+            if not self._kept:
+                self._kept.append(State())
+            return self._kept[0]
+        return self.worlds.state(node)
+
+    def requests(self, fields: Fields, span: Span, user: str) -> list[Request]:
+        """The requests of an entry: `action` and `resource`, each a text or a list, with its further objects and flags."""
+        actions = self.reader.texts(fields.get("action"), "`action`")
+        resources = self.reader.texts(fields.get("resource"), "`resource`")
+        asked = [(a.value, r.value, r.span) for a, r in product(actions, resources)]
+        for text in self.reader.texts(fields.get("ask"), "`ask`"):
+            action, space, resource = text.value.partition(" ")
+            if space:
+                asked.append((action, resource.strip(), text.span))
+            else:
+                help_ = "write the operation and its resource: `load table:m/c/s/t`"
+                self.reader.report("T103", text.span, f"`{text.value}` asks nothing", help_)
+        if not asked and not {"action", "resource", "ask"} & fields.keys():
+            self.reader.report("T002", span, "nothing is asked", "say `action` and `resource`")
+        built = (self.request(fields, user, *one) for one in asked)
+        return [request for request in built if request is not None]
+
+    def request(self, fields: Fields, user: str, action: str, resource: str, span: Span) -> Request | None:
+        """One request whose names the policy knows; None after a finding."""
+        try:
+            objects = {
+                name.value: Entity.parse(text.value) for name, text in self.reader.pairs(fields.get("with"), "`with`")
+            }
+            request = Request(
+                user=user,
+                action=action,
+                resource=Entity.parse(resource),
+                groups=tuple(
+                    g.value.removeprefix("group:") for g in self.reader.texts(fields.get("groups"), "`groups`")
+                ),
+                with_=objects,
+                flags=frozenset(f.value for f in self.reader.texts(fields.get("flags"), "`flags`")),
+            )
+            self.vocabulary.check(request)
+        except (InvalidRequest, ValueError) as error:
+            message, _, advice = str(error).partition("; ")
+            self.reader.report("T103", span, message, advice or None)
+            return None
+        unknown = sorted(request.flags - self.vocabulary.operations[request.resource.type][action].flags)
+        if unknown:
+            self.reader.report(
+                "T103", span, f"`{action}` on `{request.resource.type}` asks about no flag `{unknown[0]}`"
+            )
+            return None
+        return request
+
+    def expected(self, fields: Fields, request: Request, *, allowed: bool) -> Expected:
+        """The answer of an entry, frozen as far as the entry says."""
+        effects = self.texts(fields, "effects", request)
+        missing = fields.get("missing")
+        reason = fields.get("reason")
+        rule = self.reader.text(fields.get("rule"), "`rule`")
+        sets = () if missing is None else self.reader.items(missing, "`missing`")
+        return Expected(
+            allowed=allowed,
+            effects=effects if allowed else None,
+            missing=None if missing is None else frozenset(frozenset(self._filled(s, request)) for s in sets),
+            reason=None if reason is None else tuple(map(_because, self._filled(reason, request))),
+            rule=None if rule is None else rule.value,
+        )
+
+    def texts(self, fields: Fields, key: str, request: Request) -> tuple[str, ...] | None:
+        """A list of texts with `{resource}` and `{user}` filled in; None where the entry has no such key."""
+        return None if key not in fields else tuple(self._filled(fields[key], request))
+
+    def _filled(self, node: Node, request: Request) -> Iterator[str]:
+        for text in self.reader.texts(node, "text"):
+            yield text.value.replace("{resource}", str(request.resource)).replace("{user}", request.user)
+
+    def tags(self, fields: Fields) -> tuple[str, ...]:
+        """The tags of an entry."""
+        return tuple(text.value for text in self.reader.texts(fields.get("tags"), "`tags`"))
+
+    def optional(self, fields: Fields, key: str) -> str | None:
+        """A text of an entry; None where it is not there."""
+        text = self.reader.text(fields.get(key), f"`{key}`")
+        return None if text is None else text.value
+
+
+def _because(text: str) -> Because:
+    rest, _, on = text.partition(" at ")
+    atom, _, through = rest.partition(" through ")
+    return Because(atom=atom.strip(), through=through.strip() or None, on=on.strip() or None)

@@ -1,0 +1,92 @@
+"""Entries of `cases`: one request and its answer, or a listing and what it shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from privtab.diagnostics import Span
+from privtab.request import Entity, Request
+from privtab.scenarios.author import ASKED, FROZEN, Author
+from privtab.scenarios.nodes import Case, Expected
+from privtab.scenarios.tree import Fields
+from privtab.state.nodes import State
+from privtab.syntax.yaml_tree import Node, Sequence
+
+KEYS = (
+    "name", "user", "action", "resource", *ASKED, "decision", *FROZEN, "visible", "items", "state", "params", "tags",
+    "why", "source", "note",
+)  # fmt: skip
+
+
+def read_cases(author: Author, node: Node) -> None:
+    """Read the entries of `cases`."""
+    for item in author.reader.items(node, "`cases`"):
+        for entry, _ in author.combinations.of(item):
+            fields = author.reader.fields(entry, "a case", KEYS, required=("user", "action", "resource"))
+            if fields is not None:
+                _case(author, fields, author.reader.span(entry))
+
+
+def _case(author: Author, fields: Fields, span: Span) -> None:
+    user = author.reader.text(fields.get("user"), "`user`")
+    state = author.state(fields)
+    word = author.reader.word(fields.get("decision"), "`decision`", ("allow", "deny"))
+    if "decision" not in fields and "visible" not in fields:
+        author.reader.report("T002", span, "`decision` is missing in a case", "allow or deny")
+    if user is None or state is None or (word is None and "visible" not in fields):
+        return
+    for request in author.requests(fields, span, user.value.removeprefix("user:")):
+        allowed = word != "deny"
+        case = Case(
+            name=author.optional(fields, "name") or f"{request.user} {request.action} {request.resource}",
+            kind="case",
+            world=author.world(state),
+            request=request,
+            expected=author.expected(fields, request, allowed=allowed),
+            span=span,
+            why=author.optional(fields, "why"),
+            tags=author.tags(fields),
+        )
+        author.cases.append(case)
+        if "visible" in fields:
+            _visible(author, fields, case, state)
+
+
+def _visible(author: Author, fields: Fields, call: Case, state: State) -> None:
+    """Each item of a listing: those under `visible` pass, all others do not."""
+    shown = _entities(author, fields["visible"], call.request)
+    named = author.texts(fields, "items", call.request)
+    known = tuple(named) if named is not None else items_of(author, state, call.request)
+    for name in dict.fromkeys((*known, *shown)):
+        item = author.request(fields, call.request.user, call.request.action, name, call.span)
+        if item is not None:
+            allowed = name in shown
+            author.cases.append(
+                replace(
+                    call,
+                    name=f"{call.name}: {'shows' if allowed else 'hides'} {name}",
+                    kind="item",
+                    request=item,
+                    expected=Expected(allowed=allowed),
+                )
+            )
+
+
+def _entities(author: Author, node: Node, request: Request) -> tuple[str, ...]:
+    if isinstance(node, Sequence) and not node.items:
+        return ()
+    return tuple(author.texts({"visible": node}, "visible", request) or ())
+
+
+def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
+    """The entities of the listed type that the state speaks of, below what the call names."""
+    entities = [e for _, e in state.members] + [g.entity for g in state.grants] + [e for e, _ in state.owners]
+    entities += [a.scope for a in state.assignments if a.scope is not None]
+    type_, above = request.resource.type, request.resource.id
+    found = {
+        key
+        for entity in dict.fromkeys(entities)
+        for key in author.vocabulary.keys(entity)
+        if key.partition(":")[0] == type_ and Entity.parse(key).id.rpartition("/")[0] == above
+    }
+    return tuple(sorted(found))

@@ -1,0 +1,143 @@
+"""From what a person names to plans: which scenario files there are, and what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from privtab.diagnostics import Diagnostic, Severity, in_order
+from privtab.errors import PolicyInvalid, UsageError
+from privtab.ir.formula import followed, item_condition
+from privtab.ir.nodes import Can, Program, Rule
+from privtab.pipeline import check_policy, find_policies
+from privtab.scenarios.findings import finding
+from privtab.scenarios.nodes import Case, Plan, Subject
+from privtab.scenarios.script import Script, cases_of, read_script
+from privtab.state.nodes import State
+
+MARK = "scenarios:"
+"""The key by which a YAML file is one of scenarios."""
+
+
+def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None) -> list[Plan]:
+    """The plan of every subject that the paths speak of, sorted by policy.
+
+    A path is a policy by name or file, with the scenario files about it in its folder; a scenario file; or a folder with
+    all that is below. `readings` are taken in place of those of the files. Raises PolicyInvalid with every finding.
+    """
+    found: list[Diagnostic] = []
+    scripts, policies = _scripts(paths, found)
+    by_subject: dict[Subject, list[Script]] = {Subject(policy=policy): [] for policy in policies}
+    for script in scripts:
+        subject = replace(script.subject, readings=tuple(sorted(readings.items()))) if readings else script.subject
+        by_subject.setdefault(subject, []).append(script)
+    made = [
+        _plan(s, by_subject[s], found)
+        for s in sorted(by_subject, key=lambda s: s.title)
+        if by_subject[s] or not s.variant
+    ]
+    if any(d.severity is Severity.ERROR for d in found):
+        raise PolicyInvalid(in_order(found))
+    return [plan for plan in made if plan is not None]
+
+
+def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list[Script], list[Path]]:
+    """The scenario files that are named or lie beside a named policy, and the policies."""
+    named: dict[Path, Script] = {}
+    policies: set[Path] = set()
+    for path in map(Path, paths):
+        if path.is_file() and is_scenarios(path):
+            named |= _read([path], found)
+            continue
+        policies_here = find_policies([path])
+        folders = sorted({policy.parent for policy in policies_here} | ({path} if path.is_dir() else set()))
+        files = [file for folder in folders for file in (folder.rglob if folder == path else folder.glob)("*.y*ml")]
+        read = _read(sorted(set(filter(is_scenarios, files))), found)
+        wanted = {policy.resolve() for policy in policies_here}
+        about = {file: script for file, script in read.items() if script.subject.policy.resolve() in wanted}
+        named |= about
+        policies |= set(policies_here)
+    if not named and not policies:
+        raise UsageError("no policy and no scenario file there")
+    return list(named.values()), sorted(policies)
+
+
+def _read(files: Iterable[Path], found: list[Diagnostic]) -> dict[Path, Script]:
+    read = ((file, read_script(file, default_policy(file), found)) for file in files)
+    return {file.resolve(): script for file, script in read if script is not None}
+
+
+def is_scenarios(path: Path) -> bool:
+    """Whether a file has the scenario key at the margin."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return any(line.startswith(MARK) for line in lines)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def default_policy(path: Path) -> Path | None:
+    """The policy of a file that names none: `X.scenarios.yaml` is about `X.yaml`, else the only policy of the folder."""
+    stem = path.name.partition(".scenarios.")[0]
+    if stem != path.name:
+        return path.with_name(f"{stem}.yaml")
+    beside = [policy for policy in find_policies([path.parent]) if policy.parent == path.parent]
+    return beside[0] if len(beside) == 1 else None
+
+
+def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Plan | None:
+    """All cases about a subject, from all its files."""
+    program = _program(subject, scripts, found)
+    if program is None:
+        return None
+    worlds: list[State] = []
+    cases: list[Case] = []
+    for script in scripts:
+        states, more = cases_of(script, program, found)
+        cases += [replace(case, world=case.world + len(worlds)) if worlds else case for case in more]
+        worlds += states
+    return Plan(
+        subject=subject,
+        program=program,
+        files=tuple(script.source.path for script in scripts),
+        worlds=tuple(worlds),
+        cases=tuple(cases),
+        rules=dict(_to_cover(subject, program)),
+    )
+
+
+def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Program | None:
+    """The program of a subject; its errors are findings like those of the scenarios."""
+    try:
+        program, diagnostics = check_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
+    except UsageError as error:
+        at = scripts[0].source.span(0, 0) if scripts else None
+        if at is None:
+            raise
+        node = scripts[0].fields.get("variant" if subject.variant else "readings")
+        at = at if node is None else scripts[0].source.span(node.start, node.end)
+        found.append(finding("T101", at, str(error)))
+        return None
+    if program is None:
+        found += [d for d in diagnostics if d.severity is Severity.ERROR]
+    return program
+
+
+def _to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
+    """The rules that cases are to cover: all; of a variant or other readings those that differ from the policy as it is."""
+    if subject.variant is None and not subject.readings:
+        yield from program.rules.items()
+        return
+    base, _ = check_policy(subject.policy)
+    for key, rule in program.rules.items():
+        if base is None or _said(program, rule) != _said(base, base.rules.get(key)):
+            yield key, rule
+
+
+def _said(program: Program, rule: Rule | None) -> object:
+    """What a rule says, and what it reaches."""
+    if rule is None:
+        return None
+    reached = [node for node in followed(program, item_condition(rule)) if not isinstance(node, Can)]
+    return rule.gate, rule.requires, rule.each, rule.effects, rule.creates, rule.withs, tuple(reached)

@@ -1,0 +1,115 @@
+"""What answers the cases: the reference meaning in this process, or a real OPA whose state is put in place for each world."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from privtab.errors import OpaError
+from privtab.ir.evaluate import Asked, Reference
+from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.nodes import RESOURCE, Effect, Program
+from privtab.request import Decision, Request
+from privtab.state.nodes import State
+
+if TYPE_CHECKING:
+    from privtab.client.sync import Client
+
+TIMEOUT = (1.0, 60.0)
+"""Connecting and reading, in seconds: a batch of explained decisions, or a state, is work."""
+
+
+class Engine(Protocol):
+    """Answers requests in one state after another."""
+
+    name: str
+
+    def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
+        """The decisions of some requests in one state; those that nobody wants explained may have effects alone."""
+
+
+class ReferenceEngine:
+    """The plain reading of the policy."""
+
+    name = "reference"
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._last: tuple[State, Reference] | None = None
+
+    def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
+        """The decisions of some requests in one state."""
+        reference = self.reference(state)
+        return [
+            reference.decide(request) if wanted else self._briefly(reference, request)
+            for request, wanted in zip(requests, explain, strict=True)
+        ]
+
+    def reference(self, state: State) -> Reference:
+        """The reference meaning of a state; the last one is kept."""
+        if self._last is None or self._last[0] is not state:
+            self._last = state, Reference(self.program, state)
+        return self._last[1]
+
+    def _briefly(self, reference: Reference, request: Request) -> Decision:
+        asked = Asked(reference, request)
+        rule = self.program.rules[request.resource.type, request.action]
+        condition = item_condition(rule) if RESOURCE in asked.complete else call_condition(rule)
+        allowed = asked.holds(condition)
+        effects = [effect_text(asked, effect) for effect in rule.effects] if allowed and rule.effects else []
+        return Decision(allowed=allowed, context={"rule": rule.id, "effects": effects})
+
+
+def effect_text(asked: Asked, effect: Effect) -> str:
+    """What success does, as decisions have it: `grant ALL (namespace:i/n)`."""
+    path = asked.path(effect.target)
+    return f"{effect.kind} {effect.what} ({path[-1] if path else effect.target.type})"
+
+
+class OpaEngine:
+    """A running OPA with the policy's bundle, whose state is replaced from one world to the next."""
+
+    name = "opa"
+
+    def __init__(self, program: Program, url: str, client: Client) -> None:
+        self.program = program
+        self._url = f"{url}/v1/data/privtab_state/{program.system}"
+        self._client = client
+        self._last: State | None = None
+
+    def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:  # noqa: ARG002  OPA explains all
+        """The decisions of some requests in one state."""
+        if self._last is not state:
+            self._put(state)
+            self._last = state
+        return self._client.decide_many(requests)
+
+    def _put(self, state: State) -> None:
+        import requests
+
+        from privtab.state.index import index
+
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.put(self._url, json=index(self.program, state), timeout=TIMEOUT)
+        if not answer.ok:
+            raise OpaError(f"OPA refused a state: {answer.status_code} {answer.text[:200]}")
+
+
+@contextmanager
+def opa(program: Program) -> Iterator[OpaEngine]:
+    """An OPA of our own for as long as the block lasts."""
+    from privtab.bundle.pack import policy_bundle
+    from privtab.client.sync import Client
+    from privtab.opa.server import OpaServer
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
+        bundle = folder / "policy.tar.gz"
+        bundle.write_bytes(policy_bundle(program))
+        server = stack.enter_context(OpaServer([bundle]))
+        client = stack.enter_context(Client(server.url, system=program.system, timeout=TIMEOUT))
+        yield OpaEngine(program, server.url, client)

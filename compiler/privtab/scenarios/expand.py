@@ -1,0 +1,149 @@
+"""Entries of `needs`: the ways to a request, written out once, become callers in one state."""
+
+from __future__ import annotations
+
+from privtab.diagnostics import Span
+from privtab.ir.nodes import Program
+from privtab.request import Entity, Request
+from privtab.scenarios.author import ASKED, Author
+from privtab.scenarios.needs import Caller, Callers
+from privtab.scenarios.nodes import Case
+from privtab.scenarios.params import Values
+from privtab.scenarios.tree import Fields
+from privtab.scenarios.ways import Held
+from privtab.state.nodes import Assignment, Grant, State
+from privtab.syntax.yaml_tree import Node
+
+KEYS = (
+    "name", "ask", "action", "resource", *ASKED, "by", "all", "effects", "rule", "params", "tags", "why", "source", "note",
+)  # fmt: skip
+
+
+def read_needs(author: Author, node: Node) -> None:
+    """Read the entries of `needs`; all callers share one state, since what one is given no other sees."""
+    cast = Cast(author.program)
+    begun = len(author.cases)
+    for item in author.reader.items(node, "`needs`"):
+        for entry, values in author.combinations.of(item):
+            fields = author.reader.fields(entry, "an entry of `needs`", KEYS)
+            if fields is not None:
+                _need(author, fields, author.reader.span(entry), values, cast)
+    if len(author.cases) > begun:
+        world = author.world(cast.state())
+        assert world == len(author.states) - 1
+
+
+def _need(author: Author, fields: Fields, span: Span, values: Values, cast: Cast) -> None:
+    if ("by" in fields) == ("all" in fields):
+        author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
+        return
+    ways = author.ways.ways(fields["by"], values) if "by" in fields else author.ways.all(fields["all"], values)
+    requests = author.requests(fields, span, "somebody")
+    if ways is None:
+        return
+    name, why, tags = author.optional(fields, "name"), author.optional(fields, "why"), author.tags(fields)
+    for request in requests:
+        title = name or f"{request.action} {request.resource}"
+        for caller in Callers(author.program, request, ways).all():
+            asked = cast.enter(caller, request)
+            expected = author.expected(fields, asked, allowed=caller.allowed)
+            author.cases.append(
+                Case(
+                    name=f"{title} with {caller.words}",
+                    kind="need",
+                    world=len(author.states),
+                    request=asked,
+                    expected=expected,
+                    span=span,
+                    holds=caller.words,
+                    why=why,
+                    tags=tags,
+                )
+            )
+
+
+class Cast:
+    """The made-up callers of a file and the rows that give them what they hold."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.number = 0
+        self.members: list[tuple[str, Entity]] = []
+        self.memberships: list[tuple[str, str]] = []
+        self.assignments: list[Assignment] = []
+        self.grants: list[Grant] = []
+        self.owners: list[tuple[Entity, str]] = []
+        self.admins: list[str] = []
+        self._entities: dict[str, Entity] = {}
+
+    def enter(self, caller: Caller, request: Request) -> Request:
+        """Give a new caller what he holds, and ask for him. Who is to be the resource himself gives it his name."""
+        self.number += 1
+        user = f"caller{self.number}"
+        old = str(request.resource)
+        resource = request.resource
+        if Held("self") in caller.given:
+            resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
+        for held in caller.given:
+            self._give(user, held, str(resource) if held.on == old else held.on)
+        for held in caller.denied:
+            entity = self._entity(str(resource) if held.on == old else held.on)
+            self.grants.append(Grant(grantee=f"user:{user}", effect="deny", privilege=held.what, entity=entity))
+        groups = (_GROUP.format(user),) if self._brings(caller) else request.groups
+        return Request(
+            user=user, action=request.action, resource=resource, groups=groups, with_=request.with_, flags=request.flags
+        )
+
+    def _give(self, user: str, held: Held, key: str) -> None:
+        match held.kind:
+            case "has":
+                grant = Grant(grantee=f"user:{user}", effect="allow", privilege=held.what, entity=self._entity(key))
+                self.grants.append(grant)
+            case "owner":
+                self.owners.append((self._entity(key), self._owner(user)))
+            case "member":
+                self.members.append((user, self._entity(key)))
+            case "holds":
+                role = self._entity(key).names[-1]
+                self.assignments.append(Assignment(principal=f"user:{user}", role=role))
+            case "admin":
+                self.admins.append(user)
+            case "self":
+                pass
+
+    def _owner(self, user: str) -> str:
+        """The principal through which a caller owns: himself, where users may own, else a group or role of his."""
+        owner = self.program.semantics.owner
+        kinds = owner.kinds if owner else ("user",)
+        if "user" in kinds:
+            return f"user:{user}"
+        if "group" in kinds:
+            self.memberships.append((user, _GROUP.format(user)))
+            return f"group:{_GROUP.format(user)}"
+        self.assignments.append(Assignment(principal=f"user:{user}", role=f"role of {user}"))
+        return f"role:role of {user}"
+
+    def _brings(self, caller: Caller) -> bool:
+        """Whether the caller's group must come with the request."""
+        owner = self.program.semantics.owner
+        owns = any(held.kind == "owner" for held in caller.given)
+        return owns and owner is not None and "user" not in owner.kinds and "state" not in self.program.semantics.groups
+
+    def _entity(self, key: str) -> Entity:
+        if key not in self._entities:
+            self._entities[key] = Entity.parse(key)
+        return self._entities[key]
+
+    def state(self) -> State:
+        """All that the callers hold."""
+        return State(
+            members=tuple(self.members),
+            memberships=tuple(dict.fromkeys(self.memberships)),
+            assignments=tuple(dict.fromkeys(self.assignments)),
+            grants=tuple(self.grants),
+            owners=tuple(self.owners),
+            service_admins=tuple(self.admins),
+        )
+
+
+_GROUP = "group of {}"

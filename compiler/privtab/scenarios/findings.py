@@ -1,0 +1,40 @@
+"""Findings in scenario files: their codes, and how one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from privtab.checks._hints import did_you_mean, listed
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODES = {
+    "T001": "unknown-key",
+    "T002": "missing-key",
+    "T003": "wrong-type",
+    "T004": "wrong-value",
+    "T005": "duplicate-key",
+    "T006": "keys-that-clash",
+    "T101": "policy-not-found",
+    "T102": "unusable-state",
+    "T103": "request-the-policy-does-not-know",
+    "T104": "malformed-atom",
+    "T105": "unknown-name",
+    "T106": "unknown-parameter",
+    "T107": "cycle-of-names",
+    "T201": "set-that-is-not-minimal",
+    "T202": "cell-said-twice",
+    "T203": "nothing-asked",
+    "T204": "row-that-is-not-there",
+    "T205": "name-said-twice",
+}
+
+
+def finding(code: str, span: Span, message: str, help_: str | None = None) -> Diagnostic:
+    """One finding; all that is wrong with a scenario file is an error, since a case that is not asked proves nothing."""
+    return Diagnostic(code=code, name=CODES[code], severity=Severity.ERROR, message=message, span=span, help=help_)
+
+
+def near(name: str, known: Iterable[str], what: str) -> str:
+    """`did you mean …?`, else which there are."""
+    names = list(known)
+    return did_you_mean(name, names) or (f"{what}: {listed(names)}" if names else f"there are no {what}")

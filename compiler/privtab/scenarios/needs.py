@@ -1,0 +1,195 @@
+"""From the complete minimal ways of a request to callers who prove them: who has a way, and who just has none.
+
+A condition is monotone, so it is settled by two kinds of callers: those who hold one listed set and nothing else, who must be
+let in, and those who hold all there is but one thing of each listed set, who must not. Between them stand, for good
+reading, those who lack one atom of a set, and the one who holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.request import Entity, Request
+from privtab.scenarios.ways import Held, HeldSet, Ways, smallest
+
+Denied: TypeAlias = frozenset[Held]
+"""Privileges that are denied on their entities."""
+MOST = 2_000
+"""Smallest ways to refuse that are looked for; conditions of tables have a handful."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One made-up caller: what he is given, what he is denied, what must come of it, and that in words."""
+
+    given: HeldSet
+    denied: Denied
+    allowed: bool
+    words: str
+
+
+class Callers:
+    """Makes up the callers for the ways to one request."""
+
+    def __init__(self, program: Program, request: Request, ways: Ways) -> None:
+        self.program = program
+        self.ways = ways
+        self.keys = vocabulary(program).keys
+        self.down = program.semantics.inheritance == "down"
+        self.denies = program.semantics.deny == "overrides"
+        owner = program.semantics.owner
+        self.owned = frozenset(owner.holds) if owner else frozenset()
+        self.has_owners = owner is not None
+        self.request = request
+        self._paths: dict[str, tuple[str, ...]] = {}
+
+    def all(self) -> Iterator[Caller]:
+        """Every caller, each once, in the order in which a person would think of them."""
+        seen: set[tuple[HeldSet, Denied]] = set()
+        for caller in self._made_up():
+            key = caller.given, caller.denied
+            if key not in seen:
+                seen.add(key)
+                yield caller
+
+    def _made_up(self) -> Iterator[Caller]:
+        for one in self.ways:
+            yield self._exactly(one)
+        for one in self.ways:
+            for atom in sorted(one, key=str):
+                yield from self._lacking(one, atom)
+        if frozenset() not in self.ways:
+            yield Caller(frozenset(), frozenset(), allowed=False, words="nothing")
+            yield from self._all_but()
+
+    def _exactly(self, one: HeldSet) -> Caller:
+        """Who holds one set; where he would hold another with it, by inheritance, that one is denied him."""
+        denied: Denied = frozenset()
+        for other in self.ways:
+            if other != one and self.suffices(other, one, denied):
+                for atom in sorted(other - one, key=str):
+                    more = denied | {atom}
+                    if self.denies and atom.kind == "has" and self.suffices(one, one, more):
+                        denied = more
+                        break
+        return Caller(one, denied, allowed=True, words=f"{_listed(one) or 'nothing'}{_but(denied)}")
+
+    def _lacking(self, one: HeldSet, atom: Held) -> Iterator[Caller]:
+        """Who lacks one atom of a set, unless what is left, or comes with it, is enough."""
+        rest = one - {atom}
+        denied: Denied = frozenset()
+        if self.holds(atom, rest, denied):
+            denied = frozenset({atom})
+            if not self.denies or atom.kind != "has" or not all(self.holds(a, rest, denied) for a in rest):
+                return
+        if not self.allowed(rest, denied):
+            words = f"{_listed(rest) or 'nothing'}{_but(denied)}; without {atom}"
+            yield Caller(rest, denied, allowed=False, words=words)
+
+    def _all_but(self) -> Iterator[Caller]:
+        """Those who hold all there is but some atom of every set: as much as can be held without being let in."""
+        everything = frozenset(self.everything())
+        refusals = transversals(self.ways)
+        largest: dict[HeldSet, HeldSet] = {}
+        for lacking in refusals:
+            gone = {fact for atom in lacking for fact in everything if self._gives(fact, atom)}
+            largest.setdefault(everything - gone, lacking)
+        for given, lacking in largest.items():
+            if not any(given < other for other in largest):
+                yield Caller(given, frozenset(), allowed=False, words=f"everything but {_listed(lacking)}")
+        if self.denies and self.down:
+            for lacking in refusals:
+                denied = frozenset(a for a in lacking if a.kind == "has")
+                gone = {f for a in lacking for f in everything if f.kind != "has" and self._gives(f, a)}
+                if denied:
+                    words = f"everything but {_listed(lacking)}, denied"
+                    yield Caller(everything - gone, denied, allowed=False, words=words)
+
+    def everything(self) -> Iterator[Held]:
+        """All that can be given on the objects of the request and on what they lie in, and all that the ways speak of."""
+        slots = (self.request.resource, *self.request.with_.values())
+        keys = dict.fromkeys(key for entity in slots for key in self._around(entity))
+        for key in keys:
+            type_ = key.partition(":")[0]
+            for privilege in self.program.privileges.values():
+                if type_ in privilege.on:
+                    yield Held("has", privilege.name, key)
+            if self.has_owners:
+                yield Held("owner", "", key)
+            yield Held("member", "", key)
+            if self.program.entities[type_].principal == "role":
+                yield Held("holds", "", key)
+        yield Held("admin")
+        if self.program.entities[self.request.resource.type].principal == "user":
+            yield Held("self")
+        yield from (atom for one in self.ways for atom in one)
+
+    def _around(self, entity: Entity) -> Iterator[str]:
+        """The keys on the path of an entity, and of the single ones that hang off it."""
+        for key in self.keys(entity):
+            yield key
+            yield from self._singles(key)
+
+    def _singles(self, key: str) -> Iterator[str]:
+        type_, _, path = key.partition(":")
+        for other in self.program.entities.values():
+            if other.single and other.parent == type_:
+                yield f"{other.name}:{path}"
+                yield from self._singles(f"{other.name}:{path}")
+
+    def allowed(self, given: HeldSet, denied: Denied) -> bool:
+        """Whether some listed set holds."""
+        return any(self.suffices(one, given, denied) for one in self.ways)
+
+    def suffices(self, one: HeldSet, given: HeldSet, denied: Denied) -> bool:
+        """Whether a set holds for who is given some things and denied others."""
+        return all(self.holds(atom, given, denied) for atom in one)
+
+    def holds(self, atom: Held, given: HeldSet, denied: Denied) -> bool:
+        """Whether an atom holds for who is given some things and denied others."""
+        if atom.kind != "has":
+            return atom in given
+        if any(fact.kind == "owner" and self._gives(fact, atom) for fact in given):
+            return True
+        looked_at = self.looked_at(atom.on)
+        if any(no.what == atom.what and no.on in looked_at for no in denied):
+            return False
+        return any(fact.kind == "has" and self._gives(fact, atom) for fact in given)
+
+    def _gives(self, fact: Held, atom: Held) -> bool:
+        """Whether a fact alone, nothing being denied, makes an atom hold."""
+        if fact == atom:
+            return True
+        if atom.kind != "has" or fact.on not in self.looked_at(atom.on):
+            return False
+        return fact.what == atom.what if fact.kind == "has" else fact.kind == "owner" and atom.what in self.owned
+
+    def looked_at(self, key: str) -> tuple[str, ...]:
+        """The keys on which a grant counts for an entity."""
+        if key not in self._paths:
+            keys = self.keys(Entity.parse(key))
+            self._paths[key] = tuple(keys) if self.down else (keys[-1],)
+        return self._paths[key]
+
+
+def transversals(ways: Ways) -> Ways:
+    """The smallest sets of atoms that have one of each listed set: what must be missing for a refusal."""
+    found: Ways = (frozenset(),)
+    for one in ways:
+        longer: list[HeldSet] = []
+        for known in found:
+            longer += [known] if known & one else [known | {atom} for atom in sorted(one, key=str)]
+        found = smallest(longer)[:MOST]
+    return found
+
+
+def _listed(atoms: Iterable[Held]) -> str:
+    return ", ".join(sorted(map(str, atoms)))
+
+
+def _but(denied: Denied) -> str:
+    return f"; denied {_listed(denied)}" if denied else ""

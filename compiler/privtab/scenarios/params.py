@@ -1,0 +1,88 @@
+"""Parameters and named parts: an entry stands once for every combination of the parameters that it mentions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TypeAlias
+
+from privtab.scenarios.findings import near
+from privtab.scenarios.tree import LATE, PLACEHOLDER, Reader, fill, scalars
+from privtab.syntax import yaml_tree
+from privtab.syntax.yaml_tree import Node
+
+Values: TypeAlias = dict[str, str]
+Params: TypeAlias = dict[str, tuple[Values, ...]]
+"""For each parameter what it stands for in turn: `{kind: table}`, or `{leaf.kind: table, leaf.read: SELECT_TABLE}`."""
+
+
+def read_params(reader: Reader, node: Node | None) -> Params:
+    """`params:` — for each name a list of texts, or a list of mappings whose fields are `{name.field}`."""
+    params: Params = {}
+    for key, value in () if node is None else reader.entries(node, "`params`") or ():
+        choices: list[Values] = []
+        for item in reader.items(value, f"parameter `{key.text}`"):
+            if isinstance(item, yaml_tree.Mapping):
+                pairs = reader.pairs(item, f"a value of `{key.text}`")
+                choices.append({f"{key.text}.{field.value}": text.value for field, text in pairs})
+            else:
+                text = reader.text(item, f"a value of `{key.text}`")
+                choices += [{key.text: text.value}] if text else []
+        if key.text in LATE:
+            reader.report("T106", key, f"`{key.text}` is no name for a parameter: each case has its own")
+        elif choices:
+            params[key.text] = tuple(choices)
+        else:
+            reader.report("T106", value, f"parameter `{key.text}` has no values")
+    return params
+
+
+class Combinations:
+    """Fills entries with the parameters and named parts of a file."""
+
+    def __init__(self, reader: Reader, params: Params, lets: Mapping[str, Node]) -> None:
+        self.reader = reader
+        self.params = params
+        self.lets = lets
+
+    def of(self, node: Node) -> Iterator[tuple[Node, Values]]:
+        """The entry for each combination of the parameters that it mentions; nothing where it mentions unknown ones."""
+        params = self.params
+        if isinstance(node, yaml_tree.Mapping):
+            own = [value for key, value in node.entries if key.text == "params"]
+            rest = tuple((key, value) for key, value in node.entries if key.text != "params")
+            params = params | (read_params(self.reader, own[0]) if own else {})
+            node = yaml_tree.Mapping(rest, node.start, node.end)
+        mentioned = self._mentioned(node, params)
+        if mentioned is None:
+            return
+        seen: set[tuple[tuple[str, str], ...]] = set()
+        for chosen in product(*(params[name] for name in sorted({m.partition(".")[0] for m in mentioned}))):
+            together = {name: text for values in chosen for name, text in values.items() if name in mentioned}
+            key = tuple(sorted(together.items()))
+            if key not in seen:
+                seen.add(key)
+                yield (fill(node, together) if together else node), together
+
+    def _mentioned(self, node: Node, params: Params) -> set[str] | None:
+        """The placeholders of an entry and of the parts that it names; None where one of them is unknown."""
+        mentioned: set[str] = set()
+        good = True
+        waiting, reached = [node], {id(node)}
+        while waiting:
+            for scalar in scalars(waiting.pop()):
+                for name in PLACEHOLDER.findall(scalar.text) if "{" in scalar.text else ():
+                    if name in LATE:
+                        continue
+                    if not any(name in values for values in params.get(name.partition(".")[0], ())):
+                        known = sorted({n for choices in params.values() for values in choices for n in values})
+                        self.reader.report(
+                            "T106", scalar, f"unknown parameter `{{{name}}}`", near(name, known, "parameters")
+                        )
+                        good = False
+                    mentioned.add(name)
+                part = self.lets.get(scalar.text)
+                if part is not None and id(part) not in reached:
+                    reached.add(id(part))
+                    waiting.append(part)
+        return mentioned if good else None

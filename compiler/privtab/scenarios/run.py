@@ -1,0 +1,141 @@
+"""Asking the cases: by the reference meaning, by a real OPA, or by both, which must then agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, Literal, TypeAlias
+
+from privtab.request import Decision
+from privtab.scenarios.engines import Engine
+from privtab.scenarios.nodes import Because, Case, Plan
+
+Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "engines"]
+Said: TypeAlias = Callable[[int], None]
+"""Told how many more cases were asked."""
+BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A case that was not answered as it must be: in what, and what came instead."""
+
+    case: Case
+    fault: Fault
+    expected: str
+    got: str
+    decision: Decision
+    engine: str
+
+
+def failures(
+    plan: Plan, cases: Iterable[Case], engines: Sequence[Engine], said: Said = lambda _: None
+) -> Iterator[Failure]:
+    """The cases that any engine answers otherwise, in their order; with two engines those too on which they differ."""
+    for world, batch in batches(cases):
+        requests = [case.request for case in batch]
+        explain = [len(engines) > 1 or case.expected.explained for case in batch]
+        answers = [engine.decide(plan.worlds[world], requests, explain=explain) for engine in engines]
+        said(len(batch))
+        for number, case in enumerate(batch):
+            decisions = [given[number] for given in answers]
+            if next(_wrong(case, engines[0].name, decisions[0]), None) is not None:
+                if not explain[number]:
+                    [decisions[0]] = engines[0].decide(plan.worlds[world], [case.request], explain=[True])
+                yield from islice(_wrong(case, engines[0].name, decisions[0]), 1)
+            for engine, decision in zip(engines[1:], decisions[1:], strict=True):
+                if answer(decision) != answer(decisions[0]):
+                    yield Failure(
+                        case=case,
+                        fault="engines",
+                        expected=f"{engines[0].name}: {_short(decisions[0])}",
+                        got=f"{engine.name}: {_short(decision)}",
+                        decision=decision,
+                        engine=engine.name,
+                    )
+
+
+def batches(cases: Iterable[Case]) -> Iterator[tuple[int, list[Case]]]:
+    """Runs of cases in the same state, none too long."""
+    batch: list[Case] = []
+    for case in cases:
+        if batch and (case.world != batch[0].world or len(batch) == BATCH):
+            yield batch[0].world, batch
+            batch = []
+        batch.append(case)
+    if batch:
+        yield batch[0].world, batch
+
+
+def answer(decision: Decision) -> Any:
+    """What two engines must agree on."""
+    missing = sorted(sorted(atoms) for atoms in decision.missing)
+    reasons = [sorted(reason.items()) for reason in decision.context.get("reasons", ())]
+    return decision.allowed, sorted(decision.effects), missing, reasons, decision.rule
+
+
+def _wrong(case: Case, engine: str, decision: Decision) -> Iterator[Failure]:
+    """In what an answer is not what it must be, the worst first."""
+    expected = case.expected
+
+    def fault(kind: Fault, wanted: str, got: str) -> Failure:
+        return Failure(case=case, fault=kind, expected=wanted, got=got, decision=decision, engine=engine)
+
+    if decision.allowed is not expected.allowed:
+        yield fault("decision", _word(expected.allowed), _word(decision.allowed))
+        return
+    if expected.effects is not None and sorted(expected.effects) != sorted(decision.effects):
+        yield fault("effects", _list(expected.effects), _list(decision.effects))
+    if expected.missing is not None:
+        missing = frozenset(frozenset(atoms) for atoms in decision.missing)
+        if missing != expected.missing:
+            yield fault("missing", _sets(expected.missing), _sets(missing))
+    if expected.reason is not None and not _reason_holds(expected.reason, decision):
+        yield fault("reason", _list(map(str, expected.reason)), _list(map(str, reasons(decision))))
+    if (
+        expected.rule is not None
+        and decision.rule is not None
+        and expected.rule not in {decision.rule, decision.rule.partition("/")[2]}
+    ):
+        yield fault("rule", expected.rule, decision.rule)
+
+
+def reasons(decision: Decision) -> list[Because]:
+    """Through what an allow came about."""
+    return [Because(atom=r["atom"], through=r["through"], on=r.get("on")) for r in decision.context.get("reasons", ())]
+
+
+def _reason_holds(wanted: Sequence[Because], decision: Decision) -> bool:
+    given = {reason.atom: reason for reason in reasons(decision)}
+    return given.keys() == {one.atom for one in wanted} and all(
+        one.through in {None, given[one.atom].through} and one.on in {None, given[one.atom].on} for one in wanted
+    )
+
+
+def _word(allowed: bool) -> str:  # noqa: FBT001  it is the value that is put into a word
+    return "allow" if allowed else "deny"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return "; ".join(sorted(texts)) or "none"
+
+
+def _sets(sets: Iterable[Iterable[str]]) -> str:
+    return " or ".join(sorted(" and ".join(sorted(one)) for one in sets)) or "nothing"
+
+
+def _short(decision: Decision) -> str:
+    if decision.allowed:
+        return f"allow, {_list(decision.effects)}, by {_list(map(str, reasons(decision)))}"
+    return f"deny, missing {_sets(decision.missing)}"
+
+
+def matching(cases: Iterable[Case], pattern: str) -> Iterator[Case]:
+    """The cases that a filter means: a text that is in one of a case's words, or a pattern that fits one of them."""
+    wanted = pattern.casefold()
+    glob = wanted if any(c in wanted for c in "*?[") else f"*{wanted}*"
+    for case in cases:
+        if any(fnmatchcase(word.casefold(), glob) for word in case.words):
+            yield case

@@ -1,0 +1,85 @@
+"""Scenario files: the head that says what they are about, and all their cases over a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from privtab import source
+from privtab.diagnostics import Diagnostic
+from privtab.ir.nodes import Program
+from privtab.scenarios.author import Author
+from privtab.scenarios.cases import read_cases
+from privtab.scenarios.expand import read_needs
+from privtab.scenarios.nodes import Case, Subject
+from privtab.scenarios.params import read_params
+from privtab.scenarios.suites import read_suites
+from privtab.scenarios.tree import Fields, Reader
+from privtab.scenarios.walks import read_walkthroughs
+from privtab.source import SourceFile
+from privtab.state.nodes import State
+from privtab.syntax.yaml_tree import Node, compose
+
+FORMAT = "1"
+READERS = {"cases": read_cases, "needs": read_needs, "suites": read_suites, "walkthroughs": read_walkthroughs}
+KEYS = ("scenarios", "policy", "variant", "readings", "title", "note", "state", "params", "let", *READERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """One scenario file as it was read, before a program has looked at it."""
+
+    file: Path
+    source: SourceFile
+    subject: Subject
+    fields: Mapping[str, Node]
+
+
+def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Script | None:
+    """Read a file and its head; None after findings. `default`: the policy where the file names none."""
+    text = source.load(path)
+    root = compose(text, found)
+    if root is None:
+        return None
+    reader = Reader(text, found)
+    fields = reader.fields(root, "a scenario file", KEYS, required=("scenarios",))
+    if fields is None:
+        return None
+    reader.word(fields["scenarios"], "`scenarios`", (FORMAT,))
+    policy = reader.text(fields.get("policy"), "`policy`")
+    named = default if policy is None else _policy(path, policy.value)
+    if named is None or not named.is_file():
+        at = fields.get("policy", fields["scenarios"])
+        message = "the file names no policy" if named is None else f"there is no policy {named.as_posix()}"
+        reader.report("T101", at, message, "write `policy: FILE.yaml`, from the folder of this file")
+        return None
+    variant = reader.text(fields.get("variant"), "`variant`")
+    readings = tuple((k.value, v.value) for k, v in reader.pairs(fields.get("readings"), "`readings`"))
+    subject = Subject(
+        policy=named, variant=None if variant is None else variant.value, readings=tuple(sorted(readings))
+    )
+    return Script(file=path, source=text, subject=subject, fields=fields)
+
+
+def _policy(path: Path, name: str) -> Path:
+    beside = path.parent / name
+    if beside.is_file() or Path(name).suffix in {".yaml", ".yml"}:
+        return beside
+    return path.parent / f"{name}.yaml"
+
+
+def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple[list[State], list[Case]]:
+    """All cases of a file and the states that they are asked in."""
+    reader = Reader(script.source, found)
+    fields: Fields = dict(script.fields)
+    named = reader.entries(fields["let"], "`let`") if "let" in fields else ()
+    lets = {key.text: value for key, value in named or ()}
+    params = read_params(reader, fields.get("params"))
+    author = Author(reader, program, script.file.parent, params, lets, fields.get("state"))
+    for key, read in READERS.items():
+        if key in fields:
+            read(author, fields[key])
+    if not author.cases and not found:
+        reader.report("T203", fields["scenarios"], "the file has no cases")
+    return author.states, author.cases

@@ -1,0 +1,201 @@
+"""Entries of `suites`: a matrix of users, operations and entities, and what of it is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from privtab.diagnostics import Span
+from privtab.request import Entity, Request
+from privtab.scenarios.author import ASKED, Author
+from privtab.scenarios.findings import near
+from privtab.scenarios.nodes import Case, Expected, Text
+from privtab.scenarios.tree import Fields
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+KEYS = (
+    "name", "state", "params", "users", "operations", "entities", *ASKED, "allow", "deny", "visible", "unlisted", "tags",
+    "why", "source", "note",
+)  # fmt: skip
+Cell: TypeAlias = tuple[str, str, str]
+"""A user, an operation, an entity."""
+
+
+@dataclass(slots=True)
+class _Matrix:
+    """One suite while it is read."""
+
+    author: Author
+    fields: Fields
+    name: str
+    span: Span
+    users: list[str]
+    operations: list[str]
+    entities: list[str]
+    said: dict[Cell, tuple[bool, Span]] = field(default_factory=dict)
+
+    def exists(self, operation: str, entity: str) -> bool:
+        """Whether the policy has the operation for the entity's type."""
+        return (entity.partition(":")[0], operation) in self.author.program.rules
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell that the policy has an operation for."""
+        for user in self.users:
+            for operation in self.operations:
+                for entity in self.entities:
+                    if self.exists(operation, entity):
+                        yield user, operation, entity
+
+
+def read_suites(author: Author, node: Node) -> None:
+    """Read the entries of `suites`."""
+    for item in author.reader.items(node, "`suites`"):
+        for entry, _ in author.combinations.of(item):
+            fields = author.reader.fields(entry, "a suite", KEYS, required=("users", "operations", "entities"))
+            if fields is not None:
+                _suite(author, fields, author.reader.span(entry))
+
+
+def _suite(author: Author, fields: Fields, span: Span) -> None:
+    unlisted = "deny"
+    if "unlisted" in fields:
+        unlisted = author.reader.word(fields["unlisted"], "`unlisted`", ("deny", "ignore")) or "deny"
+    matrix = _Matrix(
+        author=author,
+        fields=fields,
+        name=author.optional(fields, "name") or "matrix",
+        span=span,
+        users=[text.value.removeprefix("user:") for text in _axis(author, fields, "users")],
+        operations=[text.value for text in _axis(author, fields, "operations")],
+        entities=[text.value for text in _axis(author, fields, "entities")],
+    )
+    before = len(author.reader.found)
+    _check_axes(matrix)
+    for key, allowed in (("allow", True), ("deny", False)):
+        if key in fields:
+            _listed(matrix, fields[key], key, allowed=allowed)
+    if "visible" in fields:
+        _visible(matrix, fields["visible"])
+    state = author.state(fields)
+    if state is None or len(author.reader.found) > before:
+        return
+    world = author.world(state)
+    for user, operation, entity in matrix.cells():
+        known = matrix.said.get((user, operation, entity))
+        if known is None and unlisted == "ignore":
+            continue
+        allowed, at = known or (False, span)
+        request = author.request(fields, user, operation, entity, at)
+        if request is not None:
+            author.cases.append(_cell(matrix, request, world, at, allowed=allowed))
+
+
+def _cell(matrix: _Matrix, request: Request, world: int, at: Span, *, allowed: bool) -> Case:
+    return Case(
+        name=f"{matrix.name}: {request.user} {request.action} {request.resource}",
+        kind="cell",
+        world=world,
+        request=request,
+        expected=Expected(allowed=allowed),
+        span=at,
+        why=matrix.author.optional(matrix.fields, "why"),
+        tags=matrix.author.tags(matrix.fields),
+    )
+
+
+def _axis(author: Author, fields: Fields, key: str) -> tuple[Text, ...]:
+    texts = author.reader.texts(fields[key], f"`{key}`")
+    if not texts:
+        author.reader.report("T203", fields[key], f"`{key}` is empty: the suite asks nothing")
+    return texts
+
+
+def _check_axes(matrix: _Matrix) -> None:
+    """Every operation must be one of some entity, every entity have some operation."""
+    reader, program = matrix.author.reader, matrix.author.program
+    for entity, node in zip(matrix.entities, _nodes(matrix.fields["entities"]), strict=False):
+        type_ = entity.partition(":")[0]
+        if type_ not in program.entities:
+            reader.report("T103", node, f"unknown entity type `{type_}`", near(type_, program.entities, "types"))
+        elif not any(matrix.exists(operation, entity) for operation in matrix.operations):
+            reader.report("T203", node, f"no operation of the suite is one of `{entity}`")
+    for operation, node in zip(matrix.operations, _nodes(matrix.fields["operations"]), strict=False):
+        if not any(matrix.exists(operation, entity) for entity in matrix.entities):
+            known = {name for type_, name in program.rules if any(e.startswith(f"{type_}:") for e in matrix.entities)}
+            reader.report(
+                "T203", node, f"`{operation}` is no operation of these entities", near(operation, known, "theirs")
+            )
+
+
+def _nodes(node: Node) -> tuple[Node, ...]:
+    return node.items if isinstance(node, Sequence) else (node,)
+
+
+def _listed(matrix: _Matrix, node: Node, what: str, *, allowed: bool) -> None:
+    """`{user: [operations]}` or `{user: {operation: [entities]}}`; each name may be a pattern with `*`."""
+    for user, given in matrix.author.reader.entries(node, f"`{what}`") or ():
+        users = _matching(matrix, user, matrix.users, "users")
+        if isinstance(given, Mapping):
+            for operation, entities in given.entries:
+                operations = _matching(matrix, operation, matrix.operations, "operations")
+                _say(
+                    matrix, users, operations, _those(matrix, entities, matrix.entities, "entities"), operation, allowed
+                )
+        else:
+            _say(matrix, users, _those(matrix, given, matrix.operations, "operations"), matrix.entities, user, allowed)
+
+
+def _those(matrix: _Matrix, node: Node, known: list[str], what: str) -> list[str]:
+    nodes = [one for one in _nodes(node) if isinstance(one, Scalar)]
+    return [name for one in nodes for name in _matching(matrix, one, known, what)]
+
+
+def _matching(matrix: _Matrix, node: Scalar, known: list[str], what: str) -> list[str]:
+    pattern = node.text.removeprefix("user:") if what == "users" else node.text
+    found = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
+    if not found:
+        matrix.author.reader.report(
+            "T105", node, f"`{node.text}` is not among the {what} of the suite", near(pattern, known, what)
+        )
+    return found
+
+
+def _say(
+    matrix: _Matrix,
+    users: list[str],
+    operations: list[str],
+    entities: list[str],
+    at: Scalar,
+    allowed: bool,  # noqa: FBT001
+) -> None:
+    span = matrix.author.reader.span(at)
+    for user in users:
+        for operation in operations:
+            for entity in entities:
+                if not matrix.exists(operation, entity):
+                    continue
+                cell = user, operation, entity
+                known = matrix.said.setdefault(cell, (allowed, span))
+                if known[0] is not allowed:
+                    message = f"{user} {operation} {entity} is both allowed and denied"
+                    matrix.author.reader.report("T202", span, message, f"the other stands on line {known[1].line}")
+
+
+def _visible(matrix: _Matrix, node: Node) -> None:
+    """`{user: {operation: [entities]}}`: of the entities that the operation lists, these are shown, all others not."""
+    for user, given in matrix.author.reader.entries(node, "`visible`") or ():
+        for name in _matching(matrix, user, matrix.users, "users"):
+            for operation, entities in matrix.author.reader.entries(given, f"what `{user.text}` sees") or ():
+                listed = [e for e in matrix.entities if _lists(matrix, operation.text, e)]
+                if not listed:
+                    matrix.author.reader.report("T203", operation, f"`{operation.text}` lists none of the entities")
+                shown = set(_those(matrix, entities, listed, "entities"))
+                for entity in listed:
+                    _say(matrix, [name], [operation.text], [entity], operation, entity in shown)
+
+
+def _lists(matrix: _Matrix, operation: str, entity: str) -> bool:
+    rule = matrix.author.program.rules.get((Entity.parse(entity).type, operation))
+    return rule is not None and rule.each is not None

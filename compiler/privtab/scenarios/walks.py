@@ -1,0 +1,107 @@
+"""Entries of `walkthroughs`: steps in a state that each may change for the next."""
+
+from __future__ import annotations
+
+import re
+
+from privtab.diagnostics import Span
+from privtab.request import Entity, Request
+from privtab.scenarios.author import ASKED, FROZEN, Author
+from privtab.scenarios.nodes import Case
+from privtab.scenarios.tree import Fields
+from privtab.scenarios.worlds import merged, without
+from privtab.state.nodes import Grant, State
+from privtab.syntax.yaml_tree import Node
+
+KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")
+STEP_KEYS = ("say", "user", "action", "resource", *ASKED, "decision", *FROZEN, "then", "gone", "tags", "why", "note")
+_EFFECT = re.compile(r"(grant|become|revoke) (.+) \((.+)\)")
+
+
+def read_walkthroughs(author: Author, node: Node) -> None:
+    """Read the entries of `walkthroughs`."""
+    for item in author.reader.items(node, "`walkthroughs`"):
+        for entry, _ in author.combinations.of(item):
+            fields = author.reader.fields(entry, "a walkthrough", KEYS, required=("name", "steps"))
+            state = None if fields is None else author.state(fields)
+            if fields is not None and state is not None:
+                _steps(author, fields, state)
+
+
+def _steps(author: Author, fields: Fields, state: State) -> None:
+    name = author.optional(fields, "name")
+    tags = author.tags(fields)
+    for number, node in enumerate(author.reader.items(fields["steps"], "`steps`"), start=1):
+        step = author.reader.fields(node, "a step", STEP_KEYS, required=("user", "action", "resource", "decision"))
+        if step is None:
+            return
+        span = author.reader.span(node)
+        user = author.reader.text(step["user"], "`user`")
+        word = author.reader.word(step["decision"], "`decision`", ("allow", "deny"))
+        requests = author.requests(step, span, user.value.removeprefix("user:")) if user else []
+        if not requests or word is None:
+            return
+        for request in requests:
+            expected = author.expected(step, request, allowed=word == "allow")
+            author.cases.append(
+                Case(
+                    name=f"{name}, step {number}: {author.optional(step, 'say') or f'{request.user} {request.action}'}",
+                    kind="step",
+                    world=author.world(state),
+                    request=request,
+                    expected=expected,
+                    span=span,
+                    why=author.optional(step, "why"),
+                    tags=(*tags, *author.tags(step)),
+                )
+            )
+            for effect in expected.effects or ():
+                state = _applied(author, state, effect, request, span)
+        after = _changed(author, state, step)
+        if after is None:
+            return
+        state = after
+
+
+def _changed(author: Author, state: State, step: Fields) -> State | None:
+    """The state after the rows of `gone` have left and those of `then` have come; None after a finding."""
+    if "gone" in step:
+        gone = author.worlds.rows(step["gone"])
+        if gone is None:
+            return None
+        if _size(without(state, gone)) + _size(gone) != _size(state):
+            author.reader.report(
+                "T204", step["gone"], "a row that goes is not in the state", "write it as it stands there"
+            )
+        state = without(state, gone)
+    if "then" in step:
+        then = author.worlds.rows(step["then"])
+        if then is None:
+            return None
+        state = merged(state, then)
+    return state
+
+
+def _applied(author: Author, state: State, effect: str, request: Request, span: Span) -> State:
+    """The state after an effect: the row of it comes, or goes where something is revoked."""
+    parts = _EFFECT.fullmatch(effect)
+    if parts is None:
+        author.reader.report(
+            "T004", span, f"`{effect}` is no effect", "write `grant READ (type:path)` or `become owner (type:path)`"
+        )
+        return state
+    kind, what, key = parts.groups()
+    entity = Entity.parse(key)
+    user = f"user:{request.user}"
+    if what == "owner":
+        rows = State(owners=((entity, user),))
+    elif what == "member":
+        rows = State(members=((request.user, entity),))
+    else:
+        rows = State(grants=(Grant(grantee=user, effect="allow", privilege=what, entity=entity),))
+    return without(state, rows) if kind == "revoke" else merged(state, rows)
+
+
+def _size(state: State) -> int:
+    tables = (state.members, state.memberships, state.assignments, state.grants, state.owners, state.service_admins)
+    return sum(map(len, tables))

@@ -1,0 +1,119 @@
+"""The states that cases are asked in: from a file, from tables in the scenario file, or changed step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from privtab.errors import FileError, UsageError
+from privtab.ir.nodes import Program
+from privtab.scenarios.tree import Reader
+from privtab.state.load import load
+from privtab.state.nodes import TABLES, Place, State, StateFinding
+from privtab.state.raw import RawState, Reading
+from privtab.state.validate import validate
+from privtab.syntax.yaml_tree import Mapping, Node
+
+T = TypeVar("T")
+
+
+class Worlds:
+    """States of one policy, each read once."""
+
+    def __init__(self, reader: Reader, program: Program, folder: Path) -> None:
+        self.reader = reader
+        self.program = program
+        self.folder = folder
+        self._files: dict[Path, State | None] = {}
+
+    def state(self, node: Node | None) -> State | None:
+        """The state that a `state:` names or spells out; an empty one where there is none; None after a finding."""
+        match node:
+            case None:
+                return State()
+            case Mapping():
+                return self.rows(node)
+            case _:
+                text = self.reader.text(node, "`state`")
+                return None if text is None else self._file(node, self.folder / text.value)
+
+    def rows(self, node: Node) -> State | None:
+        """Tables that stand in the scenario file itself."""
+        reading = Reading()
+        entries = self.reader.entries(node, "a state")
+        for key, value in entries or ():
+            place = Place(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
+            if key.text not in TABLES:
+                reading.unknown_table(key.text, place)
+                continue
+            for number, row in enumerate(self.reader.items(value, f"`{key.text}`"), start=1):
+                cells = self.reader.pairs(row, f"a row of `{key.text}`")
+                reading.row(place.path, key.text, number, self._line(row), {k.value: v.value for k, v in cells})
+        return None if entries is None else self._checked(reading.done(), node)
+
+    def _file(self, node: Node, path: Path) -> State | None:
+        if path not in self._files:
+            try:
+                self._files[path] = self._checked(load(path), node)
+            except (FileError, UsageError) as error:
+                self.reader.report("T102", node, str(error))
+                self._files[path] = None
+        return self._files[path]
+
+    def _checked(self, raw: RawState, node: Node) -> State | None:
+        """The state where every row of it is good: a scenario over half a state proves nothing."""
+        state, found = validate(self.program, raw)
+        errors = [finding for finding in found if finding.severity == "error"]
+        for finding in errors:
+            self._report(finding, node)
+        return None if errors else state
+
+    def _report(self, finding: StateFinding, node: Node) -> None:
+        """At the row where it stands in this file, else at the name of the other file."""
+        place = finding.place
+        if place.path == self.reader.source.path and place.line is not None:
+            source = self.reader.source
+            start = source.starts[place.line - 1]
+            line = source.text[start:].partition("\n")[0]
+            indent = len(line) - len(line.lstrip(" -"))
+            self.reader.report("T102", source.span(start + indent, start + len(line)), finding.message, finding.help)
+        else:
+            line = "" if place.line is None else f":{place.line}"
+            self.reader.report("T102", node, f"{place.path}{line}: {finding.message}", finding.help)
+
+    def _line(self, node: Node) -> int:
+        return self.reader.source.position(node.start)[0]
+
+
+def merged(*states: State) -> State:
+    """The rows of all states, each once."""
+    return State(
+        members=_once(s.members for s in states),
+        memberships=_once(s.memberships for s in states),
+        assignments=_once(s.assignments for s in states),
+        grants=_once(s.grants for s in states),
+        owners=_once(s.owners for s in states),
+        service_admins=_once(s.service_admins for s in states),
+    )
+
+
+def without(state: State, gone: State) -> State:
+    """The rows of a state that are not among those that go."""
+    return State(
+        members=_rest(state.members, gone.members),
+        memberships=_rest(state.memberships, gone.memberships),
+        assignments=_rest(state.assignments, gone.assignments),
+        grants=_rest(state.grants, gone.grants),
+        owners=_rest(state.owners, gone.owners),
+        service_admins=_rest(state.service_admins, gone.service_admins),
+    )
+
+
+def _once(tables: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(row for table in tables for row in table))
+
+
+def _rest(rows: tuple[T, ...], gone: tuple[T, ...]) -> tuple[T, ...]:
+    leaving = set(gone)
+    return tuple(row for row in rows if row not in leaving)
