@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity
 
 if TYPE_CHECKING:
@@ -17,18 +18,39 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Privileges that stand in no condition: of no row, reading or variant, not even as an alias or in a set."""
+    """Privileges that stand in no condition, of no row, reading or variant, not even as an alias or in a set.
+
+    Or that do, but nowhere decide anything: no minimal set has them.
+    """
     required = set(_required(policy))
     for name, privilege in policy.privileges.items():
-        if name not in required and privilege.deprecated is None:
-            yield Diagnostic(
-                code=CODE,
-                name=NAME,
-                severity=SEVERITY,
-                message=f"no row asks for `{name}`",
-                span=policy.declared[name].span,
-                help="granting it changes nothing: add the rows that it is for, or drop it",
-            )
+        if privilege.deprecated is not None:
+            continue
+        if name not in required:
+            yield _finding(policy, name, f"no row asks for `{name}`", "add the rows that it is for")
+        elif name in _in_force(policy) and all(asked != name for asked, _ in view(policy).asked):
+            message = f"`{name}` decides nothing: wherever it is asked, something else is enough"
+            yield _finding(policy, name, message, "look at the rows that ask for it")
+
+
+def _in_force(policy: Policy) -> frozenset[str]:
+    """What the rows that hold ask for, as they are written."""
+    from privtab.ir.formula import atoms, item_condition
+    from privtab.ir.nodes import Has
+
+    rules = view(policy).program.rules.values()
+    return frozenset(a.privilege for rule in rules for a in atoms(item_condition(rule)) if isinstance(a, Has))
+
+
+def _finding(policy: Policy, name: str, message: str, advice: str) -> Diagnostic:
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=message,
+        span=policy.declared[name].span,
+        help=f"granting it changes nothing: {advice}, or drop it",
+    )
 
 
 def _required(policy: Policy) -> Iterator[str]:

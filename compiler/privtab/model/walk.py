@@ -40,6 +40,35 @@ def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
             return
 
 
+def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
+    """Every `and` of a condition, the outer before the inner."""
+    match condition:
+        case m.AllOf(parts=parts):
+            yield condition
+            for part in parts:
+                yield from conjunctions(part)
+        case m.AnyOf(parts=parts):
+            for part in parts:
+                yield from conjunctions(part)
+        case m.Required(body=body):
+            yield from conjunctions(body)
+        case _:
+            return
+
+
+def flags(condition: m.Condition) -> Iterator[m.Required]:
+    """Every `when` of a condition."""
+    match condition:
+        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+            for part in parts:
+                yield from flags(part)
+        case m.Required(body=body):
+            yield condition
+            yield from flags(body)
+        case _:
+            return
+
+
 def conditions(row: m.Row) -> Iterator[m.Condition]:
     """What the row itself says: `requires` and `each`."""
     for condition in (row.requires, row.each):

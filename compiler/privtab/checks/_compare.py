@@ -1,0 +1,63 @@
+"""How one rule differs from another for the same operation, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.nodes import Formula, Rule
+
+Breadth = Literal["equal", "wider", "narrower", "incomparable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What one rule allows beside another, and whether all else is the same."""
+
+    breadth: Breadth
+    same_objects: bool
+    same_effects: bool
+    same_report: bool
+
+    @property
+    def equal(self) -> bool:
+        """Whether the rules say the same."""
+        return self.breadth == "equal" and self.same_objects and self.same_effects and self.same_report
+
+
+def compare(view: View, one: Rule, other: Rule) -> Comparison:
+    """`one` beside `other`: `wider` where it allows all that the other allows, and more."""
+    from privtab.ir.formula import call_condition, item_condition
+
+    same_objects = {w.name: frozenset(w.types) for w in one.withs} == {w.name: frozenset(w.types) for w in other.withs}
+    breadth: Breadth = "incomparable"
+    if same_objects:
+        pairs = {(item_condition(one), item_condition(other)), (call_condition(one), call_condition(other))}
+        more = all(view.implies(one, theirs, ours) for ours, theirs in pairs)
+        less = all(view.implies(one, ours, theirs) for ours, theirs in pairs)
+        breadth = "equal" if more and less else "wider" if more else "narrower" if less else "incomparable"
+    if breadth == "equal" and one.unnamed != other.unnamed:
+        breadth = "wider" if one.unnamed else "narrower"
+    return Comparison(
+        breadth=breadth,
+        same_objects=same_objects,
+        same_effects=_effects(one) == _effects(other),
+        same_report=one.report == other.report,
+    )
+
+
+def _effects(rule: Rule) -> frozenset[object]:
+    return frozenset(
+        (effect.kind, what, effect.target)
+        for effect in rule.effects
+        for what in effect.privileges or (f"`{effect.what}`",)
+    )
+
+
+def always(formula: Formula) -> bool:
+    """Whether a condition is written as one that always holds."""
+    from privtab.ir.nodes import ALWAYS
+
+    return formula == ALWAYS

@@ -1,0 +1,75 @@
+"""P312: an operation that no state allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._hints import listed
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.checks._view import Setting
+    from privtab.ir.nodes import Rule
+    from privtab.model import nodes as m
+
+CODE = "P312"
+NAME = "unreachable-operation"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows whose condition no state gives: for a named entity, or for the call that leaves the name off.
+
+    Looked at for every set of flags and every choice of types, through `can` too. A row for many types is told of once.
+    """
+    from privtab.ir.formula import call_condition, item_condition
+
+    seen = view(policy)
+    told: set[Span] = set()
+    for row in policy.rows.values():
+        rule = seen.rule(row)
+        settings = list(seen.settings(rule))
+        never = [s for s in settings if not seen.satisfiable(item_condition(rule), s)]
+        unnamed = rule.entity if rule.unnamed and not never else None
+        if unnamed is not None:
+            never = [s for s in settings if not seen.satisfiable(call_condition(rule), s, unnamed=unnamed)]
+        if never and row.decl.span not in told:
+            told.add(row.decl.span)
+            yield _finding(rule, never, always=len(never) == len(settings), unnamed=unnamed is not None)
+
+
+def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -> Diagnostic:
+    call = " without a name" if unnamed else ""
+    if unnamed:
+        advice = f"such a call names no `{rule.entity}`, so nothing can be held on one: ask on what contains it, or in `each`"
+    elif always:
+        advice = "a part of the condition asks for what nobody can have: see what it was to say"
+    else:
+        advice = (
+            "take the type out of `with`, or say what is asked of it"
+            if never[0][1]
+            else "see what the flag was to ask for"
+        )
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"no state allows `{rule.entity}/{rule.operation}`{call}{'' if always else _where(rule, never)}",
+        span=rule.span,
+        help=advice,
+    )
+
+
+def _where(rule: Rule, never: list[Setting]) -> str:
+    """For which objects and flags, looking at as few flags as it takes."""
+    fewest = min(len(flags) for flags, _ in never)
+    flags = next(flags for flags, _ in never if len(flags) == fewest)
+    where = ""
+    for slot in rule.withs:
+        types = list(dict.fromkeys(types[slot.name] for some, types in never if some == flags))
+        if len(types) < len(slot.types):
+            where = f" where `{slot.name}` is of the type {listed(types, last='or')}"
+            break
+    return where + (f" with the flag{'s' if len(flags) > 1 else ''} {listed(sorted(flags))}" if flags else "")

@@ -1,0 +1,51 @@
+"""P313: a row that says what the core row says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._compare import compare
+from privtab.checks._hints import listed
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+    from privtab.syntax.nodes import RowDecl
+
+CODE = "P313"
+NAME = "repeats-core"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows without which the core row would decide the same, with the same effects: compared exactly.
+
+    A row that record{'' if many else 's'} a cell, note, title or readings of its own records a cell, which would be lost with it; these are told of in
+    one finding.
+    """
+    seen = view(policy)
+    recorded: list[m.Row] = []
+    for row in policy.rows.values():
+        core = seen.others.core(row)
+        if core is None or not compare(seen, seen.rule(row), seen.lowering.rule(core)).equal:
+            continue
+        if _records(row.decl, core.decl):
+            recorded.append(row)
+        else:
+            yield _finding(row.decl.span, f"the row `{row.operation}` says what the core row says", "drop it")
+    if recorded:
+        names = listed(f"{row.entity}/{row.operation}" for row in recorded)
+        many = len(recorded) > 1
+        message = f"{len(recorded)} row{'s' if many else ''} that record{'' if many else 's'} a cell say{'' if many else 's'} what core rows say"
+        yield _finding(recorded[0].decl.span, message, f"keep them for what they record, or drop them: {names}")
+
+
+def _records(row: RowDecl, core: RowDecl) -> bool:
+    own = (row.title, row.note, row.source, row.ambiguous, row.deprecated)
+    return any(own) and own != (core.title, core.note, core.source, core.ambiguous, core.deprecated)
+
+
+def _finding(span: Span, message: str, advice: str) -> Diagnostic:
+    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=advice)

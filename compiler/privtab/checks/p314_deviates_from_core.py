@@ -1,0 +1,62 @@
+"""P314: a row that says something else than the core row for its operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, assert_never
+
+from privtab.checks._compare import compare
+from privtab.checks._hints import listed
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Related, Severity
+
+if TYPE_CHECKING:
+    from privtab.checks._compare import Comparison
+    from privtab.model import nodes as m
+
+CODE = "P314"
+NAME = "deviates-from-core"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows beside which a core row for the operation stands, one finding for each operation and way to deviate."""
+    seen = view(policy)
+    groups: dict[tuple[str, str], list[m.Row]] = {}
+    for row in policy.rows.values():
+        core = seen.others.core(row)
+        if core is not None:
+            found = compare(seen, seen.rule(row), seen.lowering.rule(core))
+            if not found.equal:
+                groups.setdefault((row.operation, _said(found)), []).append(row)
+    core_rows = {row.operation.value: row for row in policy.tables.core}
+    for (operation, said), rows in groups.items():
+        first = rows[0]
+        others = listed(f"{row.entity}/{row.operation}" for row in rows[1:])
+        also = f"; the same goes for {others}" if len(rows) > 1 else ""
+        core_row = core_rows.get(operation)
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"the row `{first.entity}/{operation}` {said} the core row",
+            span=first.decl.span,
+            help=f"say in a `note` why, or let the core row hold{also}",
+            related=() if core_row is None else (Related(message="the core row", span=core_row.operation.span),),
+        )
+
+
+def _said(found: Comparison) -> str:
+    if not found.same_objects:
+        return "takes other objects than"
+    match found.breadth:
+        case "wider":
+            return "allows more than"
+        case "narrower":
+            return "allows less than"
+        case "incomparable":
+            return "allows and refuses other callers than"
+        case "equal":
+            return "has other effects than" if not found.same_effects else "reports otherwise than"
+        case _:
+            assert_never(found.breadth)

@@ -1,0 +1,39 @@
+"""P315: a row of `any` that names a type which has a row of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._compare import compare
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Related, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P315"
+NAME = "overridden-any-row"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Types in `for` for which the row never holds, their own table being asked first."""
+    seen = view(policy)
+    for decl in policy.tables.any:
+        for word in decl.for_types or ():
+            row = policy.rows.get((word.value, decl.operation.value))
+            if row is None or row.origin != "row":
+                continue
+            other = seen.others.row(word.value, decl, "any")
+            equal = other is not None and compare(seen, seen.rule(row), seen.lowering.rule(other)).equal
+            said = "the same" if equal else "something else"
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"the row `{row.operation}` of `{row.entity}` says {said}, and this one never holds for it",
+                span=word.span,
+                help=f"keep one: drop the row of the table, or leave `{row.entity}` out of `for`",
+                related=(Related(message="the row that holds", span=row.decl.span),),
+            )

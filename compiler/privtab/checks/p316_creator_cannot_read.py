@@ -1,0 +1,126 @@
+"""P316: a creator who cannot read what he made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._hints import listed
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.canonical import AtomSet
+    from privtab.ir.nodes import Atom, Effect, Rule
+    from privtab.model import nodes as m
+
+CODE = "P316"
+NAME = "creator-cannot-read"
+SEVERITY = Severity.WARNING
+_READING = [
+    "get",
+    "read",
+    "load",
+    "view",
+    "show",
+    "see",
+    "describe",
+    "open",
+    "list",
+    "search",
+    "find",
+    "fetch",
+    "browse",
+    "download",
+    "look",
+    "inspect",
+]
+"""First words of operations that read, the most telling first."""
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Creating rows after whose success no operation that reads is allowed: by what creating takes, and what it gives.
+
+    What is created is the type of the row, or one right inside it that an effect names. An operation reads where its first
+    word says so and it has no effects; a type without such operations has nothing to be read.
+    """
+    seen = view(policy)
+    groups: dict[str, list[tuple[m.Row, str, str]]] = {}
+    for row in policy.rows.values():
+        for type_ in _made(policy, row):
+            reading = _readings(policy, type_)
+            if reading and not _may_read(seen, seen.rule(row), type_, [seen.rule(r) for r in reading]):
+                groups.setdefault(_given(row, type_), []).append((row, type_, reading[0].operation))
+    for given, cases in groups.items():
+        row, type_, operation = cases[0]
+        others = [other for _, other, _ in cases[1:]]
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"who makes a `{type_}` cannot read it: `{row.operation}` gives {given}, which `{operation}` does not take",
+            span=row.decl.span,
+            help=f"grant what `{operation}` asks for" + (f"; the same goes for {listed(others)}" if others else ""),
+        )
+
+
+def _made(policy: m.Policy, row: m.Row) -> Iterator[str]:
+    """The types of what the row brings about and gives something on."""
+    given = {o.type for o in row.outcomes if o.kind != "revoke" and o.slot == ""}
+    for type_ in policy.entities:
+        inside = policy.entities[type_].parent == row.entity and not policy.entities[type_].single
+        if type_ in given and (inside or (type_ == row.entity and (row.creates or row.operation == "create"))):
+            yield type_
+
+
+def _readings(policy: m.Policy, type_: str) -> list[m.Row]:
+    found = [
+        row
+        for (of, operation), row in policy.rows.items()
+        if of == type_ and not row.outcomes and not row.creates and not row.withs and _word(operation) in _READING
+    ]
+    return sorted(found, key=lambda row: (_READING.index(_word(row.operation)), len(row.operation)))
+
+
+def _word(operation: str) -> str:
+    return operation.partition("_")[0]
+
+
+def _given(row: m.Row, type_: str) -> str:
+    return listed(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
+
+
+def _may_read(seen: View, rule: Rule, type_: str, reading: list[Rule]) -> bool:
+    """Whether each way to create, together with the effects, is enough for some operation that reads."""
+    from privtab.ir.formula import call_condition, item_condition
+
+    wanted = [sets for other in reading for sets in seen.sets(item_condition(other), (frozenset(), {}))]
+    gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(effect)}
+    return all(
+        seen.canonical.implies([_on(seen, atoms | gained, type_)], wanted)
+        for setting in seen.settings(rule)
+        for atoms in seen.sets(call_condition(rule), setting)
+    )
+
+
+def _atoms(effect: Effect) -> Iterator[Atom]:
+    from privtab.ir.nodes import Has, Member, Owner
+
+    if effect.what in ("owner", "member") and not effect.privileges:
+        yield Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)
+    yield from (Has(privilege=privilege, target=effect.target) for privilege in effect.privileges)
+
+
+def _on(seen: View, atoms: AtomSet, type_: str) -> AtomSet:
+    """The atoms and, with inheritance, what those above give on the new entity: nothing has been denied there yet."""
+    from privtab.ir.nodes import Has, Target
+
+    if seen.policy.semantics.inheritance == "none":
+        return atoms
+    within = seen.policy.hierarchy.within
+    return atoms | {
+        Has(privilege=atom.privilege, target=Target(slot="", type=type_))
+        for atom in atoms
+        if isinstance(atom, Has) and atom.target.slot == "" and within(type_, atom.target.type)
+    }

@@ -1,0 +1,34 @@
+"""P318: an ambiguous cell without other readings, or without a reason for the one that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P318"
+NAME = "unsettled-ambiguity"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows with `ambiguous` that name no reading, or do not say `why`; each once."""
+    told: set[int] = set()
+    for row in policy.rows.values():
+        ambiguous = row.decl.ambiguous
+        if ambiguous is None or id(ambiguous) in told:
+            continue
+        told.add(id(ambiguous))
+        if not ambiguous.readings:
+            message = f"the row `{row.operation}` is ambiguous, but records no other reading"
+            advice = "write the other readings under `readings`, or drop `ambiguous`"
+        elif not (ambiguous.why or "").strip():
+            message = f"the row `{row.operation}` does not say why it took the reading it has"
+            advice = "say it: `why: …`"
+        else:
+            continue
+        yield Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=row.decl.span, help=advice)

@@ -1,0 +1,52 @@
+"""P321: a default grant of a role that changes no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P321"
+NAME = "idle-role-grant"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Privileges that a role gives on a type where nothing asks for them, nor below it with inheritance.
+
+    Of a set, no member is asked for. A role without any grant that counts is told of once; so is one without grants at all.
+    """
+    seen = view(policy)
+    for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
+        idle = [
+            (type_, word)
+            for type_, words in role.grants
+            for word in words
+            if not any(seen.counts(member, type_.value) for member in _members(policy, word.value))
+        ]
+        if len(idle) == sum(len(words) for _, words in role.grants):
+            message = f"the role `{role.name.value}` gives nothing that a row asks for"
+            yield _finding(
+                role.name.span,
+                message,
+                "give it what its holders are to do, or drop it: grants of a state need no declaration",
+            )
+            continue
+        for type_, word in idle:
+            message = f"no row asks for `{word.value}` on a `{type_.value}`"
+            yield _finding(word.span, message, "drop it, or add the rows that it is for")
+
+
+def _members(policy: m.Policy, name: str) -> tuple[str, ...]:
+    if name in policy.aliases:
+        return (policy.aliases[name].of,)
+    return policy.sets.get(name, (name,))
+
+
+def _finding(span: Span, message: str, advice: str) -> Diagnostic:
+    return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=advice)

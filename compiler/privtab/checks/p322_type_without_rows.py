@@ -1,0 +1,57 @@
+"""P322: an entity type that no row speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Formula
+    from privtab.model import nodes as m
+
+CODE = "P322"
+NAME = "type-without-rows"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Types without a row, of the file or a variant, that no condition, effect or object names, and that contain nothing.
+
+    Principals are passed over: they are there for the state.
+    """
+    from privtab.ir.nodes import RESOURCE
+
+    seen = view(policy)
+    named = {type_ for type_, _ in policy.rows}
+    named |= {table.entity.value for variant in policy.tables.variants for table in variant.tables}
+    named |= {entity.parent for entity in policy.entities.values() if entity.parent is not None}
+    for rule in seen.program.rules.values():
+        named |= {slot_type for slot in rule.withs for slot_type in slot.types}
+        named |= {effect.target.type for effect in rule.effects if effect.target.slot == RESOURCE}
+        for condition in (rule.gate, rule.requires, rule.each):
+            if condition is not None:
+                named |= set(_targets(condition))
+    for formula in seen.spoken:
+        named |= set(_targets(formula))
+    for decl in policy.tables.entities:
+        name = decl.name.value
+        if name not in named and policy.entities[name].principal is None:
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"no row speaks of the type `{name}`",
+                span=decl.name.span,
+                help="nothing can be asked about it: add the rows that it is for, or drop it",
+            )
+
+
+def _targets(formula: Formula) -> Iterator[str]:
+    from privtab.ir.formula import atoms, references
+    from privtab.ir.nodes import ServiceAdmin
+
+    yield from (atom.target.type for atom in atoms(formula) if not isinstance(atom, ServiceAdmin))
+    yield from (can.target.type for can in references(formula))

@@ -1,0 +1,84 @@
+"""P323: an effect that gives nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import everywhere, view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.nodes import Effect, Formula, Rule
+    from privtab.model import nodes as m
+
+CODE = "P323"
+NAME = "idle-effect"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Grants of what the call asks for on the same object anyway, or of what no row asks for; each row once.
+
+    Of a set, some member must be new and some must count. Ownership counts where a row asks for owners or owners hold
+    something, membership where a row or the gate asks for members.
+    """
+    yield from everywhere(policy, _found(policy))
+
+
+def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    seen = view(policy)
+    for row in policy.rows.values():
+        rule = seen.rule(row)
+        for outcome, effect in zip(row.outcomes, rule.effects, strict=True):
+            if effect.kind == "revoke" or not _written(row, outcome):
+                continue
+            said = _idle(seen, rule, effect)
+            if said is None:
+                continue
+            verb = "grants" if effect.kind == "grant" else "makes the caller"
+            yield (
+                row,
+                Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {said}",
+                    span=row.decl.span if outcome.use is None else outcome.use.spot.span,
+                    help="drop it, or check what it was meant to give",
+                ),
+            )
+
+
+def _written(row: m.Row, outcome: m.Outcome) -> bool:
+    """Whether the row itself says so, and not the ownership of creators."""
+    return outcome.use is not None or row.decl.body.becomes is not None
+
+
+def _idle(seen: View, rule: Rule, effect: Effect) -> str | None:
+    from privtab.ir.formula import call_condition, conjunction
+    from privtab.ir.nodes import RESOURCE, Has, Member, Owner
+
+    given: list[Formula] = [Has(privilege=p, target=effect.target) for p in effect.privileges]
+    if not given:
+        given = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
+    if effect.target.slot == RESOURCE and seen.implies(rule, call_condition(rule), conjunction(*given)):
+        return "which the call takes already"
+    if effect.privileges:
+        counts = any(seen.counts(privilege, effect.target.type) for privilege in effect.privileges)
+    else:
+        counts = _relation_counts(seen, effect)
+    return None if counts else "which no row asks for"
+
+
+def _relation_counts(seen: View, effect: Effect) -> bool:
+    from privtab.ir.formula import leaves
+    from privtab.ir.nodes import Member, Owner
+
+    kind = Owner if effect.what == "owner" else Member
+    owner = seen.policy.semantics.owner
+    if effect.what == "owner" and owner is not None and any(seen.counts(p, effect.target.type) for p in owner.holds):
+        return True
+    atoms = (*seen.needed, *(atom for formula in seen.spoken for atom in leaves(seen.program, formula)))
+    return any(isinstance(atom, kind) and atom.target.type == effect.target.type for atom in atoms)

@@ -1,0 +1,45 @@
+"""P324: a deletion that leaves behind what a creation gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P324"
+NAME = "nothing-revoked"
+SEVERITY = Severity.NOTE
+_DELETING = frozenset({"delete", "drop", "remove", "destroy", "unregister", "purge"})
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Deletions without `revokes`, of types whose creation gives something, in a file whose rows do revoke.
+
+    A file that revokes nothing anywhere leaves it to the system, and is passed over.
+    """
+    if not any(o.kind == "revoke" for row in policy.rows.values() for o in row.outcomes):
+        return
+    given: dict[str, str] = {}
+    for row in policy.rows.values():
+        for outcome in row.outcomes:
+            if outcome.kind != "revoke" and outcome.type == row.entity and outcome.slot == "":
+                given.setdefault(row.entity, outcome.what)
+    told: set[Span] = set()
+    for row in policy.rows.values():
+        deletes = row.operation.partition("_")[0] in _DELETING and not row.operation.partition("_")[2]
+        revokes = any(o.kind == "revoke" for o in row.outcomes)
+        if not deletes or revokes or row.entity not in given or row.decl.span in told:
+            continue
+        told.add(row.decl.span)
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"`{row.operation}` leaves `{given[row.entity]}` of the `{row.entity}` behind",
+            span=row.decl.span,
+            help=f"whoever makes another of that name finds it there: `revokes: {given[row.entity]}`",
+        )

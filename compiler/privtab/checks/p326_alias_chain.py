@@ -1,0 +1,30 @@
+"""P326: an alias of an alias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P326"
+NAME = "alias-chain"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Aliases that name another alias in place of the privilege itself."""
+    for decl in policy.tables.privileges:
+        if decl.alias_of is not None and decl.alias_of.value in policy.aliases:
+            of = policy.aliases[decl.name.value].of
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"`{decl.name.value}` is an alias of the alias `{decl.alias_of.value}`",
+                span=decl.alias_of.span,
+                help=f"name the privilege itself: `alias_of: {of}`",
+            )

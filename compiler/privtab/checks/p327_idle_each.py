@@ -1,0 +1,46 @@
+"""P327: an `each` that every item passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import everywhere, view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P327"
+NAME = "idle-each"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows whose call asks for all that `each` asks for: nothing is ever left out. `each: anyone` says so outright."""
+    yield from everywhere(policy, _found(policy))
+
+
+def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    from privtab.ir.formula import call_condition
+    from privtab.ir.nodes import ALWAYS
+    from privtab.model.walk import first_spot
+
+    seen = view(policy)
+    for row in policy.rows.values():
+        rule = seen.rule(row)
+        if row.each is None or rule.each is None or rule.each == ALWAYS:
+            continue
+        if seen.implies(rule, call_condition(rule), rule.each):
+            spot = first_spot(row.each)
+            yield (
+                row,
+                Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"every item of `{row.operation}` passes: the call takes all that `each` asks for",
+                    span=row.decl.span if spot is None else spot.span,
+                    help="write `each: anyone`, or ask for something about the item",
+                ),
+            )

@@ -1,0 +1,46 @@
+"""P329: another reading of a cell that means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._compare import compare
+from privtab.checks._view import everywhere, view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Rule
+    from privtab.model import nodes as m
+
+CODE = "P329"
+NAME = "equal-reading"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Readings that decide what the row decides, or what another of its readings does, with the same effects: exactly."""
+    yield from everywhere(policy, _found(policy))
+
+
+def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    seen = view(policy)
+    for row in policy.rows.values():
+        before: list[tuple[str, Rule]] = [("the row itself", seen.rule(row))]
+        for reading, other in seen.others.readings(row):
+            rule = seen.lowering.rule(other)
+            name = reading.name.value
+            same = next((said for said, known in before if compare(seen, rule, known).equal), None)
+            before.append((f"the reading `{name}`", rule))
+            if same is not None and f"{row.entity}/{row.operation}" not in policy.chosen:
+                yield (
+                    row,
+                    Diagnostic(
+                        code=CODE,
+                        name=NAME,
+                        severity=SEVERITY,
+                        message=f"the reading `{name}` means the same as {same}",
+                        span=reading.name.span,
+                        help="drop it, or write what it was to say: choosing it changes no answer",
+                    ),
+                )

@@ -1,0 +1,48 @@
+"""P331: a condition that always holds, written as if it asked for something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import everywhere, view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P331"
+NAME = "always-true"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """`requires` and `each` that the gate implies whatever the flags, without saying `anyone` alone.
+
+    Where the gate itself is repeated, word for word, the row says what it means.
+    """
+    yield from everywhere(policy, _found(policy))
+
+
+def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    from privtab.ir.nodes import ALWAYS
+
+    seen = view(policy)
+    for row in policy.rows.values():
+        rule = seen.rule(row)
+        for key, formula in (("requires", rule.requires), ("each", rule.each)):
+            if formula in (None, ALWAYS, rule.gate):
+                continue
+            if seen.implies(rule, rule.gate, formula):
+                who = "whoever passes the gate" if rule.gate != ALWAYS else "anybody"
+                yield (
+                    row,
+                    Diagnostic(
+                        code=CODE,
+                        name=NAME,
+                        severity=SEVERITY,
+                        message=f"`{key}` of `{row.operation}` holds for {who}",
+                        span=row.decl.span,
+                        help=f"write `{key}: anyone` if it is meant so; else check its alternatives",
+                    ),
+                )

@@ -1,0 +1,107 @@
+"""P332: two names that are easily taken for each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+    from privtab.syntax.nodes import RowDecl
+
+CODE = "P332"
+NAME = "near-duplicate-name"
+SEVERITY = Severity.NOTE
+_LONG = 5
+"""Words shorter than this are too often one letter apart by design: get and set."""
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Types, privileges, sets, roles, operations and flags whose names differ by case, plural, word order, or one letter.
+
+    Passed over: an alias and its privilege; operations that stand together in one row, or are told apart by titles; types
+    of which one is `single`, a collection of the other. Plurals and word order of operations are the document's where
+    every row of both has a `source`.
+    """
+    tables = policy.tables
+    types = {decl.name.value: decl.name.span for decl in tables.entities if not policy.entities[decl.name.value].single}
+    yield from _pairs("type", types, _never)
+    yield from _pairs("privilege", {name: word.span for name, word in policy.declared.items()}, _aliases(policy))
+    yield from _pairs("role", {role.name.value: role.name.span for role in tables.roles}, _never)
+    yield from _pairs("flag", _flags(policy), _never)
+    rows: dict[str, list[RowDecl]] = {}
+    for row in policy.rows.values():
+        rows.setdefault(row.operation, []).append(row.decl)
+    yield from _pairs("operation", {name: min(d.span for d in decls) for name, decls in rows.items()}, _meant(rows))
+
+
+def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
+    for (name, span), (other, at) in combinations(names.items(), 2):
+        same_words = _words(name) == _words(other)
+        if (same_words or _one_letter(name, other)) and not meant(name, other, same_words):
+            (first, _), (second, place) = sorted(((name, span), (other, at)), key=lambda pair: pair[1])
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"the {kind}s `{first}` and `{second}` are easily taken for each other",
+                span=place,
+                help="use one name if they are one thing; else tell them apart, by a title where the names are given",
+            )
+
+
+def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001  a function of one shape among several
+    return False
+
+
+def _aliases(policy: m.Policy) -> Callable[[str, str, bool], bool]:
+    root = {name: name for name in policy.privileges} | {name: alias.of for name, alias in policy.aliases.items()}
+    return lambda name, other, _: name in root and root.get(name) == root.get(other)
+
+
+def _meant(rows: Mapping[str, list[RowDecl]]) -> Callable[[str, str, bool], bool]:
+    def meant(name: str, other: str, same_words: bool) -> bool:  # noqa: FBT001  as above
+        ours, theirs = rows[name], rows[other]
+        together = {id(decl.body) for decl in ours} & {id(decl.body) for decl in theirs}
+        titled = all(decl.title for decl in (*ours, *theirs))
+        return bool(together) or titled or (same_words and all(decl.source for decl in (*ours, *theirs)))
+
+    return meant
+
+
+def _flags(policy: m.Policy) -> dict[str, Span]:
+    from privtab.model.walk import conditions, flags
+
+    first: dict[str, Span] = {}
+    for row in policy.rows.values():
+        for condition in conditions(row):
+            for required in flags(condition):
+                first.setdefault(required.flag, required.spot.span)
+    return first
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """The words of a name without case, plural and order."""
+    parts = re.split(r"[_\-.:]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).casefold())
+    return tuple(sorted(part.removesuffix("s") if len(part) > 3 else part for part in parts))
+
+
+def _one_letter(one: str, other: str) -> bool:
+    """Whether one word of the names differs by one letter, or by two that are swapped, after the same first letter."""
+    ours, theirs = one.casefold().split("_"), other.casefold().split("_")
+    if len(ours) != len(theirs):
+        return False
+    apart = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    if len(apart) != 1:
+        return False
+    a, b = sorted(apart[0], key=len)
+    if len(a) < _LONG or a[0] != b[0] or len(b) - len(a) > 1 or any(c.isdigit() for c in a + b):
+        return False
+    at = next((i for i, (c, d) in enumerate(zip(a, b, strict=False)) if c != d), len(a))
+    if len(a) < len(b):
+        return a[at:] == b[at + 1 :]
+    return a[at + 1 :] == b[at + 1 :] or (a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :])

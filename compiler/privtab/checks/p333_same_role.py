@@ -1,0 +1,36 @@
+"""P333: two roles that give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Related, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P333"
+NAME = "same-role"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Roles with the same scope and the same default grants, sets and aliases written out; those without grants aside."""
+    first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
+    places = {role.name.value: role.name.span for role in policy.tables.roles}
+    for role in policy.roles.values():
+        given = frozenset((type_, privilege) for type_, held in role.grants for privilege in held)
+        if not given or role.name not in places:
+            continue
+        twin = first.setdefault((role.scope, given), role.name)
+        if twin != role.name:
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"the role `{role.name}` gives what `{twin}` gives",
+                span=places[role.name],
+                help="one role is enough, unless states grant more to one of them",
+                related=(Related(message="the other role", span=places[twin]),) if twin in places else (),
+            )

@@ -1,0 +1,42 @@
+"""P334: a creation that asks for something on what it creates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P334"
+NAME = "creation-asks-for-itself"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows `create` in whose every way something is asked on the entity itself, or below it, which is not there yet.
+
+    `creates: false` says that the entity is there, and `ambiguous` that somebody has thought about the cell.
+    """
+    from privtab.ir.formula import call_condition
+
+    seen = view(policy)
+    told: set[Span] = set()
+    for row in policy.rows.values():
+        settled = row.decl.creates is not None or row.decl.ambiguous is not None
+        if row.operation != "create" or row.creates or settled or row.decl.span in told:
+            continue
+        rule = seen.rule(row)
+        if not any(seen.satisfiable(call_condition(rule), s, unnamed=row.entity) for s in seen.settings(rule)):
+            told.add(row.decl.span)
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"creating a `{row.entity}` asks for something on the `{row.entity}`, which is not there yet",
+                span=row.decl.span,
+                help="ask on what will contain it; `creates: false` if it is there before",
+            )

@@ -1,0 +1,51 @@
+"""P335: a row by which anybody gets something on what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P335"
+NAME = "open-grant"
+SEVERITY = Severity.WARNING
+_CREATING = frozenset(
+    ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
+)
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows that ask for nothing, or for nothing but the gate, and grant or make owner, of an entity that they do not create."""
+    from privtab.ir.formula import conjunction
+
+    seen = view(policy)
+    told: set[Span] = set()
+    for row in policy.rows.values():
+        given = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
+        given = [outcome for outcome in given if outcome.kind != "revoke"]
+        if _creates(row) or not given or row.decl.span in told:
+            continue
+        rule = seen.rule(row)
+        asks = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+        if any(seen.exact.implies(rule.gate, asks, *setting) for setting in seen.settings(rule)):
+            told.add(row.decl.span)
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"anybody gets `{given[0].what}` of a `{given[0].type}` by `{row.operation}`",
+                span=row.decl.span,
+                help="ask for something that not everybody has",
+            )
+
+
+def _creates(row: m.Row) -> bool:
+    """Whether the row says that it creates its entity, or is called so; by its effects alone it may as well be a claim."""
+    if row.decl.creates is not None:
+        return row.decl.creates.value
+    return row.creates and row.operation.partition("_")[0] in _CREATING

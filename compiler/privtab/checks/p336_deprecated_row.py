@@ -1,0 +1,40 @@
+"""P336: a deprecated row that another row refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P336"
+NAME = "deprecated-row"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """`can` on an operation whose row is deprecated, by rows that are not."""
+    from privtab.model.nodes import CanDo
+    from privtab.model.walk import row_terms
+
+    told: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        for term in row_terms(row) if row.decl.deprecated is None else ():
+            if not isinstance(term, CanDo) or (id(term.spot.cell), term.spot.start) in told:
+                continue
+            named = [policy.rows.get((type_, term.operation)) for place in term.places for type_ in place.types]
+            old = next((other for other in named if other is not None and other.decl.deprecated is not None), None)
+            if old is not None:
+                told.add((id(term.spot.cell), term.spot.start))
+                advice = old.decl.deprecated if old.decl.deprecated != "deprecated" else None
+                yield Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"the row `{old.entity}/{old.operation}` is deprecated",
+                    span=term.spot.span,
+                    help=advice or "say what is meant without it",
+                )

@@ -1,0 +1,37 @@
+"""P337: a type in `on` where no row asks for the privilege."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P337"
+NAME = "idle-type"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Types that a privilege can be granted on, where that changes no answer: not there nor, with inheritance, below.
+
+    A privilege that nothing asks for at all is told of by another finding.
+    """
+    seen = view(policy)
+    asked = {privilege for privilege, _ in seen.asked}
+    for decl in policy.tables.privileges:
+        for word in decl.on or ():
+            name = decl.name.value
+            if name in asked and not seen.counts(name, word.value):
+                yield Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"no row asks for `{name}` on a `{word.value}`",
+                    span=word.span,
+                    help="granting it there changes nothing: drop the type, or add the rows that it is for",
+                )

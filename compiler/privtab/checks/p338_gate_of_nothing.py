@@ -1,0 +1,33 @@
+"""P338: a row without the gate, in a file without a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P338"
+NAME = "gate-of-nothing"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows with `gate: none` where `semantics` has no gate; each once."""
+    if policy.tables.semantics.gate is not None:
+        return
+    told: set[int] = set()
+    for row in policy.rows.values():
+        if row.decl.ungated and id(row.decl.body) not in told:
+            told.add(id(row.decl.body))
+            yield Diagnostic(
+                code=CODE,
+                name=NAME,
+                severity=SEVERITY,
+                message=f"the row `{row.operation}` lays down a gate that the file does not have",
+                span=row.decl.span,
+                help="drop `gate: none`, or say in `semantics` what the gate is",
+            )

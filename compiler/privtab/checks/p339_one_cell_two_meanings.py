@@ -1,0 +1,44 @@
+"""P339: rows of one type that come from one line and do not say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._compare import compare
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Related, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P339"
+NAME = "one-cell-two-meanings"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows of a type with the very same `source` that allow different callers or have different effects.
+
+    A `note` or `ambiguous` on either says that somebody knows; a row that cites more lines has more to say.
+    """
+    seen = view(policy)
+    first: dict[tuple[str, tuple[tuple[str | None, int | None], ...]], m.Row] = {}
+    for row in policy.rows.values():
+        decl = row.decl
+        if row.origin != "row" or not decl.source or decl.note is not None or decl.ambiguous is not None:
+            continue
+        if any(ref.line is None for ref in decl.source):
+            continue
+        known = first.setdefault((row.entity, tuple((ref.name, ref.line) for ref in decl.source)), row)
+        if known is row or known.decl.body is decl.body or compare(seen, seen.rule(row), seen.rule(known)).equal:
+            continue
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"`{row.operation}` and `{known.operation}` come from one line of the document, but do not say the same",
+            span=decl.span,
+            help="put one of them right, or say in a `note` why they differ",
+            related=(Related(message="the other row", span=known.decl.span),),
+        )

@@ -1,0 +1,61 @@
+"""The rows that a policy might have had: core rows under rows of their own, readings not taken, variants not applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from privtab.ir.nodes import Origin
+from privtab.model import nodes as m
+from privtab.model.names import resolve_names
+from privtab.model.rows import Rows
+from privtab.model.select import Chosen, find_variant, read_as, select
+from privtab.syntax.nodes import Reading, RowDecl
+
+
+class Others:
+    """Resolves further rows of a sound policy, from where a row stands."""
+
+    def __init__(self, policy: m.Policy) -> None:
+        self.policy = policy
+        self._rows = Rows(
+            tables=policy.tables,
+            names=resolve_names(policy.tables, []),
+            semantics=policy.semantics,
+            pairs={pair: Chosen(row.decl, row.origin) for pair, row in policy.rows.items()},
+            sources=policy.sources,
+        )
+        overlay = find_variant(policy.tables, policy.variant)
+        replaced = {row.operation.value: row for row in (overlay.core if overlay is not None else ())}
+        self._core = {row.operation.value: row for row in policy.tables.core} | replaced
+
+    def row(self, entity: str, decl: RowDecl, origin: Origin) -> m.Row | None:
+        """A row as if it held for the type; None where it makes no sense there."""
+        return self._rows.resolve(entity, Chosen(decl, origin), [])
+
+    def core(self, row: m.Row) -> m.Row | None:
+        """The core row that would hold in place of a row of a table or of `any`."""
+        decl = self._core.get(row.operation)
+        return None if decl is None or row.origin == "core" else self.row(row.entity, decl, "core")
+
+    def readings(self, row: m.Row) -> Iterator[tuple[Reading, m.Row]]:
+        """The row under each of its other readings."""
+        for reading in row.decl.ambiguous.readings if row.decl.ambiguous is not None else ():
+            decl = replace(row.decl, body=read_as(row.decl.body, reading.body))
+            resolved = self.row(row.entity, decl, row.origin)
+            if resolved is not None:
+                yield reading, resolved
+
+    def variants(self) -> Iterator[tuple[str, m.Row]]:
+        """The rows that the variants put in place of rows of the file, with the variant's name."""
+        if self.policy.variant is not None:
+            return
+        for variant in self.policy.tables.variants:
+            own = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+            pairs = select(self.policy.tables, variant, self._rows.names, []).pairs
+            under = replace(self._rows, pairs=pairs)
+            for (entity, operation), chosen in pairs.items():
+                if id(chosen.decl) in own and (entity, operation) in self.policy.rows:
+                    row = under.resolve(entity, chosen, [])
+                    if row is not None:
+                        yield variant.name.value, row

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def test_a_type_to_which_the_condition_does_not_fit(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: {READ: {on: [shelf]}, WRITE: {on: [shop]}}
+        tables: {shelf: {attach: {with: {what: [shop, shelf]}, requires: READ (shelf) and WRITE (what)}}}
+        """,
+        "P312",
+    )
+    assert found.message == "no state allows `shelf/attach` where `what` is of the type `shelf`"
+    assert found.help == "take the type out of `with`, or say what is asked of it"
+    assert found.under == "attach"
+
+
+def test_no_type_fits(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: {READ: {on: [shelf]}, WRITE: {on: [shop]}}
+        tables: {shelf: {attach: {with: {what: [shop, shelf]}, requires: READ (what) and WRITE (what)}}}
+        """,
+        "P312",
+    )
+    assert found.message == "no state allows `shelf/attach`"
+
+
+def test_a_listing_that_asks_about_the_listed_entity(only: Callable[..., Any]) -> None:
+    found = only("tables: {shelf: {list: {requires: WRITE (shelf), each: READ (shelf)}}}\n", "P312")
+    assert found.message == "no state allows `shelf/list` without a name"
+    assert found.help is not None
+    assert found.help.endswith("ask on what contains it, or in `each`")
+
+
+def test_only_with_a_flag(only: Callable[..., Any]) -> None:
+    found = only(
+        """\
+        privileges: {READ: {on: [shelf]}, WRITE: {on: [shop]}}
+        tables:
+          shelf:
+            attach: {with: {what: [shop, shelf]}, requires: READ (shelf) and ((READ (what) and WRITE (what)) when both)}
+        """,
+        "P312",
+    )
+    assert found.message == "no state allows `shelf/attach` with the flag `both`"
+
+
+@pytest.mark.parametrize(
+    ("type_", "row"),
+    [
+        ("shelf", "READ (shelf)"),
+        ("shelf", "can look (shop)"),
+        ("user", "service admin and self"),
+        ("shelf", "{requires: READ (shop), each: READ (shelf)}"),
+        ("shelf", "{requires: WRITE (shop), grants: READ (shelf)}"),
+    ],
+)
+def test_nothing_to_say(codes: Callable[[str], list[str]], type_: str, row: str) -> None:
+    assert "P312" not in codes(f"tables: {{shop: {{look: WRITE (shop)}}, {type_}: {{open: {row}}}}}\n")

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("READ/WRITE (shelf)", "allows more than"),
+        ("READ + WRITE (shelf)", "allows less than"),
+        ("WRITE (shelf)", "allows and refuses other callers than"),
+        ("{requires: READ (shelf), revokes: READ (shelf)}", "has other effects than"),
+        ("{requires: READ (shelf), each: READ (shelf)}", "allows more than"),
+        ("{requires: READ (shelf) and READ (to), with: {to: shop}}", "takes other objects than"),
+    ],
+)
+def test_how_it_deviates(only: Callable[..., Any], row: str, said: str) -> None:
+    found = only(f"core: {{open: READ (entity)}}\ntables: {{shelf: {{open: {row}}}}}\n", "P314")
+    assert found.message == f"the row `shelf/open` {said} the core row"
+    assert found.help == "say in a `note` why, or let the core row hold"
+    assert found.under == "open"
+
+
+def test_many_types_are_one_finding(only: Callable[..., Any]) -> None:
+    found = only(
+        "core: {open: READ (entity)}\ntables: {shop: {open: WRITE (shop)}, shelf: {open: WRITE (shelf)}}\n", "P314"
+    )
+    assert found.help == "say in a `note` why, or let the core row hold; the same goes for `shelf/open`"
+
+
+def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+    text = "core: {open: READ (entity)}\ntables: {shelf: {open: READ (shelf)}}\n"
+    assert "P314" not in codes(text)
+
+
+def test_a_core_row_about_the_parent_is_not_for_roots(codes: Callable[[str], list[str]]) -> None:
+    assert "P314" not in codes("core: {close: WRITE (parent)}\ntables: {shop: {close: READ (shop)}}\n")

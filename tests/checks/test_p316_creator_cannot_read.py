@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def test_the_grant_is_not_what_reading_takes(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {create: {requires: WRITE (shop), grants: WRITE (shelf)}, get: READ (shelf)}}\n", "P316"
+    )
+    assert found.message == "who makes a `shelf` cannot read it: `create` gives `WRITE`, which `get` does not take"
+    assert found.help == "grant what `get` asks for"
+    assert found.under == "create"
+
+
+def test_a_child_that_an_effect_names(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {fill: {requires: WRITE (shelf), grants: WRITE (item)}}, item: {view: READ (item)}}\n", "P316"
+    )
+    assert found.message == "who makes a `item` cannot read it: `fill` gives `WRITE`, which `view` does not take"
+
+
+def test_one_way_to_create_is_not_enough(codes: Callable[[str], list[str]]) -> None:
+    row = "create: {requires: READ (shop) or WRITE (shop), grants: WRITE (shelf)}"
+    assert "P316" in codes(f"tables: {{shelf: {{{row}, get: READ (shop) and WRITE (shelf)}}}}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tables: {shelf: {create: {requires: WRITE (shop), grants: READ (shelf)}, get: READ (shelf)}}",
+        "tables: {shelf: {create: {requires: READ (shop), grants: WRITE (shelf)}, get: READ (shop) and WRITE (shelf)}}",
+        "tables: {shelf: {create: {requires: WRITE (shop), grants: WRITE (shelf)}, fill: READ (shelf)}}",
+        (
+            "semantics: {inheritance: down, deny: overrides}\n"
+            "tables: {shelf: {create: {requires: READ (shop), grants: WRITE (shelf)}, get: READ (shelf)}}"
+        ),
+        "semantics: {owner: {creator: true, holds: READ}}\ntables: {shelf: {create: WRITE (shop), get: READ (shelf)}}",
+        "tables: {shelf: {create: {requires: WRITE (shop), grants: WRITE (shelf)}, list: READ (shop) or WRITE (shop)}}",
+    ],
+)
+def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+    assert "P316" not in codes(f"{text}\n")

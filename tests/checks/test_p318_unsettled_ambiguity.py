@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_no_reason(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {look: {requires: READ (shelf), ambiguous: {readings: {other: WRITE (shelf)}}}}}\n", "P318"
+    )
+    assert found.message == "the row `look` does not say why it took the reading it has"
+    assert found.help == "say it: `why: …`"
+    assert found.under == "look"
+
+
+def test_no_other_reading(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {look: {requires: READ (shelf), ambiguous: {cell: READ?, why: Icons., readings: {}}}}}\n",
+        "P318",
+    )
+    assert found.message == "the row `look` is ambiguous, but records no other reading"
+    assert found.help == "write the other readings under `readings`, or drop `ambiguous`"
+
+
+def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+    assert "P318" not in codes(
+        "tables: {shelf: {look: {requires: READ (shelf), ambiguous: {why: Icons., readings: {other: WRITE (shelf)}}}}}\n"
+    )

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_the_same_in_other_words(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {look: READ (shelf)}}\nvariants: {strict: {tables: {shelf: {look: READ (entity)}}}}\n", "P330"
+    )
+    assert found.message == "the variant `strict` says of `shelf/look` what the file says anyway"
+    assert found.help == "drop it, or write what the variant changes"
+
+
+def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+    rows = "{shelf: {look: READ + WRITE (shelf), fill: WRITE (shelf)}}"
+    assert "P330" not in codes(f"tables: {{shelf: {{look: READ (shelf)}}}}\nvariants: {{strict: {{tables: {rows}}}}}\n")

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("cell", ["WRITE (shelf)", "WRITE (shop) and READ (shelf)", "can look (shelf)"])
+def test_nobody_holds_anything_on_it_yet(only: Callable[..., Any], cell: str) -> None:
+    found = only(f"tables: {{shelf: {{create: {cell}, look: READ (shelf)}}}}\n", "P334")
+    assert found.message == "creating a `shelf` asks for something on the `shelf`, which is not there yet"
+    assert found.help == "ask on what will contain it; `creates: false` if it is there before"
+    assert found.under == "create"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "WRITE (shop)",
+        "WRITE (shop) or WRITE (shelf)",
+        "{requires: WRITE (shelf), creates: false}",
+        "{requires: WRITE (shelf), ambiguous: {why: Icons., readings: {above: WRITE (shop)}}}",
+    ],
+)
+def test_nothing_to_say(codes: Callable[[str], list[str]], row: str) -> None:
+    assert "P334" not in codes(f"tables: {{shelf: {{create: {row}}}}}\n")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("row", ["claim: {requires: anyone, ", "create: {requires: anyone, creates: false, "])
+def test_anybody_takes_it(only: Callable[..., Any], row: str) -> None:
+    found = only(f"tables: {{shelf: {{{row}grants: WRITE (shelf)}}}}, item: {{fill: WRITE (shelf)}}}}\n", "P335")
+    assert found.message.startswith("anybody gets `WRITE` of a `shelf` by `c")
+    assert found.help == "ask for something that not everybody has"
+
+
+def test_something_above(only: Callable[..., Any]) -> None:
+    found = only(
+        "tables: {shelf: {enter: {requires: anyone, grants: READ (shop)}}, shop: {look: READ (shop)}}\n", "P335"
+    )
+    assert found.message == "anybody gets `READ` of a `shop` by `enter`"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "create: {requires: anyone, grants: WRITE (shelf)}",
+        "claim: {requires: anyone, creates: true, grants: WRITE (shelf)}",
+        "claim: {requires: READ (shop), grants: WRITE (shelf)}",
+        "leave: {requires: anyone, creates: false, revokes: WRITE (shelf)}",
+    ],
+)
+def test_nothing_to_say(codes: Callable[[str], list[str]], row: str) -> None:
+    assert "P335" not in codes(f"tables: {{shelf: {{{row}}}}}\n")

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def test_a_type_where_nobody_asks(only: Callable[..., Any]) -> None:
+    found = only("privileges: {READ: {on: [shop, shelf]}}\ntables: {shelf: {look: READ (shelf)}}\n", "P337")
+    assert found.message == "no row asks for `READ` on a `shop`"
+    assert found.help == "granting it there changes nothing: drop the type, or add the rows that it is for"
+    assert found.under == "shop"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "semantics: {inheritance: down}\nprivileges: {READ: {on: [shop, shelf]}}\ntables: {shelf: {look: READ (shelf)}}",
+        "privileges: [READ]\ntables: {shelf: {look: READ (shelf)}}",
+        "privileges: {READ: {on: [shop, shelf]}}\ntables: {shelf: {look: anyone}}",
+    ],
+)
+def test_nothing_to_say(codes: Callable[[str], list[str]], text: str) -> None:
+    assert "P337" not in codes(f"{text}\n")

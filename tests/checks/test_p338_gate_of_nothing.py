@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_no_gate_to_lay_down(only: Callable[..., Any]) -> None:
+    found = only("tables: {shelf: {look: {requires: READ (shelf), gate: none}}}\n", "P338")
+    assert found.message == "the row `look` lays down a gate that the file does not have"
+    assert found.help == "drop `gate: none`, or say in `semantics` what the gate is"
+    assert found.under == "look"
+
+
+def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+    text = "semantics: {gate: member (shop)}\ntables: {shelf: {look: {requires: READ (shelf), gate: none}}}\n"
+    assert "P338" not in codes(text)
