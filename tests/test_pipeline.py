@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from privtab import pipeline
+from privtab import checks, pipeline
+from privtab.diagnostics import Severity
 from privtab.errors import FileError, PolicyInvalid, UsageError
 
 GOOD = 'privtab: 1\nsystem: shop\nversion: "1"\nentities: {shop:}\nprivileges: [READ]\ntables: {shop: {open: READ (shop)}}\n'
@@ -57,3 +58,9 @@ def test_warnings_come_with_the_program(tmp_path: Path) -> None:
     program, found = pipeline.check_policy(tmp_path / "shop.yaml")
     assert program is not None
     assert [d.name for d in found] == ["never-required"]
+
+
+def test_what_checks_find_never_stops_a_policy() -> None:
+    finders = [module for module in checks.catalogue() if hasattr(module, "find")]
+    assert finders
+    assert [module.CODE for module in finders if module.SEVERITY is Severity.ERROR] == []
