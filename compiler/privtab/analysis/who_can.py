@@ -41,11 +41,15 @@ from privtab.state.nodes import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Through:
-    """One thing that a user needed and has: the atom, the entity that gives it, and the principal."""
+    """One thing that a user needed and has: the atom, the entity that gives it, and the principal.
+
+    `via`: the group by which he holds the role that gives it, unless he holds it himself.
+    """
 
     atom: str
     on: str | None
     through: str
+    via: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,8 @@ class WhoCan:
         self._state = state
         complete = RESOURCE in self._asked.complete
         self._condition = item_condition(self.rule) if complete else call_condition(self.rule)
-        found = _Users(self._asked, state).of(self._condition)
+        self._users = _Users(self._asked, state)
+        found = self._users.of(self._condition)
         self.known: frozenset[str] = users(program, state)
         self.anyone: bool = found is None
         self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
@@ -83,7 +88,15 @@ class WhoCan:
         caller = Caller(self._reference, user, flags=self.request.flags)
         caller.about(self._objects())
         explained = Explanation(caller, self.rule, self._sets(), allowed=True)
-        return tuple(Through(atom=r["atom"], on=r.get("on"), through=r["through"]) for r in explained.reasons())
+        return tuple(
+            Through(
+                atom=reason["atom"],
+                on=reason.get("on"),
+                through=reason["through"],
+                via=self._users.via(user, reason["through"].removeprefix("owner ")),
+            )
+            for reason in explained.reasons()
+        )
 
     def principals(self) -> tuple[Principal, ...]:
         """Each group, each role and each user in person that suffices; first `anyone`, where no principal is needed.
@@ -320,6 +333,13 @@ class _Users(_Bearers):
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """(key of the scope, who holds the role within it)."""
         return [(scope, self.everywhere(p)) for p, scope in self._assigned.get(role, ()) if scope is not None]
+
+    def via(self, user: str, role: str) -> str | None:
+        """The first group by which a user holds a `role:…`, if he does not hold it himself."""
+        holders = [principal for principal, _ in self._assigned.get(role, ())]
+        if f"user:{user}" in holders:
+            return None
+        return min((p for p in holders if user in self.everywhere(p)), default=None)
 
     def person(self, user: str) -> str:
         """The name as it is."""

@@ -14,6 +14,7 @@ from privtab.state.nodes import TABLES
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State, StateFinding
+    from privtab.state.places import Places
 
 FormatOption = Annotated[Format, typer.Option("--format", help="For a person, or for a program.")]
 PolicyOption = Annotated[
@@ -53,7 +54,7 @@ def readings(given: list[str] | None) -> dict[str, str]:
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
     """Read and check a state; its errors go to standard error, and end in exit code 1 unless partial is allowed."""
-    state, errors = _checked(program, path)
+    state, _, errors = _checked(program, path)
     if errors and not allow_partial:
         complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
         raise typer.Exit(1)
@@ -66,25 +67,31 @@ def load_state_to_ask(program: Program, path: Path, *, allow_partial: bool = Fal
     A row that can only allow is reported and left out: without it nobody gets more. One that may carry a denial ends in
     exit code 1 unless partial is allowed.
     """
-    state, errors = _checked(program, path)
+    state, _, partial = load_places_to_ask(program, path, allow_partial=allow_partial)
+    return state, partial
+
+
+def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
+    """As `load_state_to_ask`, with the place of each row."""
+    state, places, errors = _checked(program, path)
     if allow_partial or not errors:
-        return state, False
+        return state, places, False
     denying = [error for error in errors if _may_deny(program, error)]
     if denying:
         complain(f"{len(denying)} wrong row(s) in {path} may carry a denial; `--allow-partial` goes on without them")
         raise typer.Exit(1)
     complain(f"{len(errors)} wrong row(s) in {path}: answered without them")
-    return state, True
+    return state, places, True
 
 
-def _checked(program: Program, path: Path) -> tuple[State, list[StateFinding]]:
+def _checked(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
     from privtab.state.load import load
-    from privtab.state.validate import validate
+    from privtab.state.validate import validate_with_places
 
-    state, findings = validate(program, load(path))
+    state, places, findings = validate_with_places(program, load(path))
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
-    return state, errors
+    return state, places, errors
 
 
 def _may_deny(program: Program, error: StateFinding) -> bool:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab.cli._ask import (
+    FlagOption,
+    GroupOption,
+    WithOption,
+    chain_rows,
+    entity,
+    group_names,
+    objects,
+    rule_json,
+    show_list,
+    show_rows,
+    show_rule,
+    step_json,
+    user_name,
+)
 from privtab.cli._options import (
     FormatOption,
     PartialOption,
@@ -16,21 +30,25 @@ from privtab.cli._options import (
     ReadingOption,
     StateOption,
     VariantOption,
-    load_state_to_ask,
+    load_places_to_ask,
     readings,
 )
 from privtab.cli._output import Format, out, print_json
-from privtab.errors import UsageError
-from privtab.request import Entity, Request
+from privtab.request import Request
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from privtab.analysis.changes import Change
     from privtab.analysis.explain import Part, Why
-    from privtab.diagnostics import Span
+    from privtab.analysis.provenance import Chain
+    from privtab.ir.nodes import Program
+    from privtab.state.places import Places
 
-MOST_LINES = 8
-"""How much of a row's source is shown."""
+MOST_WAYS = 6
+"""Ways that are shown without `--all`."""
+MOST_CHAINS = 3
+"""Chains of rows that are shown for one atom without `--all`."""
 
 
 def explain(
@@ -39,19 +57,18 @@ def explain(
     resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="On what, type:path (table:m/c/s/t).")],
     policy: PolicyOption,
     state: StateOption,
-    with_: Annotated[
-        list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A further object of the request.")
-    ] = None,
-    flag: Annotated[list[str] | None, typer.Option("--flag", help="A flag that the request's context sets.")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", help="A group that the caller says the user is in.")
-    ] = None,
+    with_: WithOption = None,
+    flag: FlagOption = None,
+    group: GroupOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every way and every row, and what other ways would have needed.")
+    ] = False,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Say why a request is allowed or refused: the rule, and what holds and misses of each way to an allow.
+    """Say why a request is allowed, row by row of the state, or every smallest change that would allow it.
 
     Example:
 
@@ -66,88 +83,178 @@ def explain(
     from privtab.pipeline import load_program
 
     request = Request(
-        user=user.removeprefix("user:"),
+        user=user_name(user),
         action=action,
-        resource=_entity(resource),
-        groups=tuple(name.removeprefix("group:") for name in group or ()),
-        with_=dict(_named(text) for text in with_ or ()),
+        resource=entity(resource),
+        groups=group_names(group),
+        with_=objects(with_),
         flags=frozenset(flag or ()),
     )
     program = load_program(policy, variant=variant, readings=readings(reading))
-    loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
-    why = explained(Reference(program, loaded, revision=policy_artifacts(program).revision), request)
+    loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial)
+    reference = Reference(program, loaded, revision=policy_artifacts(program).revision)
+    why = explained(reference, request, loaded, places)
     if format_ is Format.JSON:
         print_json(_json(why))
     else:
-        _show(out(), why)
+        _Screen(out(), program, why, places, everything=everything).show()
     if partial:
         raise typer.Exit(1)
-
-
-def _entity(text: str) -> Entity:
-    try:
-        return Entity.parse(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _named(text: str) -> tuple[str, Entity]:
-    name, equals, entity = text.partition("=")
-    if not equals:
-        raise UsageError(f"`--with {text}`: write NAME=TYPE:PATH, as in template=job_template:m/nightly")
-    return name, _entity(entity)
 
 
 def _json(why: Why) -> dict[str, Any]:
     return {
         "request": why.request.to_json(),
         **why.decision.to_json(),
-        "sets": [{"holds": all(p.holds for p in parts), "atoms": [asdict(p) for p in parts]} for parts in why.sets],
+        "rule": rule_json(why.rule),
+        "sets": [
+            {"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]} for parts in why.sets
+        ],
+        "turns": [[_change_json(change, why.request.user) for change in way] for way in why.turns],
     }
 
 
-def _show(console: Console, why: Why) -> None:
-    allowed = why.decision.allowed
-    request = why.request
-    console.print("ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  ")
-    console.print(f"user:{request.user} {request.action} {request.resource}", soft_wrap=True)
-    console.print(f"\nrule {why.rule.id}", end="")
-    console.print(f"  {why.rule.span.path}:{why.rule.span.line}", style="dim", soft_wrap=True)
-    for line in _source(why.rule.span):
-        console.print(f"    {line}", style="dim", soft_wrap=True)
-    if why.decision.context.get("source"):
-        console.print(f"  from {why.decision.context['source']}", style="dim", soft_wrap=True)
-    if not why.sets:
-        console.print("\nno way leads to an allow")
-    nearest_first = sorted(why.sets, key=lambda parts: sum(not part.holds for part in parts))
-    for number, parts in enumerate(nearest_first, start=1):
-        holds = all(part.holds for part in parts)
-        console.print(f"\n{'either' if number == 1 and len(why.sets) > 1 else 'or' if number > 1 else 'needs'}", end="")
-        console.print("  (holds)" if holds else "", style="green")
-        for part in parts:
-            _show_part(console, part)
-        if not parts:
-            console.print("  anyone may")
-    effects = why.decision.effects
-    if effects:
-        console.print(f"\non success: {'; '.join(effects)}", soft_wrap=True)
+def _part_json(part: Part) -> dict[str, Any]:
+    return {
+        "atom": part.atom,
+        "holds": part.holds,
+        "on": part.on,
+        "through": part.through,
+        "because": [[step_json(step) for step in chain] for chain in part.because],
+        "denied": list(part.denied),
+        "denied_by": [[step_json(step) for step in chain] for chain in part.denied_by],
+    }
 
 
-def _show_part(console: Console, part: Part) -> None:
-    console.print("  ✓ " if part.holds else "  ✗ ", style="green" if part.holds else "red", end="")
-    console.print(part.atom, end="", soft_wrap=True)
-    reason = f"through {part.through}" if part.through else "" if part.holds else "missing"
-    reason += f" at {part.on}" if part.on and f"({part.on})" not in part.atom else ""
-    reason = "denied to " + ", ".join(part.denied) if part.denied else reason
-    console.print(f"  {reason}", style="dim", soft_wrap=True)
+def _change_json(change: Change, user: str) -> dict[str, Any]:
+    from privtab.analysis.changes import Lift, change_kind, change_text
+
+    plain = asdict(change.row if isinstance(change, Lift) else change)
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            plain[name] = f"{value['type']}:{value['id']}"
+        elif isinstance(value, tuple):
+            plain[name] = [f"{e['type']}:{e['id']}" for e in value]
+    return {"change": change_kind(change), "text": change_text(change, user), **plain}
 
 
-def _source(span: Span) -> list[str]:
-    """The row as its author wrote it: the line of its key and what is indented below; nothing where the file is gone."""
-    try:
-        lines = Path(span.path).read_text(encoding="utf-8").splitlines()[span.line - 1 :]
-    except OSError:
-        return []
-    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    below = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])
-    return [line[indent:].rstrip() for line in [*lines[:1], *below]]
+class _Screen:
+    """One explanation for a person."""
+
+    def __init__(self, console: Console, program: Program, why: Why, places: Places, *, everything: bool) -> None:
+        self.console = console
+        self.program = program
+        self.why = why
+        self.places = places
+        self.most_ways = len(why.sets) + len(why.turns) if everything else MOST_WAYS
+        self.most_chains = 10**6 if everything else MOST_CHAINS
+        self.everything = everything
+
+    def show(self) -> None:
+        """The answer, the rule, and why."""
+        request, allowed = self.why.request, self.why.decision.allowed
+        self.console.print(
+            "ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  "
+        )
+        self.console.print(f"user:{request.user} {request.action} {request.resource}{_besides(request)}", soft_wrap=True)
+        show_rule(self.console, self.program, self.why.rule)
+        if allowed:
+            self._allowed()
+        else:
+            self._denied()
+
+    def _allowed(self) -> None:
+        held = [parts for parts in self.why.sets if all(part.holds for part in parts)]
+        for number, parts in enumerate(held[: self.most_ways], start=1):
+            way = "allowed" if number == 1 else "also"
+            self._title(f"{way} by" if parts else "allowed: anyone may")
+            for part in parts:
+                self._part(part)
+        self._more(len(held) - self.most_ways, "way that holds", "ways that hold")
+        others = [parts for parts in self.why.sets if not all(part.holds for part in parts)]
+        for parts in others if self.everything else ():
+            self._title("not by")
+            for part in parts:
+                self._part(part)
+        if self.why.decision.effects:
+            self._title("on success")
+            for effect in self.why.decision.effects:
+                self.console.print(f"  {effect}", soft_wrap=True)
+
+    def _denied(self) -> None:
+        denied = _once(part for parts in self.why.sets for part in parts if part.denied)
+        held = _once(part for parts in self.why.sets for part in parts if part.holds)
+        if denied:
+            self._title("in the way")
+            for part in denied:
+                self._part(part)
+        if held:
+            self._title("held already")
+            for part in held:
+                self._part(part)
+        turns = self.why.turns
+        if not turns:
+            self._title("no grant, ownership, membership or role on these objects would allow it")
+            return
+        self._title("what would allow it" if len(turns) == 1 else f"what would allow it: any one of these {len(turns)}")
+        for number, way in enumerate(turns[: self.most_ways], start=1):
+            self._way(number, way, len(str(min(len(turns), self.most_ways))))
+        self._more(len(turns) - self.most_ways, "way", "ways")
+
+    def _way(self, number: int, way: tuple[Change, ...], digits: int) -> None:
+        from privtab.analysis.changes import Give, change_text
+
+        for n, change in enumerate(way):
+            label = f"{number:>{digits + 2}}  " if n == 0 else " " * (digits + 4)
+            text = ("and " if n else "") + change_text(change, self.why.request.user)
+            self.console.print(label, style="dim", end="")
+            self.console.print(text, end="", soft_wrap=True)
+            self.console.print(self._place(change), style="dim", soft_wrap=True)
+            if isinstance(change, Give) and change.also_at:
+                show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
+
+    def _place(self, change: Change) -> str:
+        from privtab.analysis.changes import Lift
+        from privtab.state.places import place_text
+
+        if not isinstance(change, Lift):
+            return ""
+        for chain in (chain for parts in self.why.sets for part in parts for chain in part.denied_by):
+            row = change.row
+            if chain[0].text == f"{row.privilege} denied to {row.grantee} at {row.entity}":
+                return f"  {place_text(chain[0].place)}"
+        return ""
+
+    def _part(self, part: Part) -> None:
+        self.console.print("  ✓ " if part.holds else "  ✗ ", style="green" if part.holds else "red", end="")
+        self.console.print(part.atom, end="", soft_wrap=True)
+        state = "" if part.holds else "  denied" if part.denied else "  missing"
+        self.console.print(state, style="dim")
+        self._chains(part.denied_by)
+        if part.because and part.denied:
+            self.console.print("      though", style="dim")
+        self._chains(part.because)
+
+    def _chains(self, chains: tuple[Chain, ...]) -> None:
+        for number, chain in enumerate(chains[: self.most_chains]):
+            if number:
+                self.console.print("      or", style="dim")
+            show_rows(self.console, chain_rows(chain))
+        self._more(len(chains) - self.most_chains, "row that gives it", "rows that give it", indent=6)
+
+    def _title(self, text: str) -> None:
+        self.console.print(f"\n{text}", style="bold", soft_wrap=True)
+
+    def _more(self, number: int, noun: str, nouns: str, *, indent: int = 2) -> None:
+        if number > 0:
+            text = f"… and {number} more {noun if number == 1 else nouns}; `--all` shows them"
+            self.console.print(" " * indent + text, style="dim")
+
+
+def _besides(request: Request) -> str:
+    words = [f" {name}={of}" for name, of in sorted(request.with_.items())]
+    return "".join([*words, *(f" +{flag}" for flag in sorted(request.flags))])
+
+
+def _once(parts: Iterable[Part]) -> list[Part]:
+    return list(dict.fromkeys(parts))

@@ -1,0 +1,175 @@
+"""What the commands that answer questions share: arguments, and how rules and rows are shown."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.errors import UsageError
+from privtab.request import Entity
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from privtab.analysis.provenance import Chain, Step
+    from privtab.diagnostics import Span
+    from privtab.ir.nodes import Program, Rule
+
+MOST_LINES = 8
+"""How much of a row's source is shown."""
+NARROWEST = 60
+"""Where the places of rows begin at the latest, so that they stand near what they are places of."""
+
+
+WIDEST = 120
+"""Lists are broken at this column, however wide the terminal is."""
+
+
+class TableFormat(StrEnum):
+    """How a command prints a list: for a person, for a program, or for a spreadsheet."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+TableFormatOption = Annotated[
+    TableFormat, typer.Option("--format", help="For a person, for a program, or for a spreadsheet.")
+]
+WithOption = Annotated[
+    list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A further object of the request.")
+]
+FlagOption = Annotated[list[str] | None, typer.Option("--flag", help="A flag that the request's context sets.")]
+GroupOption = Annotated[
+    list[str] | None, typer.Option("--group", help="A group that the caller says the user is in.")
+]
+StepsOption = Annotated[
+    int | None, typer.Option("--max-steps", min=1, metavar="N", help="Longer paths do not count.")
+]
+
+
+def entity(text: str) -> Entity:
+    """An entity as it is written on the command line; raises UsageError."""
+    try:
+        return Entity.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def objects(given: Iterable[str] | None) -> dict[str, Entity]:
+    """`--with NAME=TYPE:PATH` options; raises UsageError."""
+    found: dict[str, Entity] = {}
+    for text in given or ():
+        name, equals, of = text.partition("=")
+        if not equals:
+            raise UsageError(f"`--with {text}`: write NAME=TYPE:PATH, as in template=job_template:m/nightly")
+        found[name] = entity(of)
+    return found
+
+
+def user_name(text: str) -> str:
+    """A user, bare or as `user:name`."""
+    return text.removeprefix("user:")
+
+
+def group_names(given: Iterable[str] | None) -> tuple[str, ...]:
+    """`--group` options, bare or as `group:name`."""
+    return tuple(name.removeprefix("group:") for name in given or ())
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table for spreadsheets on standard output."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def show_rule(console: Console, program: Program, rule: Rule) -> None:
+    """A rule as its author wrote it, where it stands, and which cell of which document it comes from."""
+    console.print("\nrule  ", style="dim", end="")
+    console.print(rule.id, end="")
+    console.print(f"  {rule.span.path}:{rule.span.line}", style="dim", soft_wrap=True)
+    for line in _source(rule.span):
+        console.print(f"      {line}", soft_wrap=True)
+    if rule.source is not None:
+        line = "" if rule.source.line is None else f" line {rule.source.line}"
+        short = next((name for name, document in program.sources.items() if document == rule.source.document), None)
+        named = "" if short is None else f" ({short})"
+        console.print("from  ", style="dim", end="")
+        console.print(f"{rule.source.document}{line}{named}", soft_wrap=True)
+
+
+def show_list(console: Console, title: str, words: Sequence[str], *, indent: int) -> None:
+    """Words after a title, in as many lines as they need, each below the first word."""
+    under = " " * (indent + len(title))
+    console.print(" " * indent + title, style="dim", end="")
+    at = len(under)
+    for number, word in enumerate(words):
+        text = word + ("," if number + 1 < len(words) else "")
+        if number and at + 1 + len(text) > min(console.width, WIDEST):
+            console.print()
+            console.print(under, end="")
+            at = len(under)
+        elif number:
+            console.print(" ", end="")
+            at += 1
+        console.print(text, end="", soft_wrap=True)
+        at += len(text)
+    console.print()
+
+
+def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
+    """Lines of text, each with a place: in one column at the right where the width allows it, else below its line."""
+    listed = list(rows)
+    room = max([NARROWEST, *(indent + len(text) for text, place in listed if place)]) + 2
+    together = all(room + len(place) <= console.width for _, place in listed)
+    for text, place in listed:
+        console.print(" " * indent + text, end="", soft_wrap=True)
+        if not place:
+            console.print()
+        elif together:
+            console.print(" " * (room - indent - len(text)) + place, style="dim", soft_wrap=True)
+        elif indent + len(text) + 2 + len(place) <= console.width:
+            console.print(f"  {place}", style="dim", soft_wrap=True)
+        else:
+            console.print()
+            console.print(" " * (indent + 2) + place, style="dim", soft_wrap=True)
+
+
+def chain_rows(chain: Chain) -> list[tuple[str, str]]:
+    """The rows of a chain with their places."""
+    from privtab.state.places import place_text
+
+    return [(step.text, place_text(step.place)) for step in chain]
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A link of a chain for programs."""
+    place = step.place
+    where = None
+    if place is not None:
+        where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
+    return {"kind": step.kind, "text": step.text, "place": where}
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """Where a rule stands, for programs."""
+    return {"id": rule.id, "path": rule.span.path, "line": rule.span.line}
+
+
+def _source(span: Span) -> list[str]:
+    """The row as its author wrote it: the line of its key and what is indented below; nothing where the file is gone."""
+    try:
+        lines = Path(span.path).read_text(encoding="utf-8").splitlines()[span.line - 1 :]
+    except OSError:
+        return []
+    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    below = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])
+    return [line[indent:].rstrip() for line in [*lines[:1], *below]]

@@ -1,0 +1,313 @@
+"""`privtab paths`: how a user could come to what he does not hold, by operations that grant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._ask import (
+    FlagOption,
+    GroupOption,
+    StepsOption,
+    WithOption,
+    entity,
+    group_names,
+    objects,
+    rule_json,
+    user_name,
+)
+from privtab.cli._options import (
+    FormatOption,
+    PartialOption,
+    PolicyOption,
+    ReadingOption,
+    StateOption,
+    VariantOption,
+    load_state_to_ask,
+    readings,
+)
+from privtab.cli._output import Format, count, err, out, print_json, progress, waiting
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from privtab.analysis.effects import Fact
+    from privtab.analysis.paths import Goal, Path, Reach, Step
+    from privtab.ir.evaluate import Reference
+    from privtab.state.nodes import State
+
+MOST_LINES = 20
+"""Paths that a person is shown where nothing else is said."""
+
+
+def paths(
+    policy: PolicyOption,
+    state: StateOption,
+    user: Annotated[str | None, typer.Argument(metavar="[USER]", help="Who would act.")] = None,
+    wanted: Annotated[
+        str | None,
+        typer.Argument(metavar="[PRIVILEGE]", help="A privilege, a set, `owner` or `member`. None with --operation."),
+    ] = None,
+    resource: Annotated[str | None, typer.Argument(metavar="[ENTITY]", help="On what, type:path.")] = None,
+    operation: Annotated[
+        str | None, typer.Option("--operation", metavar="OP", help="To be allowed an operation on ENTITY instead.")
+    ] = None,
+    with_: WithOption = None,
+    flag: FlagOption = None,
+    group: GroupOption = None,
+    everybody: Annotated[bool, typer.Option("--all", help="For every user of the state, and for a stranger.")] = False,
+    max_steps: StepsOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, metavar="N", help=f"So many paths; 0 for all. A person is shown {MOST_LINES}."),
+    ] = None,
+    allow_partial: PartialOption = False,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Show how a user could come to a privilege in several steps, by operations that give him something on success.
+
+    Without a target: all that he could gain. With `--all`: what anybody could gain on entities that are there already; exit
+    code 1 where somebody could.
+
+    Example:
+
+    \b
+      privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml
+      privtab paths bob dataset:web/clicks --operation drop -p studio.yaml -s state.yaml
+      privtab paths bob -p studio.yaml -s state.yaml
+      privtab paths --all -p studio.yaml -s state.yaml
+    """
+    from privtab.ir.evaluate import Reference
+    from privtab.pipeline import load_program
+
+    _check(user, wanted, resource, operation, everybody=everybody)
+    program = load_program(policy, variant=variant, readings=readings(reading))
+    with waiting("reading the state"):
+        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+        reference = Reference(program, loaded)
+    ask = _Ask(reference, loaded, max_steps, format_, limit, frozenset(flag or ()), group_names(group))
+    if everybody:
+        found = ask.everybody()
+        raise typer.Exit(1 if found or partial else 0)
+    assert user is not None
+    name = user_name(user)
+    if wanted is None:
+        ask.gains(name)
+    elif operation is not None:
+        from privtab.analysis.paths import operation_goal
+
+        ask.target(name, operation_goal(reference, operation, entity(wanted), objects(with_)))
+    else:
+        from privtab.analysis.paths import goal
+
+        assert resource is not None
+        ask.target(name, goal(reference, wanted, entity(resource)))
+    if partial:
+        raise typer.Exit(1)
+
+
+def _check(
+    user: str | None, wanted: str | None, resource: str | None, operation: str | None, *, everybody: bool
+) -> None:
+    """What may stand together on the command line."""
+    if everybody:
+        if user is not None or operation is not None:
+            raise UsageError("`--all` is about every user and every target: leave USER and --operation out")
+    elif user is None:
+        raise UsageError("name a USER, or ask for every user with `--all`")
+    elif operation is not None:
+        if wanted is None or resource is not None:
+            raise UsageError("with --operation write `paths USER ENTITY --operation OP`")
+    elif (wanted is None) != (resource is None):
+        raise UsageError("write `paths USER PRIVILEGE ENTITY`, or `paths USER ENTITY --operation OP`, or `paths USER`")
+
+
+class _Ask:
+    """One question and the screen that answers it."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        state: State,
+        max_steps: int | None,
+        format_: Format,
+        limit: int | None,
+        flags: frozenset[str],
+        groups: tuple[str, ...],
+    ) -> None:
+        self.reference = reference
+        self.state = state
+        self.max_steps = max_steps
+        self.format = format_
+        self.most = (MOST_LINES if format_ is Format.TEXT else 0) if limit is None else limit
+        self.flags = flags
+        self.groups = groups
+
+    def reach(self, user: str, goal: Goal | None = None) -> Reach:
+        """All that a user could come to."""
+        from privtab.analysis.paths import Reach
+
+        more = [] if goal is None else [goal.resource, *goal.with_.values()]
+        return Reach(
+            self.reference,
+            self.state,
+            user,
+            more=more,
+            groups=self.groups,
+            flags=self.flags,
+            max_steps=self.max_steps,
+        )
+
+    def target(self, user: str, goal: Goal) -> None:
+        """The shortest path to one goal."""
+        path = self.reach(user, goal).path(goal)
+        if self.format is Format.JSON:
+            found = None if path is None else _path_json(path)
+            print_json({"user": user, "goal": goal.text, "reachable": path is not None, "path": found})
+            return
+        console = out()
+        if path is None:
+            within = "" if self.max_steps is None else f" within {count(self.max_steps, 'step')}"
+            console.print("NO PATH", style="bold green", end="  ")
+            console.print(f"user:{user} cannot come to {goal.text}{within}", soft_wrap=True)
+        elif not path.steps:
+            console.print("HELD", style="bold", end="  ")
+            console.print(f"user:{user} has {goal.text} already", soft_wrap=True)
+        else:
+            console.print("PATH", style="bold red", end="  ")
+            how = "" if path.shortest else ", perhaps not the fewest"
+            console.print(f"user:{user} to {goal.text} in {count(len(path.steps), 'step')}{how}", soft_wrap=True)
+            _show_steps(console, path.steps)
+            _legend(console, path.steps)
+
+    def gains(self, user: str) -> None:
+        """All that a user could gain on what is there, and what he could make."""
+        from privtab.analysis.paths import Goal
+
+        reach = self.reach(user)
+        facts = reach.gains()
+        shown = facts[: self.most or len(facts)]
+        found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
+        made = reach.makes()
+        if self.format is Format.JSON:
+            gains = [{"fact": str(fact), "path": _path_json(path)} for fact, path in found]
+            makes = [
+                {"operation": a.rule.operation, "resource": str(a.resource), "brings": list(map(str, reach.actions[a]))}
+                for a in made
+            ]
+            print_json({"user": user, "count": len(facts), "gains": gains, "makes": makes})
+            return
+        console = out()
+        console.print(f"what user:{user} could gain", style="bold", soft_wrap=True)
+        if not facts:
+            console.print("nothing on what is there already", style="dim")
+        else:
+            console.print(f"{count(len(facts), 'right')} on what is there already", style="dim")
+        for _, path in found:
+            console.print(f"\n{path.goal}", style="bold red", end="")
+            console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
+            _show_steps(console, path.steps)
+        _more(console, len(facts) - len(shown))
+        if made:
+            console.print("\nwhat he could make, and then hold", style="bold")
+            for action in made[: self.most or len(made)]:
+                brings = [str(f) for f in reach.actions[action] if f.kind != "exists"]
+                text = f"  {action.rule.operation} {action.resource}" + (f": {_joined(brings)}" if brings else "")
+                console.print(text, soft_wrap=True)
+            _more(console, len(made) - (self.most or len(made)))
+        _legend(console, [step for _, path in found for step in path.steps], made=bool(made))
+
+    def everybody(self) -> bool:
+        """What anybody could gain on what is there, user by user; whether somebody could."""
+        from privtab.analysis.effects import lands
+        from privtab.analysis.paths import escalations
+        from privtab.analysis.universe import users
+
+        names = sorted(users(self.reference.program, self.state)) if lands(self.reference.program) else []
+        found: list[tuple[str, Fact, Path]] = []
+        with progress(len(names)) as bar:
+            for name in [*names, ""] if names else []:
+                stranger = name or "\n"
+                gained = escalations(self.reference, self.state, stranger, max_steps=self.max_steps)
+                found += [(name, fact, path) for fact, path in gained]
+                bar.advance(bar.task_ids[0])
+        found.sort(key=lambda one: (len(one[2].steps), one[0], str(one[1])))
+        if self.format is Format.JSON:
+            rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
+            print_json({"count": len(found), "escalations": rows[: self.most or len(rows)]})
+            return bool(found)
+        console = out()
+        for user, _, path in found[: self.most or len(found)]:
+            who = f"user:{user}" if user else "a stranger"
+            console.print(f"{who} could gain ", end="", soft_wrap=True)
+            console.print(path.goal, style="bold red", end="", soft_wrap=True)
+            console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
+            _show_steps(console, path.steps)
+            console.print()
+        _more(console, len(found) - (self.most or len(found)))
+        who = len({user for user, _, _ in found})
+        if found:
+            err().print(f"{count(len(found), 'escalation')} of {count(who, 'user')}", soft_wrap=True)
+        else:
+            console.print("no user can gain anything on what is there already")
+        return bool(found)
+
+
+def _show_steps(console: Console, steps: Sequence[Step]) -> None:
+    for number, step in enumerate(steps, start=1):
+        with_ = "".join(f" {name}={of}" for name, of in step.with_.items())
+        console.print(f"  {number}  ", style="dim", end="")
+        console.print(f"{step.rule.operation} {step.resource}{with_}", end="", soft_wrap=True)
+        console.print(f"  {step.rule.span.path}:{step.rule.span.line}", style="dim", soft_wrap=True)
+        needs = [
+            reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
+            for reason in step.because
+        ]
+        brings = [str(fact) for fact in step.brings if fact.kind != "exists"]
+        for word, what in (("needs", _joined(needs) or "nothing"), ("brings", _joined(brings))):
+            if what:
+                console.print(f"     {word:<6} ", style="dim", end="")
+                console.print(what, soft_wrap=True)
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Words in a row; privileges on one object together: `READ, WRITE (x)`."""
+    together: dict[str, list[str]] = {}
+    for word in words:
+        what, _, of = word.partition(" (")
+        together.setdefault(of, []).append(what)
+    return ", ".join(f"{', '.join(what)} ({of}" if of else ", ".join(what) for of, what in together.items())
+
+
+def _legend(console: Console, steps: Sequence[Step], *, made: bool = False) -> None:
+    if made or any(step.makes for step in steps):
+        console.print("\na name that begins with `new` stands for whatever he makes there", style="dim")
+
+
+def _more(console: Console, number: int) -> None:
+    if number > 0:
+        console.print(f"\n… and {number:,} more; `--limit 0` lists them", style="dim")
+
+
+def _path_json(path: Path) -> dict[str, Any]:
+    return {
+        "shortest": path.shortest,
+        "steps": [
+            {
+                "operation": step.rule.operation,
+                "resource": str(step.resource),
+                "with": {name: str(of) for name, of in step.with_.items()},
+                "rule": rule_json(step.rule),
+                "makes": step.makes,
+                "because": [dict(reason) for reason in step.because],
+                "brings": [str(fact) for fact in step.brings if fact.kind != "exists"],
+            }
+            for step in path.steps
+        ],
+    }

@@ -1,0 +1,183 @@
+"""`privtab what-can`: everything that one user may do."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._ask import (
+    FlagOption,
+    GroupOption,
+    TableFormat,
+    TableFormatOption,
+    entity,
+    group_names,
+    user_name,
+    write_csv,
+)
+from privtab.cli._options import (
+    PartialOption,
+    PolicyOption,
+    ReadingOption,
+    StateOption,
+    VariantOption,
+    load_state_to_ask,
+    readings,
+)
+from privtab.cli._output import count, out, print_json, waiting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from privtab.analysis.what_can import May, WhatCan
+    from privtab.ir.nodes import Program
+
+MOST_LINES = 60
+"""Lines that a person is shown where nothing else is said."""
+
+
+def what_can(
+    user: Annotated[str, typer.Argument(metavar="USER", help="Who would ask.")],
+    policy: PolicyOption,
+    state: StateOption,
+    resource: Annotated[
+        str | None, typer.Argument(metavar="[ENTITY]", help="On this alone; else on all that the state names.")
+    ] = None,
+    flag: FlagOption = None,
+    group: GroupOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, metavar="N", help=f"So many lines; 0 for all. A person is shown {MOST_LINES}."),
+    ] = None,
+    allow_partial: PartialOption = False,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    format_: TableFormatOption = TableFormat.TEXT,
+) -> None:
+    """List all that a user may do, on every entity that the state names or on one.
+
+    Operations that create, and the calls of listings, stand with the entity that they are about to fill. An operation with
+    further objects is listed where some entity of the state will do for them.
+
+    Example:
+
+    \b
+      privtab what-can alice -p gravitino/1.1.0 -s state.yaml
+      privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
+    """
+    from privtab.analysis.what_can import what_can as asked
+    from privtab.ir.evaluate import Reference
+    from privtab.pipeline import load_program
+
+    about = None if resource is None else entity(resource)
+    program = load_program(policy, variant=variant, readings=readings(reading))
+    with waiting("reading the state"):
+        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+        found = asked(
+            Reference(program, loaded),
+            loaded,
+            user_name(user),
+            about,
+            flags=frozenset(flag or ()),
+            groups=group_names(group),
+        )
+    if format_ is TableFormat.TEXT:
+        _show(out(), program, found, MOST_LINES if limit is None else limit)
+    elif format_ is TableFormat.JSON:
+        allowed = found.allowed[: limit or len(found.allowed)]
+        count_ = len(found.allowed)
+        print_json({"user": found.user, "asked": found.asked, "count": count_, "allowed": [_json(m) for m in allowed]})
+    else:
+        write_csv(
+            ("type", "path", "operation", "call", "with", "choices"),
+            (_row(may) for may in found.allowed[: limit or len(found.allowed)]),
+        )
+    if partial:
+        raise typer.Exit(1)
+
+
+def _json(may: May) -> dict[str, Any]:
+    return {
+        "operation": may.operation,
+        "resource": str(may.resource),
+        "unnamed": may.unnamed,
+        "with": {name: str(of) for name, of in may.with_.items()},
+        "choices": may.choices,
+    }
+
+
+def _row(may: May) -> tuple[object, ...]:
+    with_ = " ".join(f"{name}={of}" for name, of in may.with_.items())
+    choices = "" if may.choices is None else may.choices
+    return may.resource.type, may.resource.id, may.operation, "yes" if may.unnamed else "", with_, choices
+
+
+def _show(console: Console, program: Program, found: WhatCan, most: int) -> None:
+    about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
+    console.print(f"what user:{found.user} can do{about}", style="bold", soft_wrap=True)
+    console.print(
+        f"{len(found.allowed):,} of {found.asked:,} operations on {count(len(found.entities), 'entity', 'entities')}",
+        style="dim",
+    )
+    if not found.allowed:
+        return
+    lines = list(_lines(program, found.allowed))
+    shown = lines[: most or len(lines)]
+    wide = min(max(len(path) for _, path, _ in shown), 40)
+    for type_, of_type in groupby(shown, key=lambda line: line[0]):
+        console.print(f"\n{type_}", style="bold")
+        for _, path, words in of_type:
+            _line(console, path, words, wide)
+    if len(lines) > len(shown):
+        console.print(f"\n… and {len(lines) - len(shown):,} more lines; `--limit 0` lists them", style="dim")
+    if any(may.with_ for may in found.allowed):
+        console.print("\n* with some further object; `--format json` names one", style="dim")
+
+
+def _lines(program: Program, allowed: tuple[May, ...]) -> list[tuple[str, str, list[str]]]:
+    """(type, paths, operations) for each entity with anything allowed; neighbours with the same answers share a line."""
+    order = list(program.entities)
+    by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+    for may in allowed:
+        parent = program.entities[may.resource.type].parent
+        type_ = (parent or "") if may.unnamed else may.resource.type
+        named, calls = by_entity.setdefault((type_, may.resource.id), ([], []))
+        word = may.operation + ("*" if may.with_ else "")
+        if may.unnamed:
+            calls.append(f"{word} {may.resource.type}")
+        else:
+            named.append(word)
+    lines = []
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (type_, path), (named, calls) in by_entity.items():
+        words = (*named, *(f"[{call}]" for call in calls))
+        alike.setdefault((type_, path.rpartition("/")[0], words), []).append(path)
+    for (type_, parent, words), paths in alike.items():
+        names = paths[0] if len(paths) == 1 else _together(parent, paths)
+        lines.append((type_ or "anywhere", names, list(words)))
+    return sorted(lines, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
+
+
+def _together(parent: str, paths: list[str]) -> str:
+    last = [path.rpartition("/")[2] for path in paths]
+    listed = ",".join(last[:3]) + (f",… {len(last)}" if len(last) > 3 else "")
+    return f"{parent}/{{{listed}}}" if parent else f"{{{listed}}}"
+
+
+def _line(console: Console, path: str, words: list[str], wide: int) -> None:
+    """A path and its operations; what does not fit goes on below, under the first operation."""
+    indent = 4 + wide
+    console.print(f"  {path:<{wide}}  ", end="", soft_wrap=True)
+    at = max(indent, 4 + len(path))
+    for number, word in enumerate(words):
+        if number and at + len(word) > min(console.width, 120):
+            console.print()
+            console.print(" " * indent, end="")
+            at = indent
+        console.print(word, style="dim" if word.startswith("[") else "", end="")
+        more = number + 1 < len(words)
+        console.print("  " if more else "", end="")
+        at += len(word) + 2
+    console.print()

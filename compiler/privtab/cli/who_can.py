@@ -1,0 +1,194 @@
+"""`privtab who-can`: everybody who may do one thing, and through what."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._ask import (
+    FlagOption,
+    TableFormat,
+    TableFormatOption,
+    WithOption,
+    entity,
+    objects,
+    rule_json,
+    write_csv,
+)
+from privtab.cli._options import (
+    PartialOption,
+    PolicyOption,
+    ReadingOption,
+    StateOption,
+    VariantOption,
+    load_state_to_ask,
+    readings,
+)
+from privtab.cli._output import count, out, print_json, table, waiting
+from privtab.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from privtab.analysis.who_can import Through, WhoCan
+
+MOST_LINES = 40
+"""Lines that a person is shown where nothing else is said."""
+
+
+class By(StrEnum):
+    """What is listed."""
+
+    USER = "user"
+    PRINCIPAL = "principal"
+
+
+def who_can(
+    operation: Annotated[str, typer.Argument(metavar="OP", help="The operation.")],
+    resource: Annotated[str, typer.Argument(metavar="ENTITY", help="On what, type:path (table:m/c/s/t).")],
+    policy: PolicyOption,
+    state: StateOption,
+    with_: WithOption = None,
+    flag: FlagOption = None,
+    by: Annotated[
+        By, typer.Option("--by", help="Users, or what suffices alone: groups, roles, users in person.")
+    ] = By.USER,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, metavar="N", help=f"List so many; 0 for all. A person is shown {MOST_LINES}."),
+    ] = None,
+    allow_partial: PartialOption = False,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    format_: TableFormatOption = TableFormat.TEXT,
+) -> None:
+    """List every user who may do an operation on an entity, and through which role, group, grant or ownership.
+
+    Example:
+
+    \b
+      privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
+      privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml --by principal
+    """
+    from privtab.analysis.who_can import who_can as asked
+    from privtab.ir.evaluate import Reference
+    from privtab.pipeline import load_program
+
+    request = Request(
+        user="",
+        action=operation,
+        resource=entity(resource),
+        with_=objects(with_),
+        flags=frozenset(flag or ()),
+    )
+    program = load_program(policy, variant=variant, readings=readings(reading))
+    with waiting("reading the state"):
+        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
+    found = asked(Reference(program, loaded), loaded, request)
+    most = (MOST_LINES if format_ is TableFormat.TEXT else 0) if limit is None else limit
+    if by is By.USER:
+        _users(found, format_, most or len(found.users))
+    else:
+        _principals(found, format_, most)
+    if partial:
+        raise typer.Exit(1)
+
+
+def _users(found: WhoCan, format_: TableFormat, most: int) -> None:
+    users = found.users[:most]
+    if format_ is TableFormat.JSON:
+        listed = [{"user": user, "through": [] if found.anyone else _json(found.through(user))} for user in users]
+        print_json({**_asked(found), "anyone": found.anyone, "count": len(found.users), "users": listed})
+    elif format_ is TableFormat.CSV:
+        rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
+        write_csv(("user", "through"), rows)
+    else:
+        _show_users(found, users)
+
+
+def _asked(found: WhoCan) -> dict[str, Any]:
+    request = found.request
+    return {
+        "operation": request.action,
+        "entity": str(request.resource),
+        "with": {name: str(of) for name, of in sorted(request.with_.items())},
+        "flags": sorted(request.flags),
+        "rule": rule_json(found.rule),
+    }
+
+
+def _json(through: Iterable[Through]) -> list[dict[str, str | None]]:
+    return [{"atom": t.atom, "on": t.on, "through": t.through, "via": t.via} for t in through]
+
+
+def _text(through: Iterable[Through]) -> str:
+    """By whom what is given: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Membership goes without saying."""
+    given: dict[str, list[str]] = {}
+    listed = list(through)
+    told = [t for t in listed if not t.atom.startswith("member (")] or listed
+    for t in told:
+        what = t.atom.partition(" (")[0] if t.through.partition(":")[0] in {"role", "group"} else t.atom
+        via = f" ({t.via})" if t.via else ""
+        by = "himself" if t.through.startswith("user:") else f"{t.through}{via}"
+        given.setdefault(by, []).append(what)
+    parts = [
+        f"{', '.join(dict.fromkeys(what))}{'' if by == 'himself' else f' by {by}'}" for by, what in given.items()
+    ]
+    return "; ".join(parts)
+
+
+def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
+    console = out()
+    _heading(found)
+    if found.anyone:
+        console.print("anyone may, named in the state or not")
+        return
+    console.print(f"{count(len(found.users), 'user')} of {len(found.known | set(found.users)):,}", style="dim")
+    if users:
+        console.print()
+        listed = table("user", "through")
+        for user in users:
+            listed.add_row(user, _text(found.through(user)))
+        console.print(listed)
+    _more(len(found.users) - len(users))
+
+
+def _principals(found: WhoCan, format_: TableFormat, most: int) -> None:
+    principals = found.principals()
+    listed = principals[: most or len(principals)]
+    if format_ is TableFormat.JSON:
+        rows = [{"principal": p.principal, "scope": p.scope, "needs": [list(way) for way in p.needs]} for p in listed]
+        print_json({**_asked(found), "count": len(principals), "principals": rows})
+        return
+    lines = [(p.principal, p.scope or "", " or ".join(" and ".join(way) for way in p.needs)) for p in listed]
+    if format_ is TableFormat.CSV:
+        write_csv(("principal", "scope", "needs"), lines)
+        return
+    console = out()
+    _heading(found)
+    noun = "principal that suffices" if len(principals) == 1 else "principals that suffice"
+    console.print(f"{len(principals):,} {noun} alone", style="dim")
+    if lines:
+        console.print()
+        shown = table(*("principal", *(("within",) if any(s for _, s, _ in lines) else ()), "besides"))
+        for principal, scope, needs in lines:
+            wanted = needs.replace("member (", "a member of ").replace(")", "") or "nothing"
+            shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), wanted)
+        console.print(shown)
+    _more(len(principals) - len(listed))
+
+
+def _heading(found: WhoCan) -> None:
+    console = out()
+    request = found.request
+    besides = "".join(f" {name}={of}" for name, of in sorted(request.with_.items()))
+    besides += "".join(f" +{flag}" for flag in sorted(request.flags))
+    console.print(f"who can {request.action} {request.resource}{besides}", style="bold", soft_wrap=True)
+    console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim", soft_wrap=True)
+
+
+def _more(number: int) -> None:
+    if number > 0:
+        out().print(f"\n… and {number:,} more; `--limit 0` lists them", style="dim")
