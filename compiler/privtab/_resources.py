@@ -25,6 +25,11 @@ def policies() -> Path:
     return _folder("policy_src")
 
 
+def rules() -> Path:
+    """The pages of findings: `P101-unknown-privilege.md`."""
+    return _folder("docs/rules")
+
+
 def opa() -> Path:
     """What OPA itself reads: configuration, capabilities, the hand-written Rego library."""
     return _folder("opa")

@@ -2,6 +2,7 @@
 
 PrivtabError
 ├── UsageError                the caller asked for something that does not exist (exit code 2)
+│   └── SettingsInvalid       a settings file is wrong; carries the findings
 ├── FileError                 a file that was named cannot be read (exit code 3)
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
@@ -30,6 +31,15 @@ class PrivtabError(Exception):
 
 class UsageError(PrivtabError):
     """The caller asked for something that does not exist or cannot be."""
+
+
+class SettingsInvalid(UsageError):
+    """A settings file is wrong; `diagnostics` holds every finding, sorted by place."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        shown = [f"{d.span.path}:{d.span.line}:{d.span.column}: {d.message}" for d in diagnostics]
+        super().__init__("\n".join(shown))
+        self.diagnostics = diagnostics
 
 
 class FileError(PrivtabError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from privtab import _resources, checks, model, source, syntax
@@ -11,6 +12,10 @@ from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.ir.lower import lower
 from privtab.ir.nodes import Program
+from privtab.lint.config import settings_for
+from privtab.lint.judge import Judged, judge
+from privtab.lint.settings import Settings
+from privtab.source import SourceFile
 
 MARK = "privtab:"
 """The key by which a YAML file is a policy: scenario and state files have others."""
@@ -24,27 +29,65 @@ def load_program(
     `policy`: a name such as `cdap/final`, or a path. Raises PolicyInvalid with every finding, UsageError where there is no
     such policy, variant or reading, FileError where its file cannot be read.
     """
-    program, found = check_policy(policy, variant=variant, readings=readings)
-    if program is None:
-        raise PolicyInvalid(found)
-    return program
+    resolved, found = _resolve(source.load(find_policy(policy)), variant, readings or {})
+    if resolved is None:
+        raise PolicyInvalid(in_order(found))
+    return lower(resolved)
 
 
 def check_policy(
     policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> tuple[Program | None, tuple[Diagnostic, ...]]:
-    """The program of a policy, None where errors stop it, and every finding sorted by place."""
-    file = source.load(find_policy(policy))
-    tables, found = syntax.read(file)
-    if tables is None:
-        return None, in_order(found)
-    resolved, more = model.resolve(tables, variant=variant, readings=readings or {})
-    found = [*found, *more]
+    """The program of a policy, None where errors stop it, and every finding sorted by place.
+
+    Findings have the severities of the settings beside the policy; those that are ignored there or by a comment are left out.
+    """
+    checked = lint_policy(policy, variant=variant, readings=readings)
+    return checked.program, checked.judged.kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """All that is known of a policy once it was read: its program, and its findings, ignored ones too."""
+
+    source: SourceFile
+    program: Program | None
+    judged: Judged
+    settings: Settings
+
+
+def lint_policy(
+    policy: str | Path,
+    *,
+    variant: str | None = None,
+    readings: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+) -> Checked:
+    """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid where they are wrong."""
+    path = find_policy(policy)
+    file = source.load(path)
+    resolved, found = _resolve(file, variant, readings or {})
     if resolved is not None:
         found += checks.run(resolved)
-    if resolved is None or any(d.severity is Severity.ERROR for d in found):
-        return None, in_order(found)
-    return lower(resolved), in_order(found)
+    stopped = resolved is None or any(d.severity is Severity.ERROR for d in found)
+    if settings is None:
+        settings = settings_for(path)
+    complete = not stopped and variant is None and not readings
+    judged = judge(found, file, path, settings, complete=complete)
+    stopped = stopped or any(d.severity is Severity.ERROR for d in judged.kept)
+    program = None if stopped or resolved is None else lower(resolved)
+    return Checked(source=file, program=program, judged=judged, settings=settings)
+
+
+def _resolve(
+    file: SourceFile, variant: str | None, readings: Mapping[str, str]
+) -> tuple[model.Policy | None, list[Diagnostic]]:
+    """A policy and what stands in its way. What `checks.run` finds is advice: who wants answers does without it."""
+    tables, found = syntax.read(file)
+    if tables is None:
+        return None, found
+    resolved, more = model.resolve(tables, variant=variant, readings=readings)
+    return resolved, [*found, *more]
 
 
 def find_policy(policy: str | Path) -> Path:

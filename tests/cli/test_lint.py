@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from privtab.lint.codes import codes
 
 
 def broken(policy: Path) -> None:
@@ -16,7 +22,7 @@ def broken(policy: Path) -> None:
 def test_a_clean_policy_is_said_to_be_clean(privtab: Callable[..., Any], policy: Path) -> None:
     ran = privtab("lint", policy)
     assert ran.code == 0, ran.err
-    assert "no findings" in ran.out or "warning" in ran.err
+    assert ran.err == ""
 
 
 def test_all_findings_come_at_once_sorted_by_place(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
@@ -33,15 +39,40 @@ def test_all_findings_come_at_once_sorted_by_place(privtab: Callable[..., Any], 
     assert "READ" in found[0]["help"]
 
 
-def test_for_people_the_line_is_shown_with_a_caret(privtab: Callable[..., Any], policy: Path) -> None:
+def test_for_people_findings_stand_by_file_with_line_and_caret(privtab: Callable[..., Any], policy: Path) -> None:
     broken(policy)
-    ran = privtab("lint", policy)
-    assert ran.code == 1
-    line = next(n for n, text in enumerate(policy.read_text().splitlines(), start=1) if "REED" in text)
-    assert f"{policy}:{line}:" in ran.err
-    assert "open: REED (store)" in ran.err
-    assert "^^^^" in ran.err
-    assert "2 errors" in ran.err.splitlines()[-1]
+    for words in ([], ["--format", "pretty"], ["--format", "text"]):
+        ran = privtab("lint", policy, *words)
+        assert ran.code == 1
+        lines = ran.out.splitlines()
+        assert lines[0] == str(policy)
+        number = next(n for n, text in enumerate(policy.read_text().splitlines(), start=1) if "REED" in text)
+        at = next(n for n, text in enumerate(lines) if text.strip().startswith(f"{number}:11 "))
+        assert lines[at].split()[1:] == ["error", "P101", "unknown-privilege"]
+        assert lines[at + 1].strip() == "unknown privilege `REED`"
+        assert lines[at + 2].endswith("│ open: REED (store)")
+        assert lines[at + 3].endswith("│       ^^^^")
+        assert lines[at + 4].strip() == "help: did you mean `READ`?"
+        assert "2 errors in 1 policy" in lines
+        assert "  2  P101  unknown-privilege" in lines
+        assert lines[-1].startswith("`privtab lint --explain P101`")
+        assert not any(line != line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_pretty_output_keeps_to_the_width(
+    width: int, policy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privtab.cli import _lint
+
+    policy.write_text(policy.read_text().replace("open: READ (store)", f"open: READ (store){' or WRITE (store)' * 20}"))
+    linted = _lint.check([policy], None, _lint.selection(None, None), None)
+    console = Console(width=width, file=StringIO(), highlight=False, markup=False, emoji=False)
+    _lint.show(linted, console)
+    assert isinstance(console.file, StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert any("…" in line for line in lines)
+    assert all(cell_len(line) <= width for line in lines if str(policy) not in line)
 
 
 def test_a_folder_is_searched_for_policies_alone(
@@ -65,3 +96,137 @@ def test_shipped_policies_have_no_errors(privtab: Callable[..., Any]) -> None:
         "lint", "cdap/initial", "cdap/draft", "cdap/revised", "cdap/final", "gravitino/1.1.0", "streams/teracloud"
     )
     assert ran.code == 0, ran.err
+
+
+TWICE = "open: READ (store) or READ (store) and WRITE (store)"
+
+
+def twice(policy: Path, comment: str = "") -> None:
+    """Give the policy a finding P310, beside a comment."""
+    policy.write_text(policy.read_text(encoding="utf-8").replace("open: READ (store)", TWICE + comment))
+
+
+def found(ran: Any) -> set[str]:
+    return {one["code"] for one in json.loads(ran.out) if one["ignored"] is None}
+
+
+def test_fail_on_says_from_which_severity_on_a_run_fails(privtab: Callable[..., Any], policy: Path) -> None:
+    twice(policy)
+    for words, code in [
+        ([], 0),
+        (["--fail-on", "error"], 0),
+        (["--fail-on", "warning"], 1),
+        (["--fail-on", "note"], 1),
+        (["--strict"], 1),
+        (["--fail-on", "never", "--strict"], 0),
+    ]:
+        assert privtab("lint", policy, "--select", "P310", *words).code == code, words
+    broken(policy)
+    assert privtab("lint", policy, "--fail-on", "never").code == 0
+
+
+def test_select_and_ignore_take_codes_prefixes_and_names_but_errors_stay(
+    privtab: Callable[..., Any], policy: Path
+) -> None:
+    twice(policy)
+    every = found(privtab("lint", policy, "--format", "json"))
+    assert "P310" in every
+    assert len(every) > 1
+    for word in ("P310", "shadowed-alternative", "p31"):
+        assert "P310" in found(privtab("lint", policy, "--format", "json", "--select", word))
+    assert found(privtab("lint", policy, "--format", "json", "--select", "P310")) == {"P310"}
+    assert found(privtab("lint", policy, "--format", "json", "--ignore", "P310")) == every - {"P310"}
+    broken(policy)
+    assert found(privtab("lint", policy, "--format", "json", "--select", "P310")) == {"P101"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--select", "P3O1"], "did you mean `P301`?"),
+        (["--ignore", "X"], "`privtab lint --explain all` lists them"),
+        (["--ignore", "P101"], "cannot be ignored"),
+        (["--explain", "shadow-alternative"], "did you mean `P310`?"),
+        (["--format", "xml"], "xml"),
+        (["--fail-on", "warn"], "warn"),
+    ],
+)
+def test_wrong_words_are_bad_usage(privtab: Callable[..., Any], policy: Path, words: list[str], said: str) -> None:
+    ran = privtab("lint", policy, *words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_comment_ignores_and_every_format_knows(privtab: Callable[..., Any], policy: Path) -> None:
+    twice(policy, "  # privtab: ignore P310 both are in the document")
+    ran = privtab("lint", policy)
+    assert "P310" not in ran.out
+    assert "1 ignored" in ran.out
+    (one,) = (one for one in json.loads(privtab("lint", policy, "--format", "json").out) if one["ignored"])
+    assert one["ignored"] == {"reason": "both are in the document", "by": "comment"}
+    run = json.loads(privtab("lint", policy, "--format", "sarif").out)["runs"][0]
+    (hidden,) = (result for result in run["results"] if "suppressions" in result)
+    assert hidden["ruleId"] == "P310"
+    assert hidden["suppressions"] == [{"kind": "inSource", "justification": "both are in the document"}]
+    assert "P310" not in privtab("lint", policy, "--format", "github").out
+    suite = ElementTree.fromstring(privtab("lint", policy, "--format", "junit").out)  # noqa: S314  our own text
+    assert [s.get("message") for s in suite.iter("skipped")] == ["ignored: both are in the document"]
+
+
+def test_settings_say_severities_failing_and_format(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
+    twice(policy)
+    settings = tmp_path / "privtab.toml"
+    settings.write_text(
+        "[lint]\nformat = 'json'\nfail-on = 'warning'\nseverity = {P310 = 'note'}\n"
+        "[[lint.overrides]]\npaths = ['*']\nseverity = {P302 = 'off', P305 = 'off', P322 = 'off'}\n"
+    )
+    ran = privtab("lint", policy, "--select", "P310,P302,P305")
+    (one,) = (one for one in json.loads(ran.out) if one["ignored"] is None)
+    assert (one["code"], one["severity"], ran.code) == ("P310", "note", 0)
+    assert privtab("lint", policy, "--select", "P310", "--fail-on", "note").code == 1
+    other = tmp_path / "other.toml"
+    other.write_text("[lint]\nseverity = {P310 = 'error'}\n")
+    ran = privtab("lint", policy, "--select", "P310", "--config", other)
+    assert ran.code == 1
+    assert "error P310" in ran.out
+
+
+def test_the_other_commands_follow_the_settings_too(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
+    twice(policy)
+    settings = tmp_path / "privtab.toml"
+    settings.write_text("[lint]\nseverity = {P310 = 'error'}\n")
+    ran = privtab("compile", policy, "-o", tmp_path / "out")
+    assert ran.code == 1
+    assert "error[P310" in ran.err
+    settings.write_text("[lint]\nseverity = {P310 = 'error', P31 = 'off'}\n")
+    ran = privtab("compile", policy, "-o", tmp_path / "out")
+    assert ran.code == 2
+    assert "there is no finding `P31`" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_reports_for_programs_are_pure_and_a_file_takes_any_of_them(
+    privtab: Callable[..., Any], policy: Path, tmp_path: Path
+) -> None:
+    broken(policy)
+    for format_ in ("json", "sarif", "github", "junit", "pretty"):
+        ran = privtab("lint", policy, "--format", format_)
+        file = tmp_path / f"report.{format_}"
+        written = privtab("lint", policy, "--format", format_, "-o", file)
+        assert (ran.err, written.out, written.code) == ("", "", 1)
+        assert "2 errors in 1 policy; written to" in written.err
+        if format_ != "pretty":
+            assert file.read_text(encoding="utf-8") == ran.out
+    lines = (tmp_path / "report.github").read_text().splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::error"]
+
+
+def test_explain_prints_the_page(privtab: Callable[..., Any]) -> None:
+    for word in ("P310", "p310", "shadowed-alternative"):
+        ran = privtab("lint", "--explain", word)
+        assert ran.code == 0
+        assert ran.out.startswith("P310 shadowed-alternative\n")
+        assert "    tables:\n      shop:\n" in ran.out
+        assert "```" not in ran.out
+    ran = privtab("lint", "--explain", "all")
+    assert [line.split()[0] for line in ran.out.splitlines()[1:]] == sorted(codes())

@@ -22,7 +22,7 @@ def below(folder: str, *, at: str = "") -> set[str]:
 def test_the_wheel_carries_templates_policies_and_opa_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    for folder in ("templates", "policy_src", "opa"):
+    for folder in ("templates", "policy_src", "opa", "docs/rules"):
         assert below(folder, at="privtab/_data/") <= names
     assert {"privtab/py.typed", "privtab/syntax/expression.lark"} <= names
 
@@ -38,6 +38,6 @@ def test_the_source_distribution_carries_what_the_wheel_is_built_from(dist: Path
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
-    for folder in ("compiler", "templates", "policy_src", "opa"):
+    for folder in ("compiler", "templates", "policy_src", "opa", "docs/rules"):
         assert below(folder) <= names
     assert not any(name.startswith(("build/", ".venv", ".git/", "tests/")) for name in names)

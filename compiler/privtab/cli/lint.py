@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, diagnostic_json, out, print_json, show_diagnostics
+from privtab.cli._output import out
 from privtab.cli.compile import policies_in
-from privtab.diagnostics import Diagnostic, Severity, in_order
+from privtab.lint.settings import FailOn, LintFormat
 
 
 def lint(
@@ -17,32 +17,59 @@ def lint(
         list[str] | None,
         typer.Argument(metavar="PATH", help="Policies, by path, folder or name; policy_src/ where left off."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Count warnings as errors.")] = False,
-    format_: FormatOption = Format.TEXT,
+    format_: Annotated[
+        LintFormat | None, typer.Option("--format", help="How to print; `text` is `pretty`.", show_default="pretty")
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="The least severity that fails the run.", show_default="error")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="The same as `--fail-on warning`.")] = False,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select", metavar="CODE", help="These findings only, and errors; `P31` stands for P310 to P319."
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Leave these findings out of this run.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to a file.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings, in place of the privtab.toml found.")
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="CODE", help="Print what a finding means; `all` lists them.")
+    ] = None,
 ) -> None:
     """Report every finding of policy files, sorted by place.
 
-    Exit code 1 where there are errors.
+    Exit code 1 where there are errors, or findings of the severity that `--fail-on` names. Settings come from
+    privtab.toml, or `[tool.privtab.lint]` in pyproject.toml, in a folder above the policy.
 
     Example:
 
     \b
       privtab lint
-      privtab lint policy_src/cdap --strict
-      privtab lint my.yaml --format json
+      privtab lint policy_src/cdap --fail-on warning
+      privtab lint my.yaml --select P310,P305 --format json
+      privtab lint --format sarif -o lint.sarif
+      privtab lint --explain P310
     """
-    from privtab.pipeline import check_policy
+    from privtab.cli import _lint
 
-    policies = policies_in(paths)
-    found: list[Diagnostic] = []
-    for policy in policies:
-        found += check_policy(policy)[1]
-    findings = in_order(found)
-    if format_ is Format.JSON:
-        print_json([diagnostic_json(finding) for finding in findings])
+    if explain is not None:
+        _lint.explain(explain)
+        return
+    wanted = _lint.selection(select, ignore)
+    checked = _lint.check(policies_in(paths), config, wanted, fail_on or (FailOn.WARNING if strict else None))
+    format_ = format_ or (checked[0].settings.format if checked else None) or LintFormat.PRETTY
+    if output is not None:
+        _lint.save(checked, format_, output)
+    elif format_ in (LintFormat.PRETTY, LintFormat.TEXT):
+        _lint.show(checked, out())
     else:
-        show_diagnostics(findings)
-        if not findings:
-            out().print(f"{count(len(policies), 'policy', 'policies')}, no findings")
-    if any(strict or finding.severity is Severity.ERROR for finding in findings):
+        typer.echo(_lint.report(checked, format_), nl=False)
+    if any(one.failed() for one in checked):
         raise typer.Exit(1)

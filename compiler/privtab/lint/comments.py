@@ -1,0 +1,144 @@
+"""Comments that ignore findings: `# privtab: ignore P305 the document says so`, and `ignore-file` for a whole file."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from privtab.checks import p402_wrong_ignore
+from privtab.diagnostics import Diagnostic, Located
+from privtab.lint.codes import codes, unknown
+from privtab.source import SourceFile
+from privtab.syntax.yaml_events import events
+
+_HINT = re.compile(r"#[ \t]*privtab[ \t]*:")
+_COMMENT = re.compile(r"#[^\r\n]*")
+_WORDS = re.compile(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")
+_CODE = re.compile(r"[ \t,]*(?P<code>[A-Za-z]\d+)\b(?=[ \t,:;.-]|$)")
+_SEPARATOR = re.compile(r"[ \t,:;.-]*")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+LINE, FILE = "ignore", "ignore-file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignore:
+    """One comment: the codes with their places, the reason, and the lines that it covers (1-based, the last one too)."""
+
+    codes: tuple[Located[str], ...]
+    reason: str
+    first: int
+    last: int
+
+
+def ignores(source: SourceFile, found: list[Diagnostic]) -> tuple[Ignore, ...]:
+    """The comments of a file that ignore findings, in order; what is wrong with one goes to `found`."""
+    if not _HINT.search(source.text):
+        return ()
+    read = (_read(source, start, end, found) for start, end in comments(source.text))
+    return tuple(ignore for ignore in read if ignore is not None)
+
+
+def comments(text: str) -> Iterator[tuple[int, int]]:
+    """The offsets of every comment: `#` in a text is none. Raises YAMLError for what is no YAML."""
+    at = 0
+    for start, end in (*_texts(text), (len(text), len(text))):
+        while found := _COMMENT.search(text, at, start):
+            # Where a text begins, the search stops; the comment itself goes on to the end of its line.
+            whole = _COMMENT.match(text, found.start())
+            assert whole is not None
+            yield whole.span()
+            at = whole.end()
+        at = max(at, end)
+
+
+def _texts(text: str) -> Iterator[tuple[int, int]]:
+    """Where `#` is text: scalars, and of blocks of text the lines below their `|` or `>`."""
+    for event, start, end in events(text):
+        if isinstance(event, yaml.ScalarEvent):
+            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
+            begin = head.end() if head else start
+            if begin < end:
+                yield begin, end
+
+
+def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> Ignore | None:
+    text = source.text[start:end]
+    words = _WORDS.match(text)
+    if words is None:
+        return None
+    word = words["word"]
+    place = source.span(start, start + len(text.rstrip()))
+    if word not in (LINE, FILE):
+        if near := difflib.get_close_matches(word, (LINE, FILE), n=1):
+            there = source.span(start + words.start("word"), start + words.end("word"))
+            found.append(
+                p402_wrong_ignore.finding(there, f"unknown word `{word}`", f"did you mean `{near[0]}`?", near[0])
+            )
+        return None
+    at = words.start("rest")
+    named: list[Located[str]] = []
+    while code := _CODE.match(text, at):
+        named.append(Located(code["code"], source.span(start + code.start("code"), start + code.end("code"))))
+        at = code.end()
+    reason = _SEPARATOR.sub("", text[at:], count=1).strip()
+    if not named:
+        found.append(
+            p402_wrong_ignore.finding(place, "this comment names no code", f"write `# privtab: {word} P305 why`")
+        )
+        return None
+    if not any(character.isalnum() for character in reason):
+        found.append(
+            p402_wrong_ignore.finding(place, "this comment gives no reason", "say behind the code why it may stay")
+        )
+        return None
+    good = tuple(one for one in named if _may_go(one, found))
+    if word == FILE:
+        return Ignore(codes=good, reason=reason, first=1, last=len(source.starts))
+    first, last = _covered(source, start)
+    return Ignore(codes=good, reason=reason, first=first, last=last)
+
+
+def _may_go(code: Located[str], found: list[Diagnostic]) -> bool:
+    known = codes().get(code.value)
+    if known is None:
+        found.append(p402_wrong_ignore.finding(code.span, *unknown(code.value)))
+    elif not known.may_go or known.code.startswith("P4"):
+        what = "is an error: it cannot be ignored" if not known.may_go else "is about comments: it cannot be ignored"
+        found.append(p402_wrong_ignore.finding(code.span, f"`{code.value}` {what}", "put right what it says"))
+    else:
+        return True
+    return False
+
+
+def _covered(source: SourceFile, start: int) -> tuple[int, int]:
+    """The lines of the entry that the comment stands beside or above: its own line, or the next one that says anything."""
+    lines = _LINE_END.split(source.text)
+    own, column = source.position(start)
+    line = own
+    if not lines[own - 1][: column - 1].strip():
+        line = next((n for n in range(own + 1, len(lines) + 1) if _says(lines[n - 1])), own)
+    indent = _depth(lines[line - 1])
+    last = line
+    for number in range(line + 1, len(lines) + 1):
+        text = lines[number - 1]
+        if not _says(text):
+            continue
+        deeper = len(text) - len(text.lstrip(" ")) > indent
+        items = text[indent:].startswith("- ") and lines[line - 1][indent : indent + 2] != "- "
+        if not (deeper or (items and len(text) - len(text.lstrip(" ")) == indent)):
+            break
+        last = number
+    return line, last
+
+
+def _depth(line: str) -> int:
+    """The column of an entry; of `- a: …`, the column of the dash, so that all of the item counts."""
+    return len(line) - len(line.lstrip(" "))
+
+
+def _says(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")

@@ -1,0 +1,91 @@
+"""What becomes of the findings of one file: kept at some severity, or ignored for a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from privtab.checks import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p401_unused_ignore
+from privtab.diagnostics import Diagnostic, in_order
+from privtab.lint.codes import CANNOT_GO
+from privtab.lint.comments import Ignore, ignores
+from privtab.lint.settings import Settings
+from privtab.report.nodes import Suppressed
+from privtab.source import SourceFile
+
+_NO_YAML = frozenset(check.CODE for check in (p001_not_utf8, p002_yaml_syntax, p003_empty_file))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The findings of a file that stay, sorted by place, and those that do not."""
+
+    kept: tuple[Diagnostic, ...]
+    ignored: tuple[Suppressed, ...] = ()
+
+
+def judge(
+    found: Iterable[Diagnostic], source: SourceFile, path: Path, settings: Settings, *, complete: bool = True
+) -> Judged:
+    """Apply the comments of a file and the settings to its findings.
+
+    `complete` says that all findings of the file are there, so that a comment without one is a finding itself.
+    """
+    all_ = in_order(list(found))
+    wrong: list[Diagnostic] = []
+    # Where YAML cannot be read, there are errors alone, and no comments either.
+    comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, wrong)
+    used: set[tuple[int, int]] = set()
+    kept: list[Diagnostic] = []
+    ignored: list[Suppressed] = []
+    for finding in all_:
+        if (by := _by(finding, source, comments, used)) is not None:
+            ignored.append(Suppressed(finding=finding, reason=by.reason))
+        else:
+            kept.append(finding)
+    if complete:
+        kept += _unused(comments, used)
+    kept += wrong
+    levels = settings.levels(path) if settings.severity or settings.overrides else {}
+    judged: list[Diagnostic] = []
+    for finding in kept:
+        level = levels.get(finding.code)
+        if level is None:
+            judged.append(finding)
+        elif level.severity is None:
+            at = f"{Path(level.span.path).name}:{level.span.line}"
+            ignored.append(Suppressed(finding=finding, reason=f"off in {at}", in_source=False))
+        else:
+            judged.append(replace(finding, severity=level.severity))
+    return Judged(kept=in_order(judged), ignored=tuple(sorted(ignored, key=lambda one: one.finding.span)))
+
+
+def _by(
+    finding: Diagnostic, source: SourceFile, comments: tuple[Ignore, ...], used: set[tuple[int, int]]
+) -> Ignore | None:
+    """The comment that ignores a finding: the narrowest of those that name its code and cover its line."""
+    if finding.code < CANNOT_GO or finding.span.path != source.path:
+        return None
+    by: tuple[int, int, int] | None = None
+    for number, comment in enumerate(comments):
+        if comment.first <= finding.span.line <= comment.last:
+            for which, code in enumerate(comment.codes):
+                if code.value == finding.code:
+                    by = min(
+                        by or (comment.last - comment.first, number, which),
+                        (comment.last - comment.first, number, which),
+                    )
+    if by is None:
+        return None
+    used.add(by[1:])
+    return comments[by[1]]
+
+
+def _unused(comments: tuple[Ignore, ...], used: set[tuple[int, int]]) -> list[Diagnostic]:
+    return [
+        p401_unused_ignore.finding(code.span, code.value)
+        for number, comment in enumerate(comments)
+        for which, code in enumerate(comment.codes)
+        if (number, which) not in used
+    ]

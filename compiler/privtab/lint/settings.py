@@ -1,0 +1,81 @@
+"""The settings of `privtab lint`, and what they say of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from privtab.diagnostics import Severity, Span
+
+
+class FailOn(StrEnum):
+    """The least severity of a finding that makes a run fail."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+    def fails(self, severity: Severity) -> bool:
+        """Whether a finding of this severity makes the run fail."""
+        order = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+        return self is not FailOn.NEVER and order.index(severity) <= order.index(Severity(self.value))
+
+
+class LintFormat(StrEnum):
+    """How findings are printed; `text` is another word for `pretty`."""
+
+    PRETTY = "pretty"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+    JUNIT = "junit"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The severity that a settings file gives to a code, None where it is off, and where it says so."""
+
+    severity: Severity | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Severities for some files; `paths` are patterns relative to the settings file."""
+
+    paths: tuple[str, ...]
+    severity: Mapping[str, Level]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a settings file says; `root` is its folder, None where there is no such file."""
+
+    root: Path | None = None
+    fail_on: FailOn | None = None
+    format: LintFormat | None = None
+    severity: Mapping[str, Level] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+
+    def levels(self, path: Path) -> dict[str, Level]:
+        """The severities for one file, by code; later overrides win."""
+        levels = dict(self.severity)
+        for override in self.overrides:
+            if self.root is not None and any(_matches(pattern, path, self.root) for pattern in override.paths):
+                levels |= override.severity
+        return levels
+
+
+def _matches(pattern: str, path: Path, root: Path) -> bool:
+    """Whether a file is one of those that a pattern names: by `*` (also for `/`), or as a folder that it lies in."""
+    file = path.resolve()
+    if not file.is_relative_to(root.resolve()):
+        return False
+    relative = file.relative_to(root.resolve()).as_posix()
+    wanted = pattern.removeprefix("./").rstrip("/")
+    return fnmatchcase(relative, wanted) or fnmatchcase(relative, f"{wanted}/*")

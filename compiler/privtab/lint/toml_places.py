@@ -1,0 +1,110 @@
+"""Where the keys and values of a TOML file stand: the standard library reads the values and forgets their places."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+Path = tuple[str | int, ...]
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_STRING = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|' r"'''(?:.)*?'{3,5}|" r'"(?:\\.|[^"\\\n])*"|' r"'[^'\n]*'", re.DOTALL)
+_OTHER = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Offsets of a key and of its value; items of a list have the same for both."""
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+
+
+def places(text: str) -> dict[Path, Spot]:
+    """The places of all keys of a file that is known to be TOML, by their way from the top; tables too."""
+    return _Scanner(text).scan()
+
+
+@dataclass(slots=True)
+class _Scanner:
+    text: str
+    at: int = 0
+    found: dict[Path, Spot] = field(default_factory=dict)
+    lists: Counter[Path] = field(default_factory=Counter)
+
+    def scan(self) -> dict[Path, Spot]:
+        table: Path = ()
+        while self.blank() < len(self.text):
+            if self.text[self.at] == "[":
+                table = self.header()
+            else:
+                self.pair(table)
+        return self.found
+
+    def blank(self) -> int:
+        found = _BLANK.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return self.at
+
+    def header(self) -> Path:
+        start = self.at
+        double = self.text.startswith("[[", start)
+        self.at += 2 if double else 1
+        names = self.names()
+        self.at = self.text.index("]", self.at) + (2 if double else 1)
+        path: Path = ()
+        for name in names[:-1]:
+            path = (*path, name)
+            if self.lists[path]:
+                path = (*path, self.lists[path] - 1)
+        path = (*path, names[-1])
+        self.found.setdefault(path, Spot(key=(start, self.at), value=(start, self.at)))
+        if double:
+            self.lists[path] += 1
+            path = (*path, self.lists[path] - 1)
+            self.found[path] = Spot(key=(start, self.at), value=(start, self.at))
+        return path
+
+    def names(self) -> list[str]:
+        """The parts of a dotted key."""
+        names: list[str] = []
+        while True:
+            self.blank()
+            if found := _BARE.match(self.text, self.at) or _STRING.match(self.text, self.at):
+                names.append(found.group().strip("\"'"))
+                self.at = found.end()
+            if self.blank() >= len(self.text) or self.text[self.at] != ".":
+                return names
+            self.at += 1
+
+    def pair(self, table: Path) -> None:
+        start = self.at
+        path: Path = (*table, *self.names())
+        end = len(self.text[start : self.at].rstrip()) + start
+        self.at = self.text.index("=", self.at) + 1
+        self.found[path] = Spot(key=(start, end), value=self.value(path))
+
+    def value(self, path: Path) -> tuple[int, int]:
+        start = self.blank()
+        character = self.text[start]
+        if found := _STRING.match(self.text, start):
+            self.at = found.end()
+        elif character in "[{":
+            self.at += 1
+            number = 0
+            while self.text[self.blank()] not in "]}":
+                if character == "{":
+                    self.pair(path)
+                else:
+                    spot = self.value((*path, number))
+                    self.found[(*path, number)] = Spot(key=spot, value=spot)
+                    number += 1
+                if self.text[self.blank()] == ",":
+                    self.at += 1
+            self.at += 1
+        elif found := _OTHER.match(self.text, start):
+            self.at = found.end()
+        else:
+            self.at += 1
+        return start, self.at
