@@ -29,7 +29,12 @@ def load_program(
     `policy`: a name such as `cdap/final`, or a path. Raises PolicyInvalid with every finding, UsageError where there is no
     such policy, variant or reading, FileError where its file cannot be read.
     """
-    resolved, found = _resolve(source.load(find_policy(policy)), variant, readings or {})
+    return program_of(source.load(find_policy(policy)), variant=variant, readings=readings)
+
+
+def program_of(file: SourceFile, *, variant: str | None = None, readings: Mapping[str, str] | None = None) -> Program:
+    """The program of a policy that was read already, from wherever; raises as `load_program` does."""
+    resolved, found = _resolve(file, variant, readings or {})
     if resolved is None:
         raise PolicyInvalid(in_order(found))
     return lower(resolved)
