@@ -84,11 +84,11 @@ def _types(before: Program, after: Program) -> Iterator[Declared]:
 
 
 def _privileges(before: Program, after: Program) -> Iterator[Declared]:
+    known = before.entities.keys() & after.entities.keys()
     for name, one, other in _pairs(before.privileges, after.privileges):
         if one is None or other is None:
             yield from _whole("privilege", name, _on(one), _on(other))
             continue
-        known = before.entities.keys() & after.entities.keys()
         gone, new = [t for t in one.on if t not in other.on], [t for t in other.on if t not in one.on]
         # That a privilege cannot be granted on what the other side does not have at all is said there.
         told = [t for t in (*gone, *new) if t in known]
