@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import combinations, product
 from typing import TYPE_CHECKING, assert_never
@@ -27,6 +27,9 @@ class View:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._implied: dict[tuple[PairKey, Formula, Formula], bool] = {}
+        self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
+        self._about: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
+        self._resolved: dict[Formula, Formula] = {}
 
     @cached_property
     def lowering(self) -> Lowering:
@@ -65,12 +68,11 @@ class View:
 
         `about`: the conditions; where left off, the rule's own.
         """
-        from privtab.ir.formula import followed, item_condition
-        from privtab.ir.nodes import ByType, When
+        from privtab.ir.formula import item_condition
 
-        nodes = [node for formula in about or (item_condition(rule),) for node in followed(self.program, formula)]
-        flags = sorted({node.flag for node in nodes if isinstance(node, When)})
-        slots = {node.slot for node in nodes if isinstance(node, ByType)}
+        told = [self._told_apart(formula) for formula in about or (item_condition(rule),)]
+        flags = sorted({flag for some, _ in told for flag in some})
+        slots = {slot for _, some in told for slot in some}
         types = [slot.types if slot.name in slots else slot.types[:1] for slot in rule.withs]
         names = [slot.name for slot in rule.withs]
         for size in range(len(flags) + 1):
@@ -78,16 +80,74 @@ class View:
                 for chosen in product(*types):
                     yield frozenset(some), dict(zip(names, chosen, strict=True))
 
-    def sets(self, formula: Formula, setting: Setting) -> list[AtomSet]:
+    def _told_apart(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
+        """The flags that a condition asks about, and the slots on whose type it depends."""
+        from privtab.ir.formula import followed
+        from privtab.ir.nodes import ByType, When
+
+        if formula not in self._about:
+            nodes = list(followed(self.program, formula))
+            flags = frozenset(node.flag for node in nodes if isinstance(node, When))
+            self._about[formula] = flags, frozenset(node.slot for node in nodes if isinstance(node, ByType))
+        return self._about[formula]
+
+    def sets(self, formula: Formula, setting: Setting) -> tuple[AtomSet, ...]:
         """The minimal sets of a condition."""
-        return [frozenset(atoms) for atoms in self.canonical.minimal_sets(formula, *setting)]
+        flags, types = setting
+        key = formula, flags, tuple(types.items())
+        if key not in self._sets:
+            self._sets[key] = tuple(map(frozenset, self.canonical.minimal_sets(formula, flags, types)))
+        return self._sets[key]
 
     def implies(self, rule: Rule, one: Formula, other: Formula) -> bool:
         """Whether `one` implies `other`, whatever the state, the flags and the types of the rule's objects."""
         key = ((rule.entity, rule.operation), one, other)
         if key not in self._implied:
-            self._implied[key] = all(self.exact.implies(one, other, *s) for s in self.settings(rule, one, other))
+            self._implied[key] = all(self._implies(one, other, s) for s in self.settings(rule, one, other))
         return self._implied[key]
+
+    def _implies(self, one: Formula, other: Formula, setting: Setting) -> bool:
+        """Where nothing but a single way to have each thing matters, minimal sets tell; else every way is tried."""
+        if all(self._gives(atoms, other, setting) for atoms in self.sets(one, setting)):
+            return True
+        semantics = self.policy.semantics
+        holds = semantics.owner is not None and semantics.owner.holds
+        # A privilege above and one below entail it in between, unless the lower one may come with ownership.
+        by_cases = semantics.inheritance == "down" and semantics.deny == "overrides" and holds
+        return bool(by_cases) and self.exact.implies(one, other, *setting)
+
+    def _gives(self, atoms: AtomSet, formula: Formula, setting: Setting) -> bool:
+        """Whether a condition holds wherever all of the atoms do."""
+        return self.holds(formula, setting, lambda atom: self.canonical.entails(atoms, atom))
+
+    def holds(self, formula: Formula, setting: Setting, atom: Callable[[Atom], bool]) -> bool:
+        """Whether a condition holds, as `atom` says which atoms do."""
+        from privtab.ir import nodes as ir
+        from privtab.ir.formula import resolve
+
+        flags, types = setting
+
+        def look(node: Formula) -> bool:
+            match node:
+                case ir.Has() | ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin():
+                    return atom(node)
+                case ir.And():
+                    return all(map(look, node.parts))
+                case ir.Or():
+                    return any(map(look, node.parts))
+                case ir.When():
+                    return node.flag not in flags or look(node.body)
+                case ir.Can():
+                    if node not in self._resolved:
+                        self._resolved[node] = resolve(self.program, node)
+                    return look(self._resolved[node])
+                case ir.ByType():
+                    case_ = dict(node.cases).get(types[node.slot])
+                    return case_ is not None and look(case_)
+                case _:
+                    assert_never(node)
+
+        return look(formula)
 
     def same(self, rule: Rule, one: Formula, other: Formula) -> bool:
         """Whether two conditions are one."""
@@ -99,34 +159,17 @@ class View:
         `unnamed`: the type of a resource whose last name is left off, so that nobody has anything on it. In a sound policy
         each privilege can be granted where a condition asks for it.
         """
-        from privtab.ir import nodes as ir
-        from privtab.ir.formula import anchor, resolve
+        from privtab.ir.formula import anchor
+        from privtab.ir.nodes import RESOURCE, ServiceAdmin
 
-        flags, types = setting
         depth = 0 if unnamed is None else len(self.program.chain(unnamed)) - 1
 
-        def holds(node: Formula) -> bool:
-            match node:
-                case ir.ServiceAdmin():
-                    return True
-                case ir.Has() | ir.Owner() | ir.Member() | ir.Self() | ir.Holds():
-                    target = node.target
-                    return unnamed is None or target.slot != ir.RESOURCE or anchor(self.program, target)[0] < depth
-                case ir.And():
-                    return all(map(holds, node.parts))
-                case ir.Or():
-                    return any(map(holds, node.parts))
-                case ir.When():
-                    return node.flag not in flags or holds(node.body)
-                case ir.Can():
-                    return holds(resolve(self.program, node))
-                case ir.ByType():
-                    case_ = dict(node.cases).get(types[node.slot])
-                    return case_ is not None and holds(case_)
-                case _:
-                    assert_never(node)
+        def had(atom: Atom) -> bool:
+            if unnamed is None or isinstance(atom, ServiceAdmin) or atom.target.slot != RESOURCE:
+                return True
+            return anchor(self.program, atom.target)[0] < depth
 
-        return holds(formula)
+        return self.holds(formula, setting, had)
 
     @cached_property
     def others(self) -> Others:
@@ -146,7 +189,7 @@ class View:
             for rule in self.program.rules.values()
             for setting in self.settings(rule)
             for condition in {call_condition(rule), item_condition(rule)}
-            for atoms in self.canonical.minimal_sets(condition, *setting)
+            for atoms in self.sets(condition, setting)
             for atom in atoms
             if not isinstance(atom, ByType)
         )

@@ -19,7 +19,7 @@ CODE = "P317"
 NAME = "note-contradicts-row"
 SEVERITY = Severity.WARNING
 _UNFILTERED = re.compile(
-    r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter|also those|including those)\b",
+    r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*",
     re.IGNORECASE,
 )
 _OPEN = re.compile(
@@ -119,4 +119,4 @@ def _filters(seen: View, rule: Rule) -> bool:
 
 def _short(text: str) -> str:
     words = text.strip().split()
-    return " ".join(words) if len(words) <= 12 else " ".join([*words[:5], "…", *words[-4:]])
+    return " ".join(words) if len(words) <= 16 else " ".join([*words[:5], "…", *words[-4:]])

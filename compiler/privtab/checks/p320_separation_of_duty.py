@@ -159,10 +159,10 @@ def holding(seen: View, rule: Rule, holds: Callable[[Atom], bool]) -> bool:
     condition = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
     if condition == ALWAYS:
         return False
-    gate = {atom for atoms in seen.canonical.minimal_sets(rule.gate) for atom in atoms}
+    gate = {atom for atoms in seen.sets(rule.gate, (frozenset(), {})) for atom in atoms}
     return any(
         all(not isinstance(atom, ByType) and (atom in gate or holds(atom)) for atom in atoms)
         for flags, types in seen.settings(rule)
         if not flags
-        for atoms in seen.canonical.minimal_sets(condition, flags, types)
+        for atoms in seen.sets(condition, (flags, types))
     )

@@ -10,6 +10,8 @@ from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Related, Severity, Span
 
 if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.nodes import Rule
     from privtab.model import nodes as m
 
 CODE = "P330"
@@ -18,12 +20,17 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows of variants that decide what the file decides anyway, with the same effects: compared exactly."""
+    """Rows of variants that decide what the file decides anyway, with the same effects: compared exactly.
+
+    What a row refers to by `can` may be another row under the variant; then only the same words mean the same.
+    """
     seen = view(policy)
     told: set[Span] = set()
-    for variant, row in seen.others.variants():
+    rows = list(seen.others.variants())
+    replaced = {variant: {(r.entity, r.operation) for v, r in rows if v == variant} for variant, _ in rows}
+    for variant, row in rows:
         known = policy.rows[row.entity, row.operation]
-        if row.decl.span in told or not compare(seen, seen.lowering.rule(row), seen.rule(known)).equal:
+        if row.decl.span in told or not _equal(seen, seen.lowering.rule(row), seen.rule(known), replaced[variant]):
             continue
         told.add(row.decl.span)
         yield Diagnostic(
@@ -35,3 +42,14 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             help="drop it, or write what the variant changes",
             related=(Related(message="the row of the file", span=known.decl.span),),
         )
+
+
+def _equal(seen: View, one: Rule, other: Rule, replaced: set[tuple[str, str]]) -> bool:
+    from privtab.ir.formula import followed, item_condition
+    from privtab.ir.nodes import Can
+
+    if not compare(seen, one, other).equal:
+        return False
+    nodes = (node for rule in (one, other) for node in followed(seen.program, item_condition(rule)))
+    reached = {(node.target.type, node.operation) for node in nodes if isinstance(node, Can)}
+    return item_condition(one) == item_condition(other) or not reached & replaced
