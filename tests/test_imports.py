@@ -48,7 +48,19 @@ ALLOWED = {
         "scenarios",
     },
     "pipeline": {"base", "checks", "ir", "lint", "model", "syntax"},
-    "scenarios": {"base", "bundle", "checks", "client", "ir", "opa", "pipeline", "scenarios", "state", "syntax"},
+    "scenarios": {
+        "base",
+        "bundle",
+        "checks",
+        "client",
+        "ir",
+        "opa",
+        "pipeline",
+        "report",
+        "scenarios",
+        "state",
+        "syntax",
+    },
 }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import out, progress
+from privtab.cli._output import complain, out, progress
+from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from privtab.scenarios.engines import Engine
@@ -20,10 +24,9 @@ if TYPE_CHECKING:
 DEFAULT = "policy_src"
 
 
-class TestFormat(StrEnum):
+class Format(StrEnum):
     """How the outcome is printed."""
 
-    __test__ = False
     PRETTY = "pretty"
     JSON = "json"
     JUNIT = "junit"
@@ -35,6 +38,17 @@ class Engines(StrEnum):
     REFERENCE = "reference"
     OPA = "opa"
     BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is to be done with each plan."""
+
+    engine: Engines
+    pattern: str | None
+    fail_fast: bool
+    coverage: bool
+    mutation: bool
 
 
 def run_scenarios(
@@ -55,70 +69,157 @@ def run_scenarios(
         ),
     ] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first failure.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all failures.")] = False,
+    coverage: Annotated[
+        bool | None,
+        typer.Option("--coverage/--no-coverage", help="Say what of each row is proved; on, unless there is a filter."),
+    ] = None,
+    mutation: Annotated[bool, typer.Option("--mutation", help="Say which faults no case would notice.")] = False,
+    min_coverage: Annotated[
+        float | None,
+        typer.Option("--min-coverage", metavar="PCT", min=0, max=100, help="Fail below this share of cells."),
+    ] = None,
+    min_mutation: Annotated[
+        float | None,
+        typer.Option("--min-mutation", metavar="PCT", min=0, max=100, help="Fail below this share of faults noticed."),
+    ] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Print `needs` entries for what is untested, to be checked and kept.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all failures, cells and faults.")] = False,
     reading: ReadingOption = None,
     format_: Annotated[
-        TestFormat, typer.Option("--format", help="For a person, for a program, or for a build server.")
-    ] = TestFormat.PRETTY,
+        Format, typer.Option("--format", help="For a person, for a program, or for a build server.")
+    ] = Format.PRETTY,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to the screen.")
     ] = None,
 ) -> None:
     """Ask every scenario beside the policies, and say what was not answered as it must be.
 
-    Exit code 1 where a case fails.
+    Exit code 1 where a case fails, or a share is below what it must be.
 
     Example:
 
     \b
       privtab test
-      privtab test cdap/final --engine both
+      privtab test cdap/final --engine both --mutation
       privtab test policy_src/gravitino --filter 'drop table*' -x
+      privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
+      privtab test cdap/final --suggest
     """
     from privtab.scenarios.collect import plans
 
-    made = plans(paths or [DEFAULT], readings(reading))
-    results = []
-    for plan in made:
-        results.append(_run(plan, engine, filter_, fail_fast=fail_fast))
+    if paths is None and not Path(DEFAULT).is_dir():
+        raise UsageError(f"there is no {DEFAULT}/ here: say which policy, by name (cdap/final) or path")
+    wanted = _Wanted(
+        engine=engine,
+        pattern=filter_,
+        fail_fast=fail_fast,
+        coverage=coverage if coverage is not None else filter_ is None or min_coverage is not None or suggest,
+        mutation=mutation or min_mutation is not None,
+    )
+    results: list[Result] = []
+    for plan in plans(paths or [DEFAULT], readings(reading)):
+        results.append(_run(plan, wanted))
         if fail_fast and results[-1].failures:
             break
-    _write(results, format_, output, verbose=verbose)
-    if any(result.failures for result in results):
+    _print(_suggested(results) if suggest else _written(results, format_), results, output, verbose=verbose)
+    short = [*_below(results, min_coverage, "cells are tested"), *_below(results, min_mutation, "faults are noticed")]
+    for message in short:
+        complain(message)
+    if filter_ is not None and not any(result.asked for result in results):
+        raise UsageError(f"no case has `{filter_}` in it")
+    if short or any(result.failures for result in results):
         raise typer.Exit(1)
 
 
-def _run(plan: Plan, engine: Engines, filter_: str | None, *, fail_fast: bool) -> Result:
+def _run(plan: Plan, wanted: _Wanted) -> Result:
+    """Ask the cases of a plan, then see what those that passed prove."""
+    from privtab.scenarios import prove
     from privtab.scenarios.engines import ReferenceEngine, opa
     from privtab.scenarios.results import Result
-    from privtab.scenarios.run import failures, matching
+    from privtab.scenarios.run import Failure, failures, matching
 
-    asked = tuple(matching(plan.cases, filter_)) if filter_ else plan.cases
-    found = []
+    asked = tuple(matching(plan.cases, wanted.pattern)) if wanted.pattern else plan.cases
+    found: list[Failure] = []
+    begun = time.monotonic()
     with ExitStack() as stack:
-        engines: list[Engine] = [ReferenceEngine(plan.program)] if engine is not Engines.OPA else []
-        engines += [stack.enter_context(opa(plan.program))] if engine is not Engines.REFERENCE and asked else []
-        bar = stack.enter_context(progress(len(asked)))
-        for failure in failures(plan, asked, engines, lambda more: bar.advance(bar.task_ids[0], more)):
+        engines: list[Engine] = [] if wanted.engine is Engines.OPA else [ReferenceEngine(plan.program)]
+        engines += [stack.enter_context(opa(plan.program))] if wanted.engine is not Engines.REFERENCE and asked else []
+        bar = stack.enter_context(progress(len(asked) + (len(plan.rules) if wanted.mutation else 0)))
+        [task] = bar.task_ids
+        bar.update(task, description=plan.program.system)
+        for failure in failures(plan, asked, engines, lambda more: bar.advance(task, more)) if asked else ():
             found.append(failure)
-            if fail_fast:
+            if wanted.fail_fast:
                 break
-    return Result(plan=plan, asked=asked, failures=tuple(found), stopped=fail_fast and bool(found))
+        result = Result(plan=plan, asked=asked, failures=tuple(found))
+        if not (wanted.fail_fast and found) and (wanted.coverage or wanted.mutation):
+            failed = {id(failure.case) for failure in found}
+            observed = prove.observe(plan, (case for case in asked if id(case) not in failed))
+            if wanted.coverage:
+                result = replace(result, coverage=prove.coverage(plan, observed))
+            if wanted.mutation:
+                score = prove.score(plan, observed, lambda more: bar.advance(task, more))
+                result = replace(result, score=score)
+    return replace(result, seconds=time.monotonic() - begun)
 
 
-def _write(results: list[Result], format_: TestFormat, output: Path | None, *, verbose: bool) -> None:
+def _below(results: Sequence[Result], least: float | None, what: str) -> list[str]:
+    """What is to be said of the policies that have less than they must."""
+    if least is None:
+        return []
+    shares = ((r.name, r.coverage if what.startswith("cells") else r.score) for r in results)
+    return [
+        f"{name}: {share.percent:.4g} % of {what}, {least:.4g} % must be"
+        for name, share in shares
+        if share is not None and share.percent < least
+    ]
+
+
+def _suggested(results: Sequence[Result]) -> str:
+    from privtab.scenarios.prove import suggested
+
+    texts = [(result, suggested(result.plan, result.coverage, result.score)) for result in results]
+    return "\n".join(
+        f"# {result.plan.subject.title}: check each entry against the document before you keep it\n{text}"
+        for result, text in texts
+        if text
+    )
+
+
+def _written(results: Sequence[Result], format_: Format) -> str | None:
+    """The outcome for a program; None where it is for a person."""
     import json
 
-    from privtab.scenarios import pretty
-    from privtab.scenarios.results import result_json
+    from privtab.report.junit import junit
+    from privtab.scenarios.results import junit_suites, result_json
 
-    if format_ is TestFormat.JSON:
-        text = json.dumps({"policies": [result_json(r) for r in results]}, indent=2, ensure_ascii=False) + "\n"
-    else:
-        text = ""
-    if format_ is TestFormat.PRETTY and output is None:
-        pretty.show(out(), results, verbose=verbose)
-    elif output is None:
+    match format_:
+        case Format.JSON:
+            ok = not any(result.failures for result in results)
+            content = {"ok": ok, "policies": [result_json(result) for result in results]}
+            return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        case Format.JUNIT:
+            return junit(junit_suites(results))
+        case Format.PRETTY:
+            return None
+
+
+def _print(text: str | None, results: Sequence[Result], output: Path | None, *, verbose: bool) -> None:
+    from privtab.cli._files import write
+    from privtab.scenarios.pretty import show
+
+    if text is None:
+        console = out()
+        if output is None:
+            show(console, results, verbose=verbose)
+            return
+        with console.capture() as captured:
+            console.no_color = True
+            show(console, results, verbose=verbose)
+        text = captured.get()
+    if output is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write(output, text.encode())

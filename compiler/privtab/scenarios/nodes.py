@@ -82,9 +82,14 @@ class Subject:
     @property
     def title(self) -> str:
         """The policy's file, and in brackets what was chosen of it."""
+        return self.policy.as_posix() + self.chosen
+
+    @property
+    def chosen(self) -> str:
+        """The variant and the readings in brackets; nothing where there are none."""
         chosen = [self.variant] if self.variant else []
         chosen += [f"{row}={name}" for row, name in self.readings]
-        return self.policy.as_posix() + (f" ({', '.join(chosen)})" if chosen else "")
+        return f" ({', '.join(chosen)})" if chosen else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The outcome for a person: failures with their rows first, then one line for each policy."""
+"""The outcome for a person: failures with their rows, what is untested and would pass unseen, one line for each policy."""
 
 from __future__ import annotations
 
@@ -10,19 +10,28 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.ir.explain import source_text
+from privtab.ir.nodes import Rule
+from privtab.scenarios.coverage import Cell
 from privtab.scenarios.results import Result, because
 from privtab.scenarios.rows import row_lines
 from privtab.scenarios.run import Failure
 
 SHOWN, SHOWN_OF_ENTRY = 20, 2
 """Failures that are shown at once, and of those that one entry brings."""
+SHOWN_ROWS, SHOWN_OF_MANY = 5, 2
+"""Rows with untested cells, and with unseen faults, that are shown of one policy, and of each of several."""
 
 
 def show(console: Console, results: Sequence[Result], *, verbose: bool) -> None:
     """Everything that there is to say about some results."""
     for result in results:
         _failures(console, result, verbose=verbose)
-    _summary(console, results)
+    most = None if verbose else SHOWN_ROWS if len(results) == 1 else SHOWN_OF_MANY
+    for result in results:
+        _untested(console, result, most)
+        _unseen(console, result, most)
+    console.print(_summary(results))
+    _verdict(console, results)
 
 
 def _failures(console: Console, result: Result, *, verbose: bool) -> None:
@@ -35,40 +44,117 @@ def _failures(console: Console, result: Result, *, verbose: bool) -> None:
         if most < len(some) and most:
             console.print(f"  and {len(some) - most} more of this entry\n", style="dim")
         left -= most
-    hidden = len(result.failures)
-    if left <= 0 and not verbose and hidden > SHOWN:
-        console.print(f"{hidden} cases failed; --verbose shows them all\n", style="dim")
+    if left <= 0 and not verbose and len(result.failures) > SHOWN:
+        console.print(f"{len(result.failures)} failures in {result.name}; --verbose shows them all\n", style="dim")
 
 
 def _failure(console: Console, result: Result, failure: Failure) -> None:
     case = failure.case
     rule = result.rule(case)
     console.print(Text.assemble(("✗ ", "bold red"), (case.name, "bold")), soft_wrap=True)
-    facts: list[tuple[str, str]] = [("at", f"{case.span.path}:{case.span.line}:{case.span.column}")]
-    facts += [("why", case.why)] if case.why else []
-    what = "" if failure.fault in {"decision", "engines"} else f"{failure.fault} "
-    facts.append(("expected", what + failure.expected))
-    facts.append(("got", what + failure.got + (f": {because(failure)}" if failure.fault == "decision" else "")))
+    what = "" if failure.fault in {"decision", "engines"} else f"{failure.fault}: "
     source = source_text(rule.source)
-    facts.append(("row", f"{rule.span.path}:{rule.span.line}" + (f"  from {source}" if source else "")))
+    facts = [
+        ("expected", what + failure.expected),
+        ("got", what + failure.got),
+        *([("", because(failure))] if failure.fault == "decision" else []),
+        *([("why", case.why)] if case.why else []),
+        ("case", f"{case.span.path}:{case.span.line}:{case.span.column}"),
+        ("row", f"{rule.span.path}:{rule.span.line}" + (f"  from {source}" if source else "")),
+    ]
     for name, text in facts:
-        console.print(Text.assemble(("  " + name.ljust(10), "dim"), text), soft_wrap=True)
+        console.print(Text.assemble((f"  {name:<10}", "dim"), text), soft_wrap=True)
     for line in row_lines(rule.span):
-        console.print(Text("    " + line, style="cyan"), soft_wrap=True)
+        console.print(Text(f"            {line}", style="cyan"), soft_wrap=True)
     console.print()
 
 
-def _summary(console: Console, results: Iterable[Result]) -> None:
+def _untested(console: Console, result: Result, most: int | None) -> None:
+    if result.coverage is None or not result.coverage.untested:
+        return
+    untested = result.coverage.untested
+    totals = result.coverage.by_rule()
+    _heading(console, f"{result.name}: {len(untested):,} of {len(result.coverage.cells):,} cells untested")
+    rows = [(rule_id, list(cells)) for rule_id, cells in groupby(untested, key=lambda cell: cell.rule.id)]
+    for rule_id, cells in rows[:most]:
+        rule, total, _ = totals[rule_id]
+        console.print(Text.assemble("  ", _row(rule), (f"  {len(cells)} of {total}", "dim")), soft_wrap=True)
+        for cell in cells[: most and 1]:
+            console.print(Text(f"      {_cell(cell)}"), soft_wrap=True)
+    _rest(console, len(rows), most)
+
+
+def _unseen(console: Console, result: Result, most: int | None) -> None:
+    if result.score is None or not result.score.survived:
+        return
+    survived = result.score.survived
+    _heading(console, f"{result.name}: {len(survived):,} of {result.score.mutants:,} faults that no case notices")
+    rows = [(rule_id, list(some)) for rule_id, some in groupby(survived, key=lambda mutant: mutant.original.id)]
+    for _, mutants in rows[:most]:
+        console.print(Text.assemble("  ", _row(mutants[0].original), (f"  {len(mutants)}", "dim")), soft_wrap=True)
+        for mutant in mutants[: most and 1]:
+            console.print(Text(f"      {mutant.text}"), soft_wrap=True)
+    _rest(console, len(rows), most)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(Text(text, style="bold yellow"), soft_wrap=True)
+
+
+def _rest(console: Console, rows: int, most: int | None) -> None:
+    if most is not None and rows > most:
+        console.print(
+            f"  and {rows - most} more row{'' if rows - most == 1 else 's'}; --verbose shows all", style="dim"
+        )
+    console.print()
+
+
+def _row(rule: Rule) -> Text:
+    return Text.assemble((f"{rule.entity}/{rule.operation}", "cyan"), (f"  {rule.span.path}:{rule.span.line}", "dim"))
+
+
+def _cell(cell: Cell) -> str:
+    return f"{cell.text}  ({cell.setting})" if cell.setting else cell.text
+
+
+def _summary(results: Iterable[Result]) -> Table:
+    listed = list(results)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("policy", overflow="fold")
-    for name in ("cases", "passed", "failed"):
+    for name in ("cases", "passed"):
         table.add_column(name, justify="right")
-    for result in results:
+    covered, scored = (any(r.coverage is not None for r in listed), any(r.score is not None for r in listed))
+    for name in (["cells"] if covered else []) + (["faults noticed", "no fault"] if scored else []):
+        table.add_column(name, justify="right")
+    for result in listed:
         failed = len(result.asked) - result.passed
-        table.add_row(
-            result.plan.subject.title,
-            f"{len(result.asked):,}",
-            f"{result.passed:,}",
-            Text(f"{failed:,}", style="bold red" if failed else "dim"),
-        )
-    console.print(table)
+        cells: list[Text | str] = [result.name, f"{len(result.asked):,}"]
+        cells.append(Text(f"{result.passed:,}", style="bold red" if failed else ""))
+        if covered:
+            coverage = result.coverage
+            cells.append("" if coverage is None else _share(coverage.percent, len(coverage.cells)))
+        if scored:
+            score = result.score
+            cells.append("" if score is None else _share(score.percent, score.mutants))
+            cells.append("" if score is None else f"{score.equivalent:,}")
+        table.add_row(*cells)
+    return table
+
+
+def _share(percent: float, whole: int) -> Text:
+    return Text(f"{percent:.4g} % of {whole:,}", style="green" if percent == 100 else "yellow")
+
+
+def _verdict(console: Console, results: Sequence[Result]) -> None:
+    asked = sum(len(result.asked) for result in results)
+    failed = asked - sum(result.passed for result in results)
+    took = sum(result.seconds for result in results)
+    said = Text("\n")
+    if failed:
+        said.append(f"✗ {failed:,} of {asked:,} cases failed", style="bold red")
+    elif asked:
+        said.append(f"✓ {asked:,} case{'' if asked == 1 else 's'} passed", style="bold green")
+    else:
+        said.append("no cases", style="bold yellow")
+    said.append(f"  {took:.1f} s", style="dim")
+    console.print(said)

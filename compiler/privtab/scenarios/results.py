@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from privtab.ir.canonical import atom_text
 from privtab.ir.explain import source_text
 from privtab.ir.nodes import Rule
+from privtab.report.nodes import Case as JUnitCase
+from privtab.report.nodes import Failure as JUnitFailure
+from privtab.report.nodes import Suite
+from privtab.scenarios.coverage import Cell, Coverage
+from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, Plan
 from privtab.scenarios.rows import row_lines
 from privtab.scenarios.run import Failure, reasons
+from privtab.scenarios.score import Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +27,15 @@ class Result:
     plan: Plan
     asked: tuple[Case, ...]
     failures: tuple[Failure, ...]
-    stopped: bool = False
-    """Whether a failure ended the run before all was asked."""
+    coverage: Coverage | None = None
+    score: Score | None = None
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The policy by system and version, and in brackets what was chosen of it."""
+        program, subject = self.plan.program, self.plan.subject
+        return f"{program.system}/{program.version}{subject.chosen}"
 
     @property
     def passed(self) -> int:
@@ -45,12 +59,14 @@ def result_json(result: Result) -> dict[str, Any]:
         "files": list(result.plan.files),
         "cases": len(result.asked),
         "passed": result.passed,
-        "failures": [failure_json(result, failure) for failure in result.failures],
+        "failures": [_failure_json(result, failure) for failure in result.failures],
+        "coverage": None if result.coverage is None else _coverage_json(result.coverage),
+        "mutation": None if result.score is None else _score_json(result.score),
     }
 
 
-def failure_json(result: Result, failure: Failure) -> dict[str, Any]:
-    """A failure for programs: the case and its place, what was expected and came, and the row that decided."""
+def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
+    """The case and its place, what was expected and came, and the row that decided."""
     case = failure.case
     context = failure.decision.context
     return {
@@ -68,19 +84,58 @@ def failure_json(result: Result, failure: Failure) -> dict[str, Any]:
         "got": failure.got,
         "missing": context.get("missing", []),
         "reasons": context.get("reasons", []),
-        "row": row_json(result.rule(case)),
+        "row": row_json(result.rule(case)) | {"text": "\n".join(row_lines(result.rule(case).span))},
     }
 
 
-def row_json(rule: Rule) -> Mapping[str, Any]:
-    """The row of a rule: its id, its place, its text and its source."""
+def row_json(rule: Rule) -> dict[str, Any]:
+    """The row of a rule: its id, its place and its source."""
     return {
         "rule": rule.id,
         "path": rule.span.path,
         "line": rule.span.line,
-        "text": "\n".join(row_lines(rule.span)),
         "source": source_text(rule.source),
     }
+
+
+def _coverage_json(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "cells": len(coverage.cells),
+        "covered": coverage.covered,
+        "percent": coverage.percent,
+        "rows": [
+            row_json(rule) | {"cells": cells, "covered": covered}
+            for rule, cells, covered in coverage.by_rule().values()
+        ],
+        "untested": [_cell_json(cell) for cell in coverage.untested],
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    missing = None if cell.missing is None else atom_text(cell.missing, cell.rule, cell.types)
+    return row_json(cell.rule) | {
+        "proof": cell.proof,
+        "set": [atom_text(atom, cell.rule, cell.types) for atom in cell.atoms],
+        "without": missing,
+        "form": cell.form or None,
+        "flags": sorted(cell.flags),
+        "with": dict(cell.types),
+        "text": cell.text,
+    }
+
+
+def _score_json(score: Score) -> dict[str, Any]:
+    return {
+        "mutants": score.mutants,
+        "killed": score.killed,
+        "equivalent": score.equivalent,
+        "percent": score.percent,
+        "survived": [_mutant_json(mutant) for mutant in score.survived],
+    }
+
+
+def _mutant_json(mutant: Mutant) -> dict[str, Any]:
+    return row_json(mutant.original) | {"change": mutant.change, "kind": CHANGES[mutant.change], "text": mutant.text}
 
 
 def because(failure: Failure) -> str:
@@ -90,3 +145,40 @@ def because(failure: Failure) -> str:
         return f"allowed by {given}" if given else "anyone may"
     ways = [" and ".join(atoms) for atoms in failure.decision.missing]
     return f"missing {', or '.join(ways)}" if ways else "no way leads to an allow"
+
+
+def junit_suites(results: Sequence[Result]) -> list[Suite]:
+    """The results for build servers: a suite for each subject, a test for each case."""
+    return [_suite(result) for result in results]
+
+
+def _suite(result: Result) -> Suite:
+    wrong: dict[int, Failure] = {}
+    for failure in result.failures:
+        wrong.setdefault(id(failure.case), failure)
+    each = result.seconds / max(1, len(result.asked))
+    cases = tuple(_test(result, case, wrong.get(id(case)), each) for case in result.asked)
+    properties = [("policy", result.plan.subject.policy.as_posix())]
+    if result.coverage is not None:
+        properties.append(("cell coverage", f"{result.coverage.percent}"))
+    if result.score is not None:
+        properties.append(("mutation score", f"{result.score.percent}"))
+    return Suite(name=result.name, cases=cases, properties=tuple(properties))
+
+
+def _test(result: Result, case: Case, failure: Failure | None, seconds: float) -> JUnitCase:
+    rule = result.rule(case)
+    found = None
+    if failure is not None:
+        place = f"{rule.span.path}:{rule.span.line}"
+        text = "\n".join([f"{because(failure)}", f"row {place}", *row_lines(rule.span)])
+        message = f"expected {failure.expected}, got {failure.got}"
+        found = JUnitFailure(message=message, text=text, kind=failure.fault)
+    return JUnitCase(
+        name=case.name,
+        classname=rule.id.replace("/", "."),
+        seconds=seconds,
+        failure=found,
+        file=case.span.path,
+        line=case.span.line,
+    )

@@ -1,0 +1,155 @@
+"""Cell coverage: of each row which of its smallest sets the cases allow by, deny for lack of one atom of, and deny by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Literal, TypeAlias
+
+from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
+from privtab.ir.exact import settings
+from privtab.ir.formula import call_condition, item_condition, rule_flags, without_name
+from privtab.ir.nodes import ByType, Program, Rule
+from privtab.scenarios.masks import Key, Mask, Observed
+
+Form: TypeAlias = Literal["", "item", "call"]
+Proof: TypeAlias = Literal["allow", "lack", "default"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One thing that a case can prove of a rule.
+
+    `allow`: who holds `atoms` and no other set is let in. `lack`: who holds all of `atoms` but `missing` is not.
+    `default`: who holds no atom of any set is not.
+    """
+
+    rule: Rule
+    proof: Proof
+    atoms: tuple[Leaf, ...] = ()
+    missing: Leaf | None = None
+    flags: frozenset[str] = frozenset()
+    types: Mapping[str, str]
+    form: Form
+    covered: bool
+
+    @property
+    def text(self) -> str:
+        """The cell in words: `allowed by READ (namespace)`."""
+        said = [atom_text(atom, self.rule, self.types) for atom in self.atoms if atom != self.missing]
+        held = ", ".join(said)
+        match self.proof:
+            case "allow":
+                return f"allowed by {held}" if held else "allowed to anyone"
+            case "lack":
+                assert self.missing is not None
+                lacking = f"denied without {atom_text(self.missing, self.rule, self.types)}"
+                return f"{lacking}, though with {held}" if held else lacking
+            case "default":
+                return "denied to who holds none of it"
+
+    @property
+    def setting(self) -> str:
+        """In which requests: `each item`, `the call`, flags, types of objects; empty where the rule has one form alone."""
+        parts = [{"item": "a named item", "call": "the call", "": ""}[self.form]]
+        parts += [f"with {flag}" for flag in sorted(self.flags)]
+        parts += [f"{slot}: {type_}" for slot, type_ in self.types.items()]
+        return ", ".join(part for part in parts if part)
+
+
+class Coverage:
+    """The cells of some rules, and which of them cases prove."""
+
+    def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
+        self.program = program
+        self._form = canonical(program)
+        self.cells = tuple(cell for key, rule in rules.items() for cell in self._cells(rule, observed.get(key)))
+
+    @property
+    def covered(self) -> int:
+        """How many cells are proved."""
+        return sum(cell.covered for cell in self.cells)
+
+    @property
+    def percent(self) -> float:
+        """The share of cells that are proved; of none, all."""
+        return percent(self.covered, len(self.cells))
+
+    @property
+    def untested(self) -> tuple[Cell, ...]:
+        """The cells that nothing proves."""
+        return tuple(cell for cell in self.cells if not cell.covered)
+
+    def by_rule(self) -> dict[str, tuple[Rule, int, int]]:
+        """For each rule's id: the rule, how many cells it has and how many are proved."""
+        found: dict[str, tuple[Rule, int, int]] = {}
+        for cell in self.cells:
+            _, cells, covered = found.get(cell.rule.id, (cell.rule, 0, 0))
+            found[cell.rule.id] = cell.rule, cells + 1, covered + cell.covered
+        return found
+
+    def _cells(self, rule: Rule, observed: Observed | None) -> Iterator[Cell]:
+        flags_asked = rule_flags(self.program, rule)
+        for flags, all_types in settings(self.program, rule):
+            types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
+            within = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
+            if rule.each is None:
+                sets = self._form.minimal_sets(call_condition(rule), flags, all_types)
+                yield from self._proofs(rule, sets, observed, within, flags, types, "")
+                continue
+            named = 0 if observed is None else observed.named
+            items = self._form.minimal_sets(item_condition(rule), flags, all_types)
+            yield from self._proofs(rule, items, observed, within & named, flags, types, "item")
+            call = without_name(self.program, call_condition(rule), rule.entity)
+            calls = self._form.minimal_sets(call, flags, all_types)
+            yield from self._proofs(rule, calls, observed, within & ~named, flags, types, "call")
+
+    def _proofs(
+        self,
+        rule: Rule,
+        sets: MinimalSets,
+        observed: Observed | None,
+        within: Mask,
+        flags: frozenset[str],
+        types: Mapping[str, str],
+        form: Form,
+    ) -> Iterator[Cell]:
+        """The cells of one form of a request: `within` are the cases that have it."""
+
+        def cell(proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None) -> Cell:
+            return Cell(
+                rule=rule,
+                proof=proof,
+                atoms=atoms,
+                missing=missing,
+                flags=flags,
+                types=types,
+                form=form,
+                covered=bool(proved),
+            )
+
+        held = {atom: _atom(observed, atom) for atoms in sets for atom in atoms}
+        whole = [reduce(int.__and__, (held[atom] for atom in atoms), within) for atoms in sets]
+        denied = within & ~(observed.allowed if observed is not None else 0)
+        for number, atoms in enumerate(sets):
+            others = reduce(int.__or__, (mask for i, mask in enumerate(whole) if i != number), 0)
+            yield cell("allow", whole[number] & ~others, atoms)
+        for atoms in sets:
+            for missing in atoms:
+                rest = reduce(int.__and__, (held[atom] for atom in atoms if atom != missing), denied)
+                yield cell("lack", rest & ~held[missing], atoms, missing)
+        if () not in sets:
+            yield cell("default", denied & ~reduce(int.__or__, held.values(), 0))
+
+
+def _atom(observed: Observed | None, atom: Leaf) -> Mask:
+    assert not isinstance(atom, ByType)
+    return 0 if observed is None else observed.atom(atom)
+
+
+def percent(part: int, whole: int) -> float:
+    """A share in percent, never rounded up to all; of nothing, all."""
+    if part >= whole:
+        return 100.0
+    return min(99.9, round(100 * part / whole, 1))

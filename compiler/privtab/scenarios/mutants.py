@@ -1,0 +1,277 @@
+"""The faults that a table may have: each rule with one thing in it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, assert_never
+
+from privtab.ir.canonical import atom_text
+from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
+from privtab.ir.nodes import (
+    ALWAYS,
+    NEVER,
+    RESOURCE,
+    And,
+    Atom,
+    ByType,
+    Can,
+    Effect,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+from privtab.scenarios.masks import Reach
+from privtab.state.names import Names
+
+Change: TypeAlias = Literal["drop", "any-all", "privilege", "target", "effect", "each", "gate", "flag"]
+CHANGES: Mapping[Change, str] = {
+    "drop": "a part dropped",
+    "any-all": "any for all, or all for any",
+    "privilege": "another privilege",
+    "target": "another target",
+    "effect": "another effect",
+    "each": "`each` dropped",
+    "gate": "the gate dropped",
+    "flag": "a flag dropped",
+}
+Types: TypeAlias = Mapping[str, str]
+"""The type of the object in each slot, as far as it is known at that place of a condition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A rule with one change, and the change in words."""
+
+    change: Change
+    text: str
+    original: Rule
+    rule: Rule
+
+
+class Mutants:
+    """Makes the mutants of a program's rules."""
+
+    def __init__(self, program: Program, reach: Reach) -> None:
+        self.program = program
+        self.reach = reach
+        self.names = Names(program)
+        self._on: dict[str, tuple[str, ...]] = {}
+
+    def of(self, rule: Rule) -> Iterator[Mutant]:
+        """Every mutant of a rule, each once."""
+        seen: set[object] = {_content(rule)}
+        for mutant in self._of(rule):
+            content = _content(mutant.rule)
+            if content not in seen:
+                seen.add(content)
+                yield mutant
+
+    def _of(self, rule: Rule) -> Iterator[Mutant]:
+        point = _Point(self, rule)
+        types = {RESOURCE: rule.entity, **{w.name: w.types[0] for w in rule.withs if not w.polymorphic}}
+        for change, text, formula in point.whole(rule.requires, types):
+            yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
+        if rule.each is not None:
+            for change, text, formula in point.whole(rule.each, types):
+                yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
+            yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
+        if rule.gate != ALWAYS:
+            yield Mutant(change="gate", text="the gate dropped", original=rule, rule=replace(rule, gate=ALWAYS))
+        for number, effect in enumerate(rule.effects):
+            before, after = rule.effects[:number], rule.effects[number + 1 :]
+            dropped = replace(rule, effects=(*before, *after))
+            yield Mutant(change="effect", text=f"without `{_effect(effect)}`", original=rule, rule=dropped)
+            for other in self._effects(rule, effect):
+                changed = replace(rule, effects=(*before, other, *after))
+                text = f"`{_effect(other)}` for `{_effect(effect)}`"
+                yield Mutant(change="effect", text=text, original=rule, rule=changed)
+
+    def _effects(self, rule: Rule, effect: Effect) -> Iterator[Effect]:
+        """Another kind, another privilege, another target."""
+        yield replace(effect, kind="revoke" if effect.kind != "revoke" else "grant" if effect.privileges else "become")
+        if effect.privileges:
+            names = [
+                name
+                for name in self.names.known_privileges()
+                if name not in self.program.aliases and self.names.grantable(name, effect.target.type) is None
+            ]
+            for name in _beside(names, effect.what):
+                yield replace(effect, what=name, privileges=self.names.given(name, effect.target.type))
+        for type_ in self._above(effect.target.type):
+            if not effect.privileges or self.names.grantable(effect.what, type_) is None:
+                yield replace(effect, target=replace(effect.target, type=type_))
+                break
+        del rule
+
+    def _above(self, type_: str) -> Iterator[str]:
+        return reversed(self.program.chain(type_)[:-1])
+
+    def beside(self, privilege: str, type_: str, used: frozenset[str]) -> tuple[str, ...]:
+        """One or two other privileges for the type, near in the file, rather such as the cell does not speak of."""
+        if type_ not in self._on:
+            self._on[type_] = tuple(p.name for p in self.program.privileges.values() if type_ in p.on)
+        names = self._on[type_]
+        return _beside([n for n in names if n == privilege or n not in used], privilege) or _beside(names, privilege)
+
+
+class _Point:
+    """Changes one point of a condition of one rule."""
+
+    def __init__(self, mutants: Mutants, rule: Rule) -> None:
+        self.mutants = mutants
+        self.program = mutants.program
+        self.rule = rule
+        self.used: dict[Target, frozenset[str]] = {}
+        for atom in leaves(self.program, item_condition(rule)):
+            if isinstance(atom, Has):
+                self.used[atom.target] = self.used.get(atom.target, frozenset()) | {atom.privilege}
+
+    def whole(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+        """The changes of a whole cell; one that is a single thing can be dropped as a whole."""
+        if not (isinstance(formula, And | Or)):
+            yield "drop", f"without `{self.text(formula)}`: anyone may", ALWAYS
+        yield from self.changes(formula, types)
+
+    def changes(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+        """Every change of one point in a condition."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                yield from self._atom(formula, types)
+            case And() | Or():
+                yield from self._parts(formula, types)
+            case When():
+                yield "flag", f"`{self.text(formula.body)}` always, not only when `{formula.flag}`", formula.body
+                for change, text, body in self.changes(formula.body, types):
+                    yield change, text, replace(formula, body=body)
+            case Can():
+                for target in self._targets(formula.target, types):
+                    key = target.type, formula.operation
+                    other = self.program.rules.get(key)
+                    own = self.rule.entity, self.rule.operation
+                    if other is not None and not other.withs and own not in self.mutants.reach.of(key):
+                        changed = replace(formula, target=target)
+                        yield "target", self._for(changed, formula), changed
+            case ByType():
+                for number, (type_, case_) in enumerate(formula.cases):
+                    known = {**types, formula.slot: type_}
+                    of_type = f" (where `{formula.slot}` is a `{type_}`)"
+                    for change, text, body in self._case(case_, known):
+                        cases = (*formula.cases[:number], (type_, body), *formula.cases[number + 1 :])
+                        yield change, text + of_type, replace(formula, cases=cases)
+            case _:
+                assert_never(formula)
+
+    def _case(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+        yield "drop", "never", NEVER
+        yield "drop", "always", ALWAYS
+        yield from self.changes(formula, types)
+
+    def _parts(self, formula: And | Or, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+        join = conjunction if isinstance(formula, And) else disjunction
+        parts = formula.parts
+        if len(parts) > 1:
+            word, other = ("any", "all") if isinstance(formula, And) else ("all", "any")
+            swapped = disjunction(*parts) if isinstance(formula, And) else conjunction(*parts)
+            yield "any-all", f"{word} for {other} of `{self.text(formula)}`", swapped
+        for number, part in enumerate(parts):
+            before, after = parts[:number], parts[number + 1 :]
+            if len(parts) > 1:
+                yield "drop", f"without `{self.text(part)}`", join(*before, *after)
+            for change, text, changed in self.changes(part, types):
+                yield change, text, join(*before, changed, *after)
+
+    def _atom(self, atom: Atom, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+        match atom:
+            case Has(privilege=privilege, target=target):
+                for name in self.mutants.beside(privilege, target.type, self.used.get(target, frozenset())):
+                    changed: Atom = replace(atom, privilege=name)
+                    yield "privilege", self._for(changed, atom), changed
+                on = self.program.privileges[privilege].on
+                for other in self._targets(target, types, frozenset(on)):
+                    changed = replace(atom, target=other)
+                    yield "target", self._for(changed, atom), changed
+            case Owner(target=target) | Member(target=target):
+                for other in self._targets(target, types):
+                    changed = replace(atom, target=other)
+                    yield "target", self._for(changed, atom), changed
+            case Self() | Holds() | ServiceAdmin():
+                return
+            case _:
+                assert_never(atom)
+
+    def _targets(self, target: Target, types: Types, on: frozenset[str] | None = None) -> Iterator[Target]:
+        """The nearest object above and the nearest below on the same path; with `on`, of these types."""
+        chain = self.program.chain(target.type)
+        for type_ in reversed(chain[:-1]):
+            if on is None or type_ in on:
+                yield replace(target, type=type_)
+                break
+        itself = types.get(target.slot)
+        path = self.program.chain(itself) if itself is not None else ()
+        for type_ in path[path.index(target.type) + 1 :] if target.type in path else ():
+            made = self.rule.creates and target.slot == RESOURCE and type_ == self.rule.entity
+            if (on is None or type_ in on) and not made:
+                yield replace(target, type=type_)
+                break
+
+    def _for(self, changed: Formula, original: Formula) -> str:
+        return f"`{self.text(changed)}` for `{self.text(original)}`"
+
+    def text(self, formula: Formula) -> str:
+        """A condition as a cell has it."""
+        return formula_text(formula, self.rule)
+
+
+def formula_text(formula: Formula, rule: Rule) -> str:
+    """A condition in words."""
+    match formula:
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
+            return atom_text(formula, rule)
+        case And() | Or():
+            if not formula.parts:
+                return "anyone" if isinstance(formula, And) else "nobody"
+            word = " and " if isinstance(formula, And) else " or "
+            return word.join(_inner(part, rule) for part in formula.parts)
+        case When():
+            return f"{_inner(formula.body, rule)} when {formula.flag}"
+        case Can():
+            on = atom_text(Owner(target=formula.target), rule).removeprefix("owner ")
+            return f"can {formula.operation} {on}"
+        case _:
+            assert_never(formula)
+
+
+def _inner(formula: Formula, rule: Rule) -> str:
+    text = formula_text(formula, rule)
+    return f"({text})" if isinstance(formula, And | Or | When) and " " in text else text
+
+
+def _beside(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...]:
+    """The next name and the one before, going round; nothing where there is no other."""
+    if name not in names or len(names) < 2:
+        return ()
+    at = list(names).index(name)
+    return tuple(dict.fromkeys((names[(at + 1) % len(names)], names[at - 1])))
+
+
+def _effect(effect: Effect) -> str:
+    return f"{effect.kind} {effect.what} ({effect.target.type})"
+
+
+def _content(rule: Rule) -> object:
+    return (
+        rule.gate,
+        rule.requires,
+        rule.each,
+        tuple((e.kind, e.what if not e.privileges else e.privileges, e.target) for e in rule.effects),
+    )

@@ -1,0 +1,101 @@
+"""Mutation score: which faults some case notices, which are no faults, and which would pass unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from privtab.ir.exact import Exact, settings
+from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.nodes import Formula, Program, Rule
+from privtab.scenarios.coverage import percent
+from privtab.scenarios.engines import effect_text
+from privtab.scenarios.masks import Key, Observed, Reach
+from privtab.scenarios.mutants import Mutant, Mutants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How many mutants there were that mean something else, how many of them a case noticed, and the others."""
+
+    killed: int
+    equivalent: int
+    survived: tuple[Mutant, ...]
+
+    @property
+    def mutants(self) -> int:
+        """Those that mean something else."""
+        return self.killed + len(self.survived)
+
+    @property
+    def percent(self) -> float:
+        """The share that some case notices; of none, all."""
+        return percent(self.killed, self.mutants)
+
+
+class Scoring:
+    """Scores the mutants of some rules by cases that are answered as they must be."""
+
+    def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
+        self.program = program
+        self.rules = rules
+        self.observed = observed
+        self.reach = Reach(program)
+        self.mutants = Mutants(program, self.reach)
+        self.exact = Exact(program)
+
+    def score(self, said: Callable[[int], None] = lambda _: None) -> Score:
+        """The score over all rules; `said` is told how many rules are done."""
+        killed = equivalent = 0
+        survived: list[Mutant] = []
+        for rule in self.rules.values():
+            for mutant in self.mutants.of(rule):
+                if self.kills(mutant):
+                    killed += 1
+                elif self.is_equivalent(mutant):
+                    equivalent += 1
+                else:
+                    survived.append(mutant)
+            said(1)
+        return Score(killed=killed, equivalent=equivalent, survived=tuple(survived))
+
+    def kills(self, mutant: Mutant) -> bool:
+        """Whether some case is answered otherwise: of the rule itself, or of one that asks it by `can`."""
+        key = mutant.rule.entity, mutant.rule.operation
+        own = self.observed.get(key)
+        if mutant.change == "effect":
+            return own is not None and self._effects_differ(own, mutant)
+        if own is not None and own.outcome(mutant.rule) != own.allowed:
+            return True
+        for other in self.reach.asking(key):
+            asking = self.observed.get(other)
+            if asking is not None and asking.outcome(asking.rule, mutant.rule, self.reach) != asking.allowed:
+                return True
+        return False
+
+    @staticmethod
+    def _effects_differ(own: Observed, mutant: Mutant) -> bool:
+        for asked, case in zip(own.asked, own.cases, strict=True):
+            if case.expected.allowed and case.expected.effects is not None:
+                got = sorted(effect_text(asked, effect) for effect in mutant.rule.effects)
+                if got != sorted(case.expected.effects):
+                    return True
+        return False
+
+    def is_equivalent(self, mutant: Mutant) -> bool:
+        """Whether no state and no request tells the mutant from its rule.
+
+        Rules that ask it by `can` need no look: they ask of it what a request for a named item does.
+        """
+        rule, other = mutant.original, mutant.rule
+        if rule.effects != other.effects:
+            return False
+        pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(other), None)]
+        if rule.unnamed:
+            pairs.append((call_condition(rule), call_condition(other), rule.entity))
+        return all(
+            self.exact.implies(f, g, flags, types, unnamed=unnamed)
+            and self.exact.implies(g, f, flags, types, unnamed=unnamed)
+            for f, g, unnamed in pairs
+            for flags, types in settings(self.program, rule, f, g)
+        )

@@ -1,0 +1,263 @@
+"""Entries of `needs` for what no case proves yet, to be checked against the document, and kept.
+
+They say what the policy says, in the shape of its cells; so they prove nothing until somebody has read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from privtab.ir.exact import settings
+from privtab.ir.formula import anchor, call_condition, followed, item_condition, move, without_name
+from privtab.ir.nodes import (
+    NEVER,
+    RESOURCE,
+    And,
+    Atom,
+    ByType,
+    Can,
+    Effect,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Program,
+    Rule,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+from privtab.scenarios.coverage import Form
+
+Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
+"""Ways as they are written: an atom or a name, sets, or parts under `all` or `any`."""
+ANYONE: Tree = "anyone"
+NOBODY: Tree = []
+Setting: TypeAlias = tuple[frozenset[str], tuple[tuple[str, str], ...], Form]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One entry: what is asked, and what it says of all of that."""
+
+    asks: list[str] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+
+
+def suggestions(program: Program, wanted: Mapping[str, tuple[Rule, Collection[Setting]]]) -> str:
+    """The text of `let` and `needs` for some rules, each in some of its settings; empty where nothing is wanted."""
+    writer = _Writer(program)
+    for rule, chosen in wanted.values():
+        for flags, types in settings(program, rule):
+            named = tuple((slot.name, types[slot.name]) for slot in rule.withs if slot.polymorphic)
+            for form in ("", "item", "call"):
+                if (flags, named, form) in chosen:
+                    writer.add(rule, flags, types, form)
+    return writer.text()
+
+
+class _Writer:
+    """Collects entries; those that say the same of several requests become one."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.lets: dict[str, Tree] = {}
+        self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
+
+    def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form) -> None:
+        """One request of a rule."""
+        names = _Names(self.program, {RESOURCE: rule.entity, **types})
+        condition = item_condition(rule)
+        if form == "call":
+            condition = without_name(self.program, call_condition(rule), rule.entity)
+        resource = names.key(Target(slot=RESOURCE, type=rule.entity))
+        if form == "call":
+            type_, _, path = resource.partition(":")
+            resource = f"{type_}:{path.rpartition('/')[0]}"
+        keys: dict[str, str] = {}
+        if types:
+            objects = (f"{slot}: {_quoted(names.key(Target(slot=slot, type=t)))}" for slot, t in types.items())
+            keys["with"] = "{" + ", ".join(objects) + "}"
+        if flags:
+            keys["flags"] = f"[{', '.join(sorted(flags))}]"
+        tree = _Ways(self, names, flags, types).tree(condition)
+        part = next((name for name, known in self.lets.items() if known == tree and isinstance(tree, dict)), None)
+        if part is not None:
+            keys["by"] = part
+        elif isinstance(tree, dict) and tree.keys() == {"all"}:
+            keys["all"] = _flow(tree["all"])
+        else:
+            keys["by"] = _flow(tree)
+        if rule.effects:
+            keys["effects"] = _flow([self._effect(e, names, rule, resource, form) for e in rule.effects])
+        else:
+            keys["effects"] = "[]"
+        entry = self.entries.setdefault(tuple(keys.items()), _Entry(keys=keys))
+        entry.asks.append(f"{rule.operation} {resource}")
+
+    def _effect(self, effect: Effect, names: _Names, rule: Rule, resource: str, form: Form) -> str:
+        """What success does; what the request does not name is said by its type."""
+        named = len(self.program.chain(rule.entity)) - (form == "call")
+        key = names.key(effect.target)
+        if effect.target.slot == RESOURCE and anchor(self.program, effect.target)[0] >= named:
+            key = effect.target.type
+        return f"{effect.kind} {effect.what} ({'{resource}' if key == resource else key})"
+
+    def text(self) -> str:
+        """The entries as YAML."""
+        lines = ["let:", *(f"  {name}: {_flow(tree)}" for name, tree in self.lets.items())] if self.lets else []
+        lines += ["needs:"] if self.entries else []
+        for entry in self.entries.values():
+            asks = _quoted(entry.asks[0]) if len(entry.asks) == 1 else _flow(list[object](entry.asks))
+            lines.append(f"  - ask: {asks}")
+            lines += [f"    {key}: {value}" for key, value in entry.keys.items()]
+        return "".join(f"{line}\n" for line in lines)
+
+
+class _Ways:
+    """Writes conditions for one request."""
+
+    def __init__(self, writer: _Writer, names: _Names, flags: frozenset[str], types: Mapping[str, str]) -> None:
+        self.writer = writer
+        self.program = writer.program
+        self.names = names
+        self.flags = flags
+        self.types = types
+
+    def tree(self, formula: Formula) -> Tree:
+        """A condition as ways."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                return self.names.atom(formula)
+            case And():
+                return self._all([self.tree(part) for part in formula.parts])
+            case Or():
+                return self._any(formula.parts)
+            case When():
+                return self.tree(formula.body) if formula.flag in self.flags else ANYONE
+            case Can():
+                return self._can(formula)
+            case ByType():
+                return self.tree(dict(formula.cases).get(self.types[formula.slot], NEVER))
+            case _:
+                assert_never(formula)
+
+    def _all(self, parts: list[Tree]) -> Tree:
+        flat: list[Tree] = []
+        for part in parts:
+            flat += part["all"] if isinstance(part, dict) and part.keys() == {"all"} else [part]
+        if NOBODY in flat:
+            return NOBODY
+        within = [inner for part in flat for inner in self._inside(part)]
+        flat = [p for n, p in enumerate(flat) if p != ANYONE and p not in flat[:n] and p not in within]
+        if len(flat) < 2:
+            return flat[0] if flat else ANYONE
+        return {"all": flat}
+
+    def _inside(self, part: Tree) -> Iterator[Tree]:
+        """All that a named part asks for by `all`, through other names too."""
+        tree = self.writer.lets.get(part) if isinstance(part, str) else None
+        if isinstance(tree, str):
+            yield tree
+        elif isinstance(tree, dict):
+            for inner in tree.get("all", ()):
+                yield inner
+                yield from self._inside(inner)
+
+    def _any(self, parts: Sequence[Formula]) -> Tree:
+        others = [self.tree(part) for part in parts if not isinstance(part, Has | Owner | Member | Holds)]
+        atoms = [part for part in parts if isinstance(part, Has | Owner | Member | Holds)]
+        found = [*self.names.merged(atoms), *(part for part in others if part != NOBODY)]
+        found = [part for number, part in enumerate(found) if part not in found[:number]]
+        if ANYONE in found:
+            return ANYONE
+        if len(found) < 2:
+            return found[0] if found else NOBODY
+        return {"any": found}
+
+    def _can(self, can: Can) -> Tree:
+        """The name of a part for what `can` asks; the part is written when it is first needed."""
+        rule = self.program.rules[can.target.type, can.operation]
+        condition = item_condition(rule)
+        asked = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}
+        words = [
+            can.operation,
+            can.target.type,
+            *([can.target.slot] if can.target.slot else []),
+            *sorted(asked & self.flags),
+        ]
+        name = base = "_".join(words)
+        tree = self.tree(move(condition, can.target.slot))
+        number = 1
+        while self.writer.lets.setdefault(name, tree) != tree:
+            number += 1
+            name = f"{base}_{number}"
+        return name
+
+
+class _Names:
+    """Short names for the objects of a request: those of different slots share nothing."""
+
+    def __init__(self, program: Program, types: Mapping[str, str]) -> None:
+        self.program = program
+        self.slots = {slot: number for number, slot in enumerate(types, start=1)}
+
+    def key(self, target: Target) -> str:
+        """The key of a target: `table:m/c/s/t`."""
+        number = self.slots[target.slot]
+        chain = [type_ for type_ in self.program.chain(target.type) if not self.program.entities[type_].single]
+        return f"{target.type}:{'/'.join(t[0] + (str(number) if number > 1 else '') for t in chain)}"
+
+    def atom(self, atom: Atom) -> str:
+        """An atom with names."""
+        match atom:
+            case Has():
+                return f"{atom.privilege} ({self.key(atom.target)})"
+            case Owner():
+                return f"owner ({self.key(atom.target)})"
+            case Member():
+                return f"member ({self.key(atom.target)})"
+            case Holds():
+                return f"holds ({self.key(atom.target)})"
+            case Self():
+                return "self"
+            case ServiceAdmin():
+                return "service admin"
+            case _:
+                assert_never(atom)
+
+    def merged(self, atoms: Sequence[Has | Owner | Member | Holds]) -> Iterator[Tree]:
+        """Alternatives in few words: `READ/WRITE (x)`, `owner (x, y)`."""
+        by_key: dict[str, list[str]] = {}
+        for atom in atoms:
+            what, _, on = self.atom(atom).partition(" (")
+            word = what if isinstance(atom, Has) else f" {what}"
+            by_key.setdefault(on.removesuffix(")") if isinstance(atom, Has) else word, []).append(
+                word if isinstance(atom, Has) else on.removesuffix(")")
+            )
+        for key, values in by_key.items():
+            if key.startswith(" "):
+                yield f"{key[1:]} ({', '.join(dict.fromkeys(values))})"
+            else:
+                yield f"{'/'.join(dict.fromkeys(values))} ({key})"
+
+
+def _flow(value: object) -> str:
+    match value:
+        case str():
+            return _quoted(value)
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case dict():
+            return "{" + ", ".join(f"{key}: {_flow(inner)}" for key, inner in value.items()) + "}"
+        case _:
+            raise AssertionError(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if set(text) & set(",{}[]#&*!|>%@`\"'") or ": " in text or text.endswith(":") else text
