@@ -55,7 +55,7 @@ class Canonical:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._position = {name: i for i, name in enumerate(program.entities)}
-        self._above = {name: frozenset(program.chain(name)) for name in program.entities}
+        self._above = program.chains
         owner = program.semantics.owner
         self._held = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
@@ -123,7 +123,7 @@ class Canonical:
         return all(any(self._suffices(s, t) for t in targets) for s in one)
 
     def _suffices(self, atoms: AtomSet, wanted: AtomSet) -> bool:
-        return all(self.entails(atoms, atom) for atom in wanted)
+        return wanted <= atoms or all(self.entails(atoms, atom) for atom in wanted - atoms)
 
     def _reaches(self, upper: Target, lower: Target) -> bool:
         """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
@@ -133,8 +133,12 @@ class Canonical:
 
     def _reduce(self, atoms: AtomSet) -> AtomSet:
         """Without the atoms that the others entail; the rest is unique, entailment having no cycles."""
+        if len(atoms) < 2:
+            return atoms
         kept = set(atoms)
         for atom in sorted(atoms, key=self.order, reverse=True):
+            if not isinstance(atom, Has):
+                continue  # nothing else is entailed
             rest = frozenset(kept - {atom})
             if self.entails(rest, atom):
                 kept.discard(atom)
@@ -142,8 +146,11 @@ class Canonical:
 
     def _antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
         """The weakest sets: none suffices for another."""
+        distinct = frozenset(sets)
+        if len(distinct) < 2:
+            return distinct
         weakest: list[AtomSet] = []
-        for atoms in sorted(set(sets), key=lambda s: (len(s), sorted(map(self.order, s)))):
+        for atoms in sorted(distinct, key=lambda s: (len(s), sorted(map(self.order, s)))):
             if any(self._suffices(atoms, known) for known in weakest):
                 continue
             weakest = [known for known in weakest if not self._suffices(known, atoms)]

@@ -6,10 +6,11 @@ resolved to chains of containment. A formula has no negation, so it is monotone 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from privtab._once import once
 from privtab.diagnostics import Span
 
 RESOURCE = ""
@@ -288,13 +289,37 @@ class Program:
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""
-        names: list[str] = []
-        at: str | None = type_
-        while at is not None:
-            names.append(at)
-            at = self.entities[at].parent
-        return tuple(reversed(names))
+        return self.chains[type_]
+
+    @property
+    def chains(self) -> Mapping[str, tuple[str, ...]]:
+        """`chain` of every type."""
+        return chains(self.entities)
 
     def depth(self, type_: str) -> int:
         """How many names the path of a `type_` entity has."""
-        return sum(not self.entities[t].single for t in self.chain(type_))
+        return self.depths[type_]
+
+    @property
+    def depths(self) -> Mapping[str, int]:
+        """`depth` of every type."""
+        return depths(self.entities)
+
+
+@once
+def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
+    """`Program.chain` of every type; programs that share their types share it."""
+    return {name: tuple(reversed(list(_upwards(entities, name)))) for name in entities}
+
+
+@once
+def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
+    """`Program.depth` of every type."""
+    return {name: sum(not entities[link].single for link in chain) for name, chain in chains(entities).items()}
+
+
+def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
+    at: str | None = name
+    while at is not None:
+        yield at
+        at = entities[at].parent

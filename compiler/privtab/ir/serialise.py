@@ -6,6 +6,7 @@ Clients check a request's names by it, the Rego explanation reads minimal sets f
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 from privtab._once import once
@@ -30,6 +31,8 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
     When,
+    chains,
+    depths,
 )
 from privtab.request import OperationShape, Vocabulary
 
@@ -82,10 +85,16 @@ def vocabulary(program: Program) -> Vocabulary:
         )
     return Vocabulary(
         system=program.system,
-        chains={n: tuple((link["type"], link["depth"]) for link in _chain(program, n)) for n in program.entities},
+        chains=_links(program.entities),
         operations=operations,
         request_groups="request" in program.semantics.groups,
     )
+
+
+@once
+def _links(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[tuple[str, int], ...]]:
+    depth = depths(entities)
+    return {name: tuple((link, depth[link]) for link in chain) for name, chain in chains(entities).items()}
 
 
 def _chain(program: Program, type_: str) -> list[dict[str, Any]]:

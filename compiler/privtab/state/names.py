@@ -34,7 +34,7 @@ class Names:
         self.program = program
         self._entities: dict[str, Entity | Problem] = {}
         self._members: dict[str, tuple[str, ...] | None] = {}
-        self._depths = {type_: program.depth(type_) for type_ in program.entities}
+        self._depths = program.depths
 
     def privileges(self, name: str) -> tuple[str, ...] | None:
         """The privileges that a name stands for: itself, its alias's, its set's members; None where it is unknown."""
