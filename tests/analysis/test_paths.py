@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import Fact, Fresh, makes
-from privtab.analysis.paths import Goal, Reach, escalations, goal, operation_goal
+from privtab.analysis.goals import Goal, goal, operation_goal
+from privtab.analysis.paths import Reach, escalations
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import RESOURCE, Program, Rule
@@ -33,12 +34,25 @@ def program(seed: int) -> Program | None:
     """A random policy whose rows bring things: to the caller, on the entity, what contains it, and what lies in it."""
     rnd = random.Random(seed)
     text = worlds.policy(seed)
-    types = [t for t in ("top", "mid", "low", "leaf", "side", "config", "item") if re.search(rf"^ +{t}:$", text, re.MULTILINE)]
+    types = [
+        t
+        for t in ("top", "mid", "low", "leaf", "side", "config", "item")
+        if re.search(rf"^ +{t}:$", text, re.MULTILINE)
+    ]
+
     def brings(found: re.Match[str]) -> str:
         row = found[0]
         if rnd.random() < 0.5:
             return row
-        what = rnd.choice(["grants: '{p} ({t})'", "grants: '{p} (entity)'", "becomes: owner", "becomes: 'owner ({t})'", "becomes: member"])
+        what = rnd.choice(
+            [
+                "grants: '{p} ({t})'",
+                "grants: '{p} (entity)'",
+                "becomes: owner",
+                "becomes: 'owner ({t})'",
+                "becomes: member",
+            ]
+        )
         what = what.format(p=rnd.choice(worlds.PRIVILEGES), t=rnd.choice(types))
         made = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
         tried, _ = generated.read(text.replace(row, made, 1))
@@ -208,3 +222,104 @@ def runs(made: Program, state: State, reach: Reach, fact: Fact) -> bool:
         assert len(after) == 1, f"{step.rule.id} on {step.resource} is not allowed"
         held = after[0]
     return plain(Reference(made, held.state), fact.entity, "ann", fact)
+
+
+POLICY = """\
+privtab: 1
+system: studio
+version: "1"
+entities: {workspace: {project: {dataset: , report: }, team: , user: }}
+privileges: [READ, WRITE, SHARE, ADMIN]
+sets: {ALL: [READ, WRITE]}
+semantics: {inheritance: down, deny: overrides, owner: {holds: [READ]}}
+tables:
+  workspace: {join: {requires: anyone, becomes: member, creates: false}}
+  team: {enter: {requires: member (workspace), grants: SHARE (workspace)}}
+  project:
+    create: {requires: SHARE (workspace), becomes: owner}
+    take: {with: {by: report}, requires: SHARE (project) and owner (by), grants: ADMIN (project)}
+  dataset: {drop: ADMIN (project) and WRITE (dataset)}
+  report: {create: {requires: SHARE (project), becomes: owner}}
+"""
+WEB = Entity("project", "a/web")
+
+
+def reference(*grants: Grant) -> tuple[Reference, State]:
+    made, found = generated.read(POLICY)
+    assert made is not None, found
+    state = State(
+        owners=((WEB, "user:zoe"), (Entity("team", "a/core"), "user:zoe")),
+        grants=grants,
+    )
+    return Reference(made, state), state
+
+
+def grant(privilege: str, entity: str, effect: str = "allow", grantee: str = "user:ann") -> Grant:
+    return Grant(
+        grantee=grantee,
+        effect="deny" if effect == "deny" else "allow",
+        privilege=privilege,
+        entity=Entity.parse(entity),
+    )
+
+
+def test_a_path_tells_each_step_with_what_it_needs_and_brings() -> None:
+    asked, state = reference()
+    path = Reach(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
+    assert path is not None
+    assert path.shortest
+    assert [f"{s.rule.operation} {s.resource}" for s in path.steps] == [
+        "join workspace:a",
+        "enter team:a/core",
+        "create report:a/web/new",
+        "take project:a/web",
+    ]
+    assert path.steps[3].with_ == {"by": Entity("report", "a/web/new")}
+    assert [reason["atom"] for reason in path.steps[1].because] == ["member (workspace:a)"]
+    assert [str(fact) for fact in path.steps[1].brings] == ["SHARE (workspace:a)"]
+
+
+def test_a_denial_of_the_state_stays() -> None:
+    asked, state = reference(grant("SHARE", "project:a/web", "deny"))
+    reach = Reach(asked, state, "ann")
+    assert reach.path(goal(asked, "ADMIN", WEB)) is None
+    assert reach.path(goal(asked, "SHARE", Entity("workspace", "a"))) is not None
+
+
+def test_what_is_held_needs_no_step_and_what_takes_too_many_is_no_path() -> None:
+    asked, state = reference(grant("SHARE", "workspace:a"))
+    held = Reach(asked, state, "ann").path(goal(asked, "SHARE", WEB))
+    assert held is not None
+    assert held.steps == ()
+    assert Reach(asked, state, "ann", max_steps=2).path(goal(asked, "ADMIN", WEB)) is not None
+    assert Reach(asked, state, "ann", max_steps=1).path(goal(asked, "ADMIN", WEB)) is None
+
+
+def test_the_goal_may_be_an_operation_or_a_set_on_an_entity_that_nobody_names() -> None:
+    asked, state = reference(grant("WRITE", "project:a/web"))
+    dataset = Entity("dataset", "a/web/clicks")
+    reach = Reach(asked, state, "ann", more=[dataset])
+    path = reach.path(operation_goal(asked, "drop", dataset))
+    assert path is not None
+    assert path.steps[-1].rule.operation == "take"
+    take = Reach(asked, state, "ann").path(operation_goal(asked, "take", WEB))
+    assert take is not None
+    assert [s.rule.operation for s in take.steps] == ["join", "enter", "create"]
+    assert reach.path(goal(asked, "ALL", dataset)) is None
+    project = Entity("project", "a/new")
+    assert reach.path(goal(asked, "READ", project)) is not None, "he makes it and owns it"
+    for wrong in ("NOTHING", "REED"):
+        with pytest.raises(InvalidRequest, match="unknown privilege"):
+            goal(asked, wrong, WEB)
+    with pytest.raises(InvalidRequest, match="unknown operation"):
+        operation_goal(asked, "burn", WEB)
+    with pytest.raises(InvalidRequest, match="must be of type report"):
+        operation_goal(asked, "take", WEB, {"by": WEB})
+
+
+def test_escalations_are_about_what_is_there_and_not_held() -> None:
+    asked, state = reference()
+    found = {str(fact): len(path.steps) for fact, path in escalations(asked, state, "ann")}
+    assert found == {"member (workspace:a)": 1, "SHARE (workspace:a)": 2, "ADMIN (project:a/web)": 4}
+    reach = Reach(asked, state, "ann")
+    assert {str(action.resource) for action in reach.makes()} == {"project:a/new", "report:a/web/new"}

@@ -42,7 +42,9 @@ def one_by_one(
     allowed: dict[tuple[str, str, bool], int | None] = {}
     for rule in program.rules.values():
         type_ = program.entities[rule.entity]
-        asked = [(entity, False) for entity in universe.by_type[rule.entity].values() if not rule.creates or type_.single]
+        asked = [
+            (entity, False) for entity in universe.by_type[rule.entity].values() if not rule.creates or type_.single
+        ]
         if rule.unnamed and not type_.single:
             above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
             asked += [(Entity(rule.entity, parent.id), True) for parent in above]

@@ -87,7 +87,7 @@ def candidates(state: State) -> set[tuple[str, str | None]]:
 def alone(program: Program, state: State, request: Request, principal: str, scope: str | None) -> bool:
     """Whether somebody is allowed who is that principal and nothing else."""
     kind, _, name = principal.partition(":")
-    user, groups = STRANGER, ()
+    user, groups = STRANGER, tuple[str, ...]()
     within = None if scope is None else Entity.parse(scope)
     match kind:
         case "user":
@@ -118,9 +118,7 @@ def test_each_user_is_told_with_what_lets_him() -> None:
         memberships=(("ann", "staff"),),
         assignments=(Assignment(principal="group:staff", role="reader"),),
         owners=((Entity("metalake", "m"), "user:ben"),),
-        grants=(
-            Grant(grantee="role:reader", effect="allow", privilege="USE_CATALOG", entity=Entity("metalake", "m")),
-        ),
+        grants=(Grant(grantee="role:reader", effect="allow", privilege="USE_CATALOG", entity=Entity("metalake", "m")),),
     )
     request = Request(user="whoever", action="load", resource=Entity("catalog", "m/c"))
     found = who_can(Reference(program, state), state, request)

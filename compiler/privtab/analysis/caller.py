@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from privtab.analysis.universe import Universe
 from privtab.ir.evaluate import Asked, Reference
 from privtab.request import Entity
 from privtab.state.holdings import Holdings
+from privtab.state.nodes import State
 
 
 class Imagined(Holdings):
@@ -93,3 +95,28 @@ class Caller(Asked):
             slot for slot, keys in self.keys.items() if len(keys) == len(self.vocabulary.chains[self.types[slot]])
         }
         return self
+
+
+class Kin:
+    """Which entities are alike for one caller: those of one type under the same last entity on which something is his.
+
+    Where nothing that is the caller's lies on an entity, nor on what is between it and such an upper one, its own name makes
+    no difference: no atom holds there but by what is above. Principals' names are looked at, so those are never alike.
+    """
+
+    def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
+        principals = caller.principals | {role for role, _ in caller.scoped}
+        self.touched = {grant.entity.id for grant in state.grants if grant.grantee in principals}
+        self.touched |= {entity.id for entity, owner in state.owners if owner in principals}
+        self.touched |= {entity.id for user, entity in state.members if user == caller.user}
+        self.touched |= {scope.partition(":")[2] for _, scope in caller.scoped}
+        for type_ in caller.program.entities.values():
+            if type_.principal is not None:
+                self.touched |= set(universe.by_type[type_.name])
+
+    def of(self, entity: Entity) -> tuple[str, str]:
+        """The kind of an entity: its type, and the path of the last on which something is the caller's."""
+        path = entity.id
+        while path and path not in self.touched:
+            path = path.rpartition("/")[0]
+        return entity.type, path

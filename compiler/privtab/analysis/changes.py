@@ -137,9 +137,7 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
     for change in changes:
         match change:
             case Give():
-                grant = Grant(
-                    grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity
-                )
+                grant = Grant(grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity)
                 state = replace(state, grants=(*state.grants, grant))
             case MakeOwner():
                 state = replace(state, owners=(*state.owners, (change.entity, f"user:{user}")))

@@ -124,9 +124,7 @@ class Fresh:
         parents = universe.by_type[above]
         yield from (self.under(parents[path], rule.entity, rule) for path in sorted(parents))
 
-    def brings(
-        self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
-    ) -> tuple[Fact, ...]:
+    def brings(self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> tuple[Fact, ...]:
         """What success adds for the caller. Revocations are left out: they never help him."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[Fact, None] = {}

@@ -8,21 +8,20 @@ comes of it. Denials of the state stay, and what is revoked is left out, since i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from privtab.analysis.caller import Caller
+from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.effects import Fact, Fresh, bringing, effect_slots, lands, makes
+from privtab.analysis.goals import Goal
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.analysis.what_can import Choices
-from privtab.errors import InvalidRequest
 from privtab.ir.canonical import canonical
 from privtab.ir.evaluate import Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
-from privtab.request import Entity, Request
-from privtab.state.names import Names
+from privtab.request import Entity
 from privtab.state.nodes import State
 
 MOST_TRIALS = 20_000
@@ -61,22 +60,6 @@ class Path:
     shortest: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """What is to be reached: every one of some atoms on an entity, or an operation."""
-
-    text: str
-    resource: Entity
-    atoms: tuple[Atom, ...] = ()
-    rule: Rule | None = None
-    with_: Mapping[str, Entity] = field(default_factory=dict)
-
-    @classmethod
-    def of_fact(cls, fact: Fact) -> Goal:
-        """To hold a fact, in effect: whatever is denied or inherited counts."""
-        return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
-
-
 class Reach:
     """All that one user could do and come to. `more`: entities that exist besides those that the state names."""
 
@@ -97,7 +80,8 @@ class Reach:
         self.fresh = Fresh(self.program, state, more)
         self.max_steps = max_steps
         self._there = frozenset(self.universe)
-        self._choices = Choices(self.caller, self.universe)
+        self._kin = Kin(self.caller, state, self.universe)
+        self._choices = Choices(self.caller, self.universe, self._kin)
         self._exists: set[Entity] = set()
         self._rules = bringing(self.program)
         self.actions: dict[Action, tuple[Fact, ...]] = {}
@@ -157,6 +141,7 @@ class Reach:
             for facts in new.values():
                 for fact in facts:
                     self.facts[fact] = None
+                    self._kin.touched.add(fact.entity.id)
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 
@@ -164,12 +149,14 @@ class Reach:
         """The actions that are allowed now and bring something that no action has brought."""
         for rule in self._rules:
             slots = effect_slots(rule)
+            known: dict[tuple[str, str], bool] = {}
             for resource in self.fresh.resources(rule, self.universe):
                 if not slots:
-                    facts = self.fresh.brings(self.caller, rule, resource, {})
-                    if all(fact in self.facts for fact in facts):
-                        continue
-                    if next(self._ways(rule, resource), None) is not None:
+                    kind = self._kin.of(resource)
+                    if kind not in known:
+                        known[kind] = next(self._ways(rule, resource), None) is not None
+                    facts = self.fresh.brings(self.caller, rule, resource, {}) if known[kind] else ()
+                    if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource), facts
                     continue
                 for with_ in self._ways(rule, resource, every=slots):
@@ -264,7 +251,9 @@ class Reach:
                 trials += len(bearing)
                 if trials > MOST_TRIALS:
                     return None
-                enabled = [action for action in bearing if not held.issuperset(self.actions[action]) and self._may(action)]
+                enabled = [
+                    action for action in bearing if not held.issuperset(self.actions[action]) and self._may(action)
+                ]
                 for action in enabled:
                     facts = held | set(self.actions[action])
                     if facts not in seen:
@@ -355,9 +344,7 @@ class Reach:
 class _Needs:
     """What a condition may be helped by: facts on the paths of its objects that its atoms ask for."""
 
-    def __init__(
-        self, reach: Reach, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]
-    ) -> None:
+    def __init__(self, reach: Reach, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
         program = reach.program
         keys = reach.caller.vocabulary.keys
         self._paths = {
@@ -385,42 +372,6 @@ class _Needs:
             if near and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._asked):
                 return True
         return False
-
-
-def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
-    """The goal of holding `owner`, `member`, a privilege, or all of a set on an entity.
-
-    Raises InvalidRequest where the policy knows no such entity, or nothing of that name can be held there.
-    """
-    reference.vocabulary.check_path(entity)
-    text = f"{wanted} ({entity})"
-    if wanted in {"owner", "member"}:
-        fact = Fact(kind="owner" if wanted == "owner" else "member", entity=entity)
-        return Goal(text=text, resource=entity, atoms=(fact.atom(),))
-    names = Names(reference.program)
-    problem = names.grantable(wanted, entity.type)
-    if problem is not None:
-        raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
-    facts = (Fact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))
-    return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
-
-
-def operation_goal(
-    reference: Reference, operation: str, entity: Entity, with_: Mapping[str, Entity] | None = None
-) -> Goal:
-    """The goal of being allowed an operation; further objects that are not named are chosen among what there is.
-
-    Raises InvalidRequest where the policy knows no such operation, entity or object.
-    """
-    shape = reference.vocabulary.check_operation(entity.type, operation)
-    reference.vocabulary.check_path(entity)
-    given = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
-    reference.vocabulary.check_withs(
-        Request(user="", action=operation, resource=entity, with_=given),
-        replace(shape, withs={name: types for name, types in shape.withs.items() if name in given}),
-    )
-    rule = reference.program.rules[entity.type, operation]
-    return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=given)
 
 
 def escalations(

@@ -46,7 +46,9 @@ class Provenance:
         if "state" in self.program.semantics.groups:
             for n, (member, group) in enumerate(state.memberships):
                 if member == user:
-                    self._groups[group].append(self._step("membership", f"{user} is in group:{group}", "memberships", n))
+                    self._groups[group].append(
+                        self._step("membership", f"{user} is in group:{group}", "memberships", n)
+                    )
         for group in sorted(asked.groups - set(self._groups)):
             self._groups[group].append(Step(kind="request", text=f"the request says that {user} is in group:{group}"))
         own = {f"user:{user}", *(f"group:{group}" for group in asked.groups)}
@@ -54,7 +56,9 @@ class Provenance:
         for n, a in enumerate(state.assignments):
             if a.principal in own:
                 within = "" if a.scope is None else f" within {a.scope}"
-                step = self._step("assignment", f"{self._short(a.principal)} holds role:{a.role}{within}", "assignments", n)
+                step = self._step(
+                    "assignment", f"{self._short(a.principal)} holds role:{a.role}{within}", "assignments", n
+                )
                 self._roles[f"role:{a.role}"].append((a, step))
         everything = own | set(self._roles)
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
@@ -86,7 +90,9 @@ class Provenance:
             case Holds():
                 path = self.asked.path(atom.target)
                 named = [role for role in sorted(self._roles) if path and _names(path[-1], role.removeprefix("role:"))]
-                return tuple(chain for role in named for a, step in self._roles[role] for chain in self._behind(a, step))
+                return tuple(
+                    chain for role in named for a, step in self._roles[role] for chain in self._behind(a, step)
+                )
             case Self():
                 is_self = self.asked.is_self(atom.target)
                 return ((Step(kind="self", text=f"that is {self.asked.user}"),),) if is_self else ()

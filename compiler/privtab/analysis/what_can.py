@@ -1,22 +1,22 @@
 """What one user may do: every operation on every entity that the state names.
 
-Most entities of a large state are alike for one user: nothing that is his lies on them, so they are answered as any other
-child of the same parent. Each such class is decided once, by the reference.
+Most entities of a large state are alike for one user: of what lies on the way from the root nothing is his but at the top, so
+they are answered as any other of their type below there. Each such kind is decided once, by the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
 
-from privtab.analysis.caller import Caller
+from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.evaluate import Reference
 from privtab.ir.formula import call_condition, item_condition
-from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule
+from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
 from privtab.request import Entity
 from privtab.state.nodes import State
 
@@ -73,25 +73,31 @@ def what_can(
     allowed: list[May] = []
     total = 0
     for resource in [*([Entity("", "")] if entity is None else []), *asked]:
-        for rule, unnamed in asker.questions(resource.type):
-            total += 1
-            may = asker.may(rule, Entity(rule.entity, resource.id), unnamed=unnamed)
-            allowed += [] if may is None else [may]
+        total += len(asker.questions(resource.type))
+        allowed += asker.allowed(resource)
     return WhatCan(user=user, entities=tuple(asked), allowed=tuple(allowed), asked=total)
 
 
 class _Asker:
-    """Answers for one caller, each class of entities once."""
+    """Answers for one caller, each kind of entity once."""
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         self.caller = caller
         self.program: Program = caller.program
         self.universe = universe
-        self.choices = Choices(caller, universe)
-        self._touched = _touched(caller, state)
-        self._known: dict[tuple[str, str, bool, str], May | None] = {}
+        self._kin = Kin(caller, state, universe)
+        self.choices = Choices(caller, universe, self._kin)
+        self._known: dict[tuple[str, str], list[May]] = {}
         self._questions: dict[str, list[tuple[Rule, bool]]] = {}
-        self._principals = {t.name for t in self.program.entities.values() if t.principal is not None}
+
+    def allowed(self, entity: Entity) -> Iterator[May]:
+        """What is allowed of all that can be asked at an entity."""
+        kind = self._kin.of(entity)
+        if kind not in self._known:
+            asked = (self._decide(r, Entity(r.entity, entity.id), unnamed=u) for r, u in self.questions(entity.type))
+            self._known[kind] = [may for may in asked if may is not None]
+        for may in self._known[kind]:
+            yield may if may.resource.id == entity.id else replace(may, resource=Entity(may.resource.type, entity.id))
 
     def questions(self, type_: str) -> list[tuple[Rule, bool]]:
         """What can be asked at an entity of a type (at the root where it is empty): named operations, and unnamed calls."""
@@ -114,30 +120,14 @@ class _Asker:
             self._questions[type_] = [*named, *single, *calls]
         return self._questions[type_]
 
-    def may(self, rule: Rule, resource: Entity, *, unnamed: bool) -> May | None:
-        """The answer for one operation on one resource."""
-        key = (rule.id, self._class(resource, unnamed=unnamed), unnamed, "")
-        if key not in self._known:
-            self._known[key] = self._decide(rule, resource, unnamed=unnamed)
-        known = self._known[key]
-        if known is None or known.resource == resource:
-            return known
-        return May(
-            operation=rule.operation, resource=resource, unnamed=unnamed, with_=known.with_, choices=known.choices
-        )
-
-    def _class(self, resource: Entity, *, unnamed: bool) -> str:
-        """What tells the answers for a resource from those for its neighbours."""
-        type_ = self.program.entities[resource.type]
-        alone = unnamed or type_.single or resource.type in self._principals or resource.id in self._touched
-        return resource.id if alone else resource.id.rpartition("/")[0] + "/"
-
     def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> May | None:
         condition = call_condition(rule) if unnamed else item_condition(rule)
         if not rule.withs:
             holds = self.caller.about({RESOURCE: resource}).holds(condition)
             return May(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
-        found = list(self.choices.of(rule, condition, resource, every=[rule.withs[0].name] if len(rule.withs) == 1 else []))
+        found = list(
+            self.choices.of(rule, condition, resource, every=[rule.withs[0].name] if len(rule.withs) == 1 else [])
+        )
         if not found:
             return None
         return May(
@@ -156,9 +146,10 @@ class Choices:
     chosen on its own.
     """
 
-    def __init__(self, caller: Caller, universe: Universe) -> None:
+    def __init__(self, caller: Caller, universe: Universe, kin: Kin) -> None:
         self.caller = caller
         self.universe = universe
+        self.kin = kin
         self._split: dict[tuple[str, Formula], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]] = {}
         self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
@@ -200,12 +191,17 @@ class Choices:
         key = (slot, atoms, type_)
         if key not in self._fitting:
             pool = self.universe.by_type[type_]
-            self._fitting[key] = [
-                pool[path]
-                for path in sorted(pool)
-                if self.exists(pool[path])
-                and all(self.caller.about({slot: pool[path]}).holds(_atom(atom)) for atom in atoms)
-            ]
+            found: list[Entity] = []
+            known: dict[tuple[str, str], bool] = {}
+            for path in sorted(pool):
+                entity = pool[path]
+                kind = self.kin.of(entity)
+                if kind not in known:
+                    self.caller.about({slot: entity})
+                    known[kind] = all(self.caller.holds(_atom(atom)) for atom in atoms)
+                if known[kind] and self.exists(entity):
+                    found.append(entity)
+            self._fitting[key] = found
         return self._fitting[key]
 
 
@@ -224,19 +220,9 @@ def _split(
 
 def _slot(atom: Leaf) -> str:
     assert not isinstance(atom, ByType), "the types of all objects are given"
-    return getattr(atom, "target", None).slot if hasattr(atom, "target") else RESOURCE
+    return RESOURCE if isinstance(atom, ServiceAdmin) else atom.target.slot
 
 
 def _atom(atom: Leaf) -> Formula:
     assert not isinstance(atom, ByType), "the types of all objects are given"
     return atom
-
-
-def _touched(caller: Caller, state: State) -> frozenset[str]:
-    """The paths on which some row is about the caller."""
-    principals = caller.principals | {role for role, _ in caller.scoped}
-    found = {grant.entity.id for grant in state.grants if grant.grantee in principals}
-    found |= {entity.id for entity, owner in state.owners if owner in principals}
-    found |= {entity.id for user, entity in state.members if user == caller.user}
-    found |= {scope.partition(":")[2] for _, scope in caller.scoped}
-    return frozenset(found)

@@ -47,12 +47,8 @@ WithOption = Annotated[
     list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A further object of the request.")
 ]
 FlagOption = Annotated[list[str] | None, typer.Option("--flag", help="A flag that the request's context sets.")]
-GroupOption = Annotated[
-    list[str] | None, typer.Option("--group", help="A group that the caller says the user is in.")
-]
-StepsOption = Annotated[
-    int | None, typer.Option("--max-steps", min=1, metavar="N", help="Longer paths do not count.")
-]
+GroupOption = Annotated[list[str] | None, typer.Option("--group", help="A group that the caller says the user is in.")]
+StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Longer paths do not count.")]
 
 
 def entity(text: str) -> Entity:

@@ -107,9 +107,7 @@ def _json(why: Why) -> dict[str, Any]:
         "request": why.request.to_json(),
         **why.decision.to_json(),
         "rule": rule_json(why.rule),
-        "sets": [
-            {"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]} for parts in why.sets
-        ],
+        "sets": [{"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]} for parts in why.sets],
         "turns": [[_change_json(change, why.request.user) for change in way] for way in why.turns],
     }
 
@@ -153,10 +151,10 @@ class _Screen:
     def show(self) -> None:
         """The answer, the rule, and why."""
         request, allowed = self.why.request, self.why.decision.allowed
+        self.console.print("ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  ")
         self.console.print(
-            "ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  "
+            f"user:{request.user} {request.action} {request.resource}{_besides(request)}", soft_wrap=True
         )
-        self.console.print(f"user:{request.user} {request.action} {request.resource}{_besides(request)}", soft_wrap=True)
         show_rule(self.console, self.program, self.why.rule)
         if allowed:
             self._allowed()

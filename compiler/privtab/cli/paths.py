@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from privtab.analysis.effects import Fact
-    from privtab.analysis.paths import Goal, Path, Reach, Step
+    from privtab.analysis.goals import Goal
+    from privtab.analysis.paths import Path, Reach, Step
     from privtab.ir.evaluate import Reference
     from privtab.state.nodes import State
 
@@ -100,11 +101,11 @@ def paths(
     if wanted is None:
         ask.gains(name)
     elif operation is not None:
-        from privtab.analysis.paths import operation_goal
+        from privtab.analysis.goals import operation_goal
 
         ask.target(name, operation_goal(reference, operation, entity(wanted), objects(with_)))
     else:
-        from privtab.analysis.paths import goal
+        from privtab.analysis.goals import goal
 
         assert resource is not None
         ask.target(name, goal(reference, wanted, entity(resource)))
@@ -188,7 +189,7 @@ class _Ask:
 
     def gains(self, user: str) -> None:
         """All that a user could gain on what is there, and what he could make."""
-        from privtab.analysis.paths import Goal
+        from privtab.analysis.goals import Goal
 
         reach = self.reach(user)
         facts = reach.gains()
@@ -251,9 +252,9 @@ class _Ask:
             _show_steps(console, path.steps)
             console.print()
         _more(console, len(found) - (self.most or len(found)))
-        who = len({user for user, _, _ in found})
         if found:
-            err().print(f"{count(len(found), 'escalation')} of {count(who, 'user')}", soft_wrap=True)
+            names = sorted({user for user, _, _ in found})
+            err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}", soft_wrap=True)
         else:
             console.print("no user can gain anything on what is there already")
         return bool(found)

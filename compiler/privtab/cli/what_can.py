@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._ask import (
+    WIDEST,
     FlagOption,
     GroupOption,
     TableFormat,
@@ -132,8 +133,10 @@ def _show(console: Console, program: Program, found: WhatCan, most: int) -> None
             _line(console, path, words, wide)
     if len(lines) > len(shown):
         console.print(f"\n… and {len(lines) - len(shown):,} more lines; `--limit 0` lists them", style="dim")
-    if any(may.with_ for may in found.allowed):
-        console.print("\n* with some further object; `--format json` names one", style="dim")
+    legend = ["[…] calls that name no item"] if any(may.unnamed for may in found.allowed) else []
+    legend += ["* with some further object, which --format json names"] if any(m.with_ for m in found.allowed) else []
+    if legend:
+        console.print("\n" + "; ".join(legend), style="dim")
 
 
 def _lines(program: Program, allowed: tuple[May, ...]) -> list[tuple[str, str, list[str]]]:
@@ -172,12 +175,12 @@ def _line(console: Console, path: str, words: list[str], wide: int) -> None:
     console.print(f"  {path:<{wide}}  ", end="", soft_wrap=True)
     at = max(indent, 4 + len(path))
     for number, word in enumerate(words):
-        if number and at + len(word) > min(console.width, 120):
+        if number and at + len(word) > min(console.width, WIDEST):
             console.print()
             console.print(" " * indent, end="")
             at = indent
+        elif number:
+            console.print("  ", end="")
         console.print(word, style="dim" if word.startswith("[") else "", end="")
-        more = number + 1 < len(words)
-        console.print("  " if more else "", end="")
         at += len(word) + 2
     console.print()

@@ -133,9 +133,7 @@ def _text(through: Iterable[Through]) -> str:
         via = f" ({t.via})" if t.via else ""
         by = "himself" if t.through.startswith("user:") else f"{t.through}{via}"
         given.setdefault(by, []).append(what)
-    parts = [
-        f"{', '.join(dict.fromkeys(what))}{'' if by == 'himself' else f' by {by}'}" for by, what in given.items()
-    ]
+    parts = [f"{', '.join(dict.fromkeys(what))}{'' if by == 'himself' else f' by {by}'}" for by, what in given.items()]
     return "; ".join(parts)
 
 

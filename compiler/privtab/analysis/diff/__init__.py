@@ -48,8 +48,8 @@ def _row(comparison: Comparison, pair: Pair, was: dict[Pair, Pair], found: Renam
             entity=pair[0],
             operation=pair[1],
             verdict=Verdict.ADDED if before is None else Verdict.REMOVED,
-            before=None if before is None else cell(before, comparison.before.semantics.gate),
-            after=None if after is None else cell(after, comparison.after.semantics.gate),
+            before=None if before is None else cell(comparison.before, before),
+            after=None if after is None else cell(comparison.after, after),
             was=None if was.get(pair, pair) == pair else was[pair],
         )
     row = comparison.row(pair)

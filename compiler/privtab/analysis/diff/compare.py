@@ -73,8 +73,8 @@ class Comparison:
             effects=effects,
             parts=tuple(parts(before, after)),
             because=() if unchanged else (*self._reached(pair), *self._declarations(pair)),
-            before=cell(before, self.before.semantics.gate),
-            after=cell(after, self.after.semantics.gate),
+            before=cell(self.before, before),
+            after=cell(self.after, after),
             witnesses=witnesses,
         )
 
@@ -280,16 +280,17 @@ def parts(before: Rule, after: Rule) -> Iterator[str]:
         yield "deprecated"
 
 
-def cell(rule: Rule, gate: str | None) -> Cell:
-    """A row as it was written. `gate`: the words of the file's gate."""
+def cell(program: Program, rule: Rule) -> Cell:
+    """A row as it was written."""
     return Cell(
         rule=rule.id,
         requires=rule.requires_text,
         each=rule.each_text,
-        gate=None if rule.gate == ALWAYS else gate,
+        gate=None if rule.gate == ALWAYS else program.semantics.gate,
         withs=tuple(f"{slot.name}: {' | '.join(slot.types)}" for slot in rule.withs),
         effects=effect_texts(rule),
         report=rule.report,
+        parent=program.entities[rule.entity].parent,
         unnamed=rule.unnamed,
         note=rule.note,
         source=source_text(rule.source),

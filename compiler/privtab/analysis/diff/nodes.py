@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -47,6 +48,8 @@ class Cell:
     """`name: type`, or `name: type | type`."""
     effects: tuple[str, ...]
     report: str | None
+    parent: str | None
+    """The type that contains the row's."""
     unnamed: bool
     """Whether a request may leave off the last name."""
     note: str | None
@@ -81,6 +84,27 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """Somebody's word that one change of one operation is meant, until a day."""
+
+    operation: str
+    """`entity/operation`."""
+    change: Verdict
+    who: str
+    why: str
+    until: date
+    span: Span
+    system: str | None = None
+    """None: of any system."""
+
+    def covers(self, system: str, row: RowChange) -> bool:
+        """Whether this is the change that was meant."""
+        return (
+            self.operation == row.name and self.change is row.verdict and (self.system is None or self.system == system)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
     """One operation on both sides."""
 
@@ -101,6 +125,13 @@ class RowChange:
     recognised: str | None = None
     """By what a renamed operation was recognised."""
     witnesses: tuple[Witness, ...] = ()
+    waived: Waiver | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether the row itself says something else, or a row that it refers to; not the declarations alone."""
+        told = {"note", "deprecated", "report"}
+        return bool(set(self.parts) - told) or any(reason.startswith("can ") for reason in self.because)
 
     @property
     def name(self) -> str:

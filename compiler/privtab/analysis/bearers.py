@@ -1,0 +1,275 @@
+"""For whom a condition holds, as set algebra over users or over principals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import assert_never
+
+from privtab.analysis.universe import decode_name
+from privtab.ir.evaluate import Asked
+from privtab.ir.formula import resolve
+from privtab.ir.nodes import (
+    And,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+from privtab.request import encode_name
+from privtab.state.nodes import State
+
+
+class Bearers:
+    """For whom a condition holds, as set algebra; None stands for everyone."""
+
+    unassigned = False
+    """Whether a role counts that nobody was assigned."""
+
+    def __init__(self, asked: Asked, state: State) -> None:
+        self.asked = asked
+        self.program = asked.program
+        self.holdings = asked.holdings
+        self.state = state
+        self._seen: dict[Atom, set[str] | None] = {}
+
+    def everywhere(self, principal: str) -> set[str]:
+        """Who is this principal, wherever it counts."""
+        raise NotImplementedError
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """(key of the scope, who holds the role within it) for a `role:…`."""
+        raise NotImplementedError
+
+    def person(self, user: str) -> str:
+        """How a user in person is written here."""
+        raise NotImplementedError
+
+    def group_names(self) -> Iterable[str]:
+        """Every group that somebody may be in."""
+        raise NotImplementedError
+
+    def of(self, formula: Formula) -> set[str] | None:
+        """For whom a condition holds; the same walk as the reference's."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                if formula not in self._seen:
+                    self._seen[formula] = self._atom(formula)
+                return self._seen[formula]
+            case And():
+                return self.all_of(formula.parts)
+            case Or():
+                found: set[str] = set()
+                for part in formula.parts:
+                    some = self.of(part)
+                    if some is None:
+                        return None
+                    found |= some
+                return found
+            case When():
+                return self.of(formula.body) if formula.flag in self.asked.flags else None
+            case Can():
+                return self.of(resolve(self.program, formula))
+            case ByType():
+                case_ = dict(formula.cases).get(self.asked.types[formula.slot])
+                return set() if case_ is None else self.of(case_)
+            case _:
+                assert_never(formula)
+
+    def all_of(self, formulas: Iterable[Formula]) -> set[str] | None:
+        """For whom all of them hold."""
+        found: set[str] | None = None
+        for formula in formulas:
+            some = self.of(formula)
+            if some is not None:
+                found = set(some) if found is None else found & some
+                if not found:
+                    return found
+        return found
+
+    def _atom(self, atom: Atom) -> set[str]:
+        match atom:
+            case ServiceAdmin():
+                return {self.person(user) for user in self.holdings.service_admins}
+            case Has():
+                return self._has(atom.privilege, atom.target)
+            case Owner():
+                path = self.asked.path(atom.target)
+                return self._any(self.holdings.owners(path[-1])) if path else set()
+            case Member():
+                return self._members(atom.target)
+            case Self():
+                path = self.asked.path(atom.target)
+                return {self.person(decode_name(_last_name(path[-1])))} if path and _last_name(path[-1]) else set()
+            case Holds():
+                return self._holding(atom.target)
+            case _:
+                assert_never(atom)
+
+    def _has(self, privilege: str, target: Target) -> set[str]:
+        path = self.asked.path(target)
+        if not path:
+            return set()
+        looked_at = self.asked.looked_at(path)
+        allowed: set[str] = set()
+        denied: set[str] = set()
+        for key in looked_at:
+            allow, deny = self.holdings.grants_on(privilege, key)
+            allowed |= self._within(allow, path)
+            allowed |= self._by_default(privilege, path, key)
+            if self.program.semantics.deny == "overrides":
+                denied |= self._within(deny, path)
+        allowed -= denied
+        owner = self.program.semantics.owner
+        if owner is not None and privilege in owner.holds:
+            for key in looked_at:
+                allowed |= self._any(self.holdings.owners(key))
+        return allowed
+
+    def _any(self, principals: Iterable[str]) -> set[str]:
+        return {bearer for principal in principals for bearer in self.everywhere(principal)}
+
+    def _within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
+        found = self._any(principals)
+        for principal in principals:
+            if principal.startswith("role:"):
+                for scope, bearers in self.scoped(principal):
+                    if scope in path:
+                        found |= bearers
+        return found
+
+    def _by_default(self, privilege: str, path: tuple[str, ...], key: str) -> set[str]:
+        type_ = key.partition(":")[0]
+        giving = [f"role:{r.name}" for r in self.program.roles.values() if privilege in dict(r.grants).get(type_, ())]
+        return self._within(giving, path[: path.index(key) + 1])
+
+    def _members(self, target: Target) -> set[str]:
+        path = self.asked.path(target)
+        if not path:
+            return set()
+        found = {self.person(user) for user, entity in self.state.members if str(entity) == path[-1]}
+        if self.program.entities[target.type].principal == "group":
+            found |= self._any(f"group:{group}" for group in self.group_names() if _names(path[-1], group))
+        return found
+
+    def _holding(self, target: Target) -> set[str]:
+        path = self.asked.path(target)
+        if not path:
+            return set()
+        named = {a.role for a in self.state.assignments if _names(path[-1], a.role)}
+        named |= {decode_name(_last_name(path[-1]))} if self.unassigned else set()
+        found = self._any(f"role:{role}" for role in named)
+        for role in named:
+            for _, bearers in self.scoped(f"role:{role}"):
+                found |= bearers
+        return found
+
+
+class UserBearers(Bearers):
+    """Users, with all their groups and roles."""
+
+    def __init__(self, asked: Asked, state: State) -> None:
+        super().__init__(asked, state)
+        self._in: dict[str, set[str]] = defaultdict(set)
+        for user, group in state.memberships if "state" in asked.program.semantics.groups else ():
+            self._in[group].add(user)
+        self._assigned: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
+        for a in state.assignments:
+            self._assigned[f"role:{a.role}"].append((a.principal, None if a.scope is None else str(a.scope)))
+        self._everywhere: dict[str, set[str]] = {}
+
+    def everywhere(self, principal: str) -> set[str]:
+        """Who is this principal, wherever it counts."""
+        if principal not in self._everywhere:
+            kind, _, name = principal.partition(":")
+            match kind:
+                case "user":
+                    found = {name}
+                case "group":
+                    found = self._in.get(name, set())
+                case _:
+                    given = (p for p, scope in self._assigned.get(principal, ()) if scope is None)
+                    found = {user for p in given for user in self.everywhere(p)}
+            self._everywhere[principal] = found
+        return self._everywhere[principal]
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """(key of the scope, who holds the role within it)."""
+        return [(scope, self.everywhere(p)) for p, scope in self._assigned.get(role, ()) if scope is not None]
+
+    def via(self, user: str, role: str) -> str | None:
+        """The first group by which a user holds a `role:…`, if he does not hold it himself."""
+        holders = [principal for principal, _ in self._assigned.get(role, ())]
+        if f"user:{user}" in holders:
+            return None
+        return min((p for p in holders if user in self.everywhere(p)), default=None)
+
+    def person(self, user: str) -> str:
+        """The name as it is."""
+        return user
+
+    def group_names(self) -> Iterable[str]:
+        """The groups of the memberships."""
+        return self._in
+
+
+class PrincipalBearers(Bearers):
+    """Principals, each alone: a user in person, without groups and roles; a group with its roles; a role."""
+
+    unassigned = True
+
+    def __init__(self, asked: Asked, state: State) -> None:
+        super().__init__(asked, state)
+        self._given: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
+        for a in state.assignments:
+            scope = None if a.scope is None else str(a.scope)
+            self._given[f"role:{a.role}"].add((a.principal, scope))
+        self._groups = {g for _, g in state.memberships} | {
+            p.removeprefix("group:")
+            for p in (
+                *(a.principal for a in state.assignments),
+                *(g.grantee for g in state.grants),
+                *(owner for _, owner in state.owners),
+            )
+            if p.startswith("group:")
+        }
+
+    def everywhere(self, principal: str) -> set[str]:
+        """The principal itself, and for a role the groups that hold it."""
+        if not principal.startswith("role:"):
+            return {principal}
+        groups = {p for p, scope in self._given.get(principal, ()) if scope is None and p.startswith("group:")}
+        return {principal} | groups
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """Each scope that somebody holds the role within: the role there, and the groups that hold it there."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for principal, scope in self._given.get(role, ()):
+            if scope is not None:
+                found[scope] |= {f"{role}\n{scope}"} | ({principal} if principal.startswith("group:") else set())
+        return found.items()
+
+    def person(self, user: str) -> str:
+        """A user in person is a principal."""
+        return f"user:{user}"
+
+    def group_names(self) -> Iterable[str]:
+        """Every group that the state names."""
+        return self._groups
+
+
+def _last_name(key: str) -> str:
+    return key.partition(":")[2].rpartition("/")[2]
+
+
+def _names(key: str, principal: str) -> bool:
+    return principal == key.partition(":")[2] or encode_name(principal) == _last_name(key)

@@ -1,0 +1,65 @@
+"""What a path is to lead to: something held on an entity, or an operation that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from privtab.analysis.effects import Fact
+from privtab.errors import InvalidRequest
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Atom, Rule
+from privtab.request import Entity, Request
+from privtab.state.names import Names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What is to be reached: every one of some atoms on an entity, or an operation."""
+
+    text: str
+    resource: Entity
+    atoms: tuple[Atom, ...] = ()
+    rule: Rule | None = None
+    with_: Mapping[str, Entity] = field(default_factory=dict)
+
+    @classmethod
+    def of_fact(cls, fact: Fact) -> Goal:
+        """To hold a fact, in effect: whatever is denied or inherited counts."""
+        return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
+
+
+def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
+    """The goal of holding `owner`, `member`, a privilege, or all of a set on an entity.
+
+    Raises InvalidRequest where the policy knows no such entity, or nothing of that name can be held there.
+    """
+    reference.vocabulary.check_path(entity)
+    text = f"{wanted} ({entity})"
+    if wanted in {"owner", "member"}:
+        fact = Fact(kind="owner" if wanted == "owner" else "member", entity=entity)
+        return Goal(text=text, resource=entity, atoms=(fact.atom(),))
+    names = Names(reference.program)
+    problem = names.grantable(wanted, entity.type)
+    if problem is not None:
+        raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
+    facts = (Fact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))
+    return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
+
+
+def operation_goal(
+    reference: Reference, operation: str, entity: Entity, with_: Mapping[str, Entity] | None = None
+) -> Goal:
+    """The goal of being allowed an operation; further objects that are not named are chosen among what there is.
+
+    Raises InvalidRequest where the policy knows no such operation, entity or object.
+    """
+    shape = reference.vocabulary.check_operation(entity.type, operation)
+    reference.vocabulary.check_path(entity)
+    given = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
+    reference.vocabulary.check_withs(
+        Request(user="", action=operation, resource=entity, with_=given),
+        replace(shape, withs={name: types for name, types in shape.withs.items() if name in given}),
+    )
+    rule = reference.program.rules[entity.type, operation]
+    return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=given)
