@@ -210,12 +210,25 @@ class View:
         atoms = (*self.needed, *(atom for formula in self.spoken for atom in leaves(self.program, formula)))
         return frozenset((atom.privilege, atom.target.type) for atom in atoms if isinstance(atom, Has))
 
+    @cached_property
+    def _counting(self) -> frozenset[tuple[str, str]]:
+        if self.policy.semantics.inheritance == "none":
+            return self.asked
+        chain = self.policy.hierarchy.chain
+        return frozenset((privilege, above) for privilege, type_ in self.asked for above in chain(type_))
+
     def counts(self, privilege: str, type_: str) -> bool:
         """Whether holding a privilege on a type can change an answer: it is asked there or, with inheritance, below."""
-        if self.policy.semantics.inheritance == "none":
-            return (privilege, type_) in self.asked
-        within = self.policy.hierarchy.within
-        return any(asked == privilege and within(at, type_) for asked, at in self.asked)
+        return (privilege, type_) in self._counting
+
+    @cached_property
+    def related(self) -> frozenset[tuple[str, str]]:
+        """Each (`owner` or `member`, type) that decides something, here or in a reading or a variant."""
+        from privtab.ir.formula import leaves
+        from privtab.ir.nodes import Member, Owner
+
+        atoms = (*self.needed, *(atom for formula in self.spoken for atom in leaves(self.program, formula)))
+        return frozenset((type(a).__name__.lower(), a.target.type) for a in atoms if isinstance(a, Owner | Member))
 
 
 @lru_cache(maxsize=2)

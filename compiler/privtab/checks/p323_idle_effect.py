@@ -73,12 +73,7 @@ def _idle(seen: View, rule: Rule, effect: Effect) -> str | None:
 
 
 def _relation_counts(seen: View, effect: Effect) -> bool:
-    from privtab.ir.formula import leaves
-    from privtab.ir.nodes import Member, Owner
-
-    kind = Owner if effect.what == "owner" else Member
     owner = seen.policy.semantics.owner
-    if effect.what == "owner" and owner is not None and any(seen.counts(p, effect.target.type) for p in owner.holds):
-        return True
-    atoms = (*seen.needed, *(atom for formula in seen.spoken for atom in leaves(seen.program, formula)))
-    return any(isinstance(atom, kind) and atom.target.type == effect.target.type for atom in atoms)
+    held = owner.holds if effect.what == "owner" and owner is not None else ()
+    on = effect.target.type
+    return (effect.what, on) in seen.related or any(seen.counts(privilege, on) for privilege in held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -40,9 +40,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
-    for (name, span), (other, at) in combinations(names.items(), 2):
+    for name, other in _near(names):
         same_words = _words(name) == _words(other)
         if (same_words or _one_letter(name, other)) and not meant(name, other, same_words):
+            (span, at) = names[name], names[other]
             (first, _), (second, place) = sorted(((name, span), (other, at)), key=lambda pair: pair[1])
             yield Diagnostic(
                 code=CODE,
@@ -52,6 +53,24 @@ def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool
                 span=place,
                 help="use one name if they are one thing; else tell them apart, by a title where the names are given",
             )
+
+
+def _near(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs that may be taken for each other: those with the same words, or alike once a letter of one word is gone."""
+    alike: dict[object, list[str]] = {}
+    for name in names:
+        alike.setdefault(_words(name), []).append(name)
+        words = name.casefold().split("_")
+        keys = {(i, _without(words, i, at)) for i, word in enumerate(words) for at in range(len(word) + 1)}
+        for key in keys if any(len(word) >= _LONG for word in words) else ():
+            alike.setdefault(key, []).append(name)
+    return sorted({pair for some in alike.values() for pair in combinations(some, 2)})
+
+
+def _without(words: list[str], number: int, at: int) -> tuple[str, ...]:
+    """The words, a letter of one of them gone; behind its end there is none."""
+    word = words[number]
+    return (*words[:number], word[:at] + word[at + 1 :], *words[number + 1 :])
 
 
 def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001  a function of one shape among several
