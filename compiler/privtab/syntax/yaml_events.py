@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import yaml
@@ -13,7 +13,6 @@ Placed: TypeAlias = tuple[Any, int, int]
 """An event, where it begins and where it ends."""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_SLOW: Any = yaml.SafeLoader
 _REFUSED = "found unexpected ':'"
 _NO_VALUE = re.compile(r"(?<=\w:)(?=[,}\]])")
 
@@ -26,20 +25,21 @@ def events(text: str) -> Iterable[Placed]:
     PyYAML's own parser reads the text, at a tenth of the speed.
     """
     try:
-        return [(event, event.start_mark.index, event.end_mark.index) for event in yaml.parse(text, Loader=_FAST)]
+        return list(_parsed(text, _FAST))
     except yaml.YAMLError as error:
         refused = getattr(error, "problem", None) == _REFUSED
     patched = _patched(text, [place.start() for place in _NO_VALUE.finditer(text)]) if refused else None
-    return patched if patched is not None else _slowly(text)
+    return patched if patched is not None else _parsed(text, yaml.SafeLoader)
 
 
-def _slowly(text: str) -> Iterable[Placed]:
-    for event in yaml.parse(text, Loader=_SLOW):
+def _parsed(text: str, loader: Any) -> Iterator[Placed]:
+    event: Any
+    for event in yaml.parse(text, Loader=loader):
         yield event, event.start_mark.index, event.end_mark.index
 
 
 def _patched(text: str, gaps: Sequence[int]) -> list[Placed] | None:
-    """libyaml's events of the text with a space at each of the gaps; None where it refuses that too, or in doubt.
+    """The events that libyaml finds in the text with a space at each of the gaps; None where it refuses that too, or in doubt.
 
     A space behind a colon can only do harm inside of a scalar, a tag or an anchor: everywhere else libyaml has just
     refused that colon, or it stands in a comment.
@@ -49,8 +49,7 @@ def _patched(text: str, gaps: Sequence[int]) -> list[Placed] | None:
     placed: list[Placed] = []
     inside: set[int] = set()
     try:
-        for event in yaml.parse(copy, Loader=_FAST):
-            start, end = event.start_mark.index, event.end_mark.index
+        for event, start, end in _parsed(copy, _FAST):
             before, until = bisect_left(spaces, start), bisect_left(spaces, end)
             if isinstance(event, yaml.NodeEvent) and (event.anchor is not None or getattr(event, "tag", None)):
                 return None
