@@ -37,14 +37,18 @@ class Holdings:
             else:
                 self._scoped[assignment.principal].add((f"role:{assignment.role}", str(assignment.scope)))
 
-        self._grants: dict[str, dict[tuple[str, str], set[str]]] = {"allow": defaultdict(set), "deny": defaultdict(set)}
+        grants: dict[str, dict[tuple[str, str], set[str]]] = {"allow": defaultdict(set), "deny": defaultdict(set)}
         for grant in state.grants:
             for privilege in names.given(grant.privilege, grant.entity.type):
-                self._grants[grant.effect][privilege, str(grant.entity)].add(grant.grantee)
+                grants[grant.effect][privilege, str(grant.entity)].add(grant.grantee)
+        # Frozen once: an entity can have thousands of grantees, and each of them may be asked about.
+        self._allow = {on: frozenset(grantees) for on, grantees in grants["allow"].items()}
+        self._deny = {on: frozenset(grantees) for on, grantees in grants["deny"].items()}
 
-        self._owners: dict[str, set[str]] = defaultdict(set)
+        owners: dict[str, set[str]] = defaultdict(set)
         for entity, owner in state.owners:
-            self._owners[str(entity)].add(owner)
+            owners[str(entity)].add(owner)
+        self._owners = {key: frozenset(principals) for key, principals in owners.items()}
         self._members = {(user, str(entity)) for user, entity in state.members}
         self.service_admins: frozenset[str] = frozenset(state.service_admins)
 
@@ -69,12 +73,11 @@ class Holdings:
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
         """Who is allowed and who is denied the privilege by a grant on this very entity, aliases and sets resolved."""
-        allow, deny = self._grants["allow"], self._grants["deny"]
-        return frozenset(allow.get((privilege, key), ())), frozenset(deny.get((privilege, key), ()))
+        return self._allow.get((privilege, key), _NOBODY), self._deny.get((privilege, key), _NOBODY)
 
     def owners(self, key: str) -> frozenset[str]:
         """Who owns the entity: principals."""
-        return frozenset(self._owners.get(key, ()))
+        return self._owners.get(key, _NOBODY)
 
     def is_member(self, user: str, key: str) -> bool:
         """Whether the state's `members` have the user under the entity; who is in a group is what `groups` says."""
