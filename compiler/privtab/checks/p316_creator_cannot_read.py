@@ -46,10 +46,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     word says so and it has no effects; a type without such operations has nothing to be read.
     """
     seen = view(policy)
+    readings = _readings(policy)
     groups: dict[str, list[tuple[m.Row, str, str]]] = {}
     for row in policy.rows.values():
         for type_ in _made(policy, row):
-            reading = _readings(policy, type_)
+            reading = readings.get(type_, [])
             if reading and not _may_read(seen, seen.rule(row), type_, [seen.rule(r) for r in reading]):
                 groups.setdefault(_given(row, type_), []).append((row, type_, reading[0].operation))
     for given, cases in groups.items():
@@ -67,20 +68,22 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 def _made(policy: m.Policy, row: m.Row) -> Iterator[str]:
     """The types of what the row brings about and gives something on."""
-    given = {o.type for o in row.outcomes if o.kind != "revoke" and o.slot == ""}
-    for type_ in policy.entities:
+    given = dict.fromkeys(o.type for o in row.outcomes if o.kind != "revoke" and o.slot == "")
+    for type_ in given:
         inside = policy.entities[type_].parent == row.entity and not policy.entities[type_].single
-        if type_ in given and (inside or (type_ == row.entity and (row.creates or row.operation == "create"))):
+        if inside or (type_ == row.entity and (row.creates or row.operation == "create")):
             yield type_
 
 
-def _readings(policy: m.Policy, type_: str) -> list[m.Row]:
-    found = [
-        row
-        for (of, operation), row in policy.rows.items()
-        if of == type_ and not row.outcomes and not row.creates and not row.withs and _word(operation) in _READING
-    ]
-    return sorted(found, key=lambda row: (_READING.index(_word(row.operation)), len(row.operation)))
+def _readings(policy: m.Policy) -> dict[str, list[m.Row]]:
+    """The operations of each type that read, the most telling first."""
+    found: dict[str, list[m.Row]] = {}
+    for (type_, operation), row in policy.rows.items():
+        if not row.outcomes and not row.creates and not row.withs and _word(operation) in _READING:
+            found.setdefault(type_, []).append(row)
+    for rows in found.values():
+        rows.sort(key=lambda row: (_READING.index(_word(row.operation)), len(row.operation)))
+    return found
 
 
 def _word(operation: str) -> str:

@@ -61,8 +61,8 @@ def _near(names: Iterable[str]) -> list[tuple[str, str]]:
     for name in names:
         alike.setdefault(_words(name), []).append(name)
         words = name.casefold().split("_")
-        keys = {(i, _without(words, i, at)) for i, word in enumerate(words) for at in range(len(word) + 1)}
-        for key in keys if any(len(word) >= _LONG for word in words) else ():
+        long = [(i, word) for i, word in enumerate(words) if len(word) >= _LONG - 1 and word.isalpha()]
+        for key in {(i, _without(words, i, at)) for i, word in long for at in range(len(word) + 1)}:
             alike.setdefault(key, []).append(name)
     return sorted({pair for some in alike.values() for pair in combinations(some, 2)})
 
