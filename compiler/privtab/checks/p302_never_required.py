@@ -23,12 +23,13 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     Or that do, but nowhere decide anything: no minimal set has them.
     """
     required = set(_required(policy))
+    idle = _in_force(policy) - {privilege for privilege, _ in view(policy).asked}
     for name, privilege in policy.privileges.items():
         if privilege.deprecated is not None:
             continue
         if name not in required:
             yield _finding(policy, name, f"no row asks for `{name}`", "add the rows that it is for")
-        elif name in _in_force(policy) and all(asked != name for asked, _ in view(policy).asked):
+        elif name in idle:
             message = f"`{name}` decides nothing: wherever it is asked, something else is enough"
             yield _finding(policy, name, message, "look at the rows that ask for it")
 
