@@ -26,15 +26,18 @@ class Engine(Protocol):
     """Answers requests in one state after another."""
 
     name: str
+    knows_effects: bool
+    """Whether decisions that nobody wants explained have their effects all the same."""
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
-        """The decisions of some requests in one state; those that nobody wants explained may have effects alone."""
+        """The decisions of some requests in one state; those that nobody wants explained are brief."""
 
 
 class ReferenceEngine:
     """The plain reading of the policy."""
 
     name = "reference"
+    knows_effects = True
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -59,8 +62,8 @@ class ReferenceEngine:
         rule = self.program.rules[request.resource.type, request.action]
         condition = item_condition(rule) if RESOURCE in asked.complete else call_condition(rule)
         allowed = asked.holds(condition)
-        effects = [effect_text(asked, effect) for effect in rule.effects] if allowed and rule.effects else []
-        return Decision(allowed=allowed, context={"rule": rule.id, "effects": effects})
+        effects = [effect_text(asked, effect) for effect in rule.effects] if allowed else []
+        return Decision(allowed=allowed, context={"effects": effects})
 
 
 def effect_text(asked: Asked, effect: Effect) -> str:
@@ -73,6 +76,7 @@ class OpaEngine:
     """A running OPA with the policy's bundle, whose state is replaced from one world to the next."""
 
     name = "opa"
+    knows_effects = False
 
     def __init__(self, program: Program, url: str, client: Client) -> None:
         self.program = program
@@ -80,12 +84,14 @@ class OpaEngine:
         self._client = client
         self._last: State | None = None
 
-    def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:  # noqa: ARG002  OPA explains all
+    def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
         """The decisions of some requests in one state."""
         if self._last is not state:
             self._put(state)
             self._last = state
-        return self._client.decide_many(requests)
+        explained = iter(self._client.decide_many([r for r, wanted in zip(requests, explain, strict=True) if wanted]))
+        brief = iter(self._client.check_many([r for r, wanted in zip(requests, explain, strict=True) if not wanted]))
+        return [next(explained) if wanted else Decision(allowed=next(brief)) for wanted in explain]
 
     def _put(self, state: State) -> None:
         import requests

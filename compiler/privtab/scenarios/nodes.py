@@ -43,7 +43,7 @@ class Expected:
     @property
     def explained(self) -> bool:
         """Whether more than the decision and its effects is frozen."""
-        return self.missing is not None or self.reason is not None or self.rule is not None
+        return any(part is not None for part in (self.missing, self.reason, self.rule))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

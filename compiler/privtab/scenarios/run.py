@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from privtab.request import Decision
 from privtab.scenarios.engines import Engine
@@ -34,27 +34,62 @@ def failures(
     plan: Plan, cases: Iterable[Case], engines: Sequence[Engine], said: Said = lambda _: None
 ) -> Iterator[Failure]:
     """The cases that any engine answers otherwise, in their order; with two engines those too on which they differ."""
+    seen: set[tuple[str, str, bool]] = set()
     for world, batch in batches(cases):
         requests = [case.request for case in batch]
-        explain = [len(engines) > 1 or case.expected.explained for case in batch]
-        answers = [engine.decide(plan.worlds[world], requests, explain=explain) for engine in engines]
+        # Of several engines two explanations of each rule are compared: callers differ in what they hold alone.
+        chosen = [len(engines) > 1 and _first(case, seen) for case in batch]
+        answers = [
+            engine.decide(
+                plan.worlds[world],
+                requests,
+                explain=[first or _explained(case, engine) for first, case in zip(chosen, batch, strict=True)],
+            )
+            for engine in engines
+        ]
         said(len(batch))
         for number, case in enumerate(batch):
             decisions = [given[number] for given in answers]
             if next(_wrong(case, engines[0].name, decisions[0]), None) is not None:
-                if not explain[number]:
+                if "rule" not in decisions[0].context:
                     [decisions[0]] = engines[0].decide(plan.worlds[world], [case.request], explain=[True])
                 yield from islice(_wrong(case, engines[0].name, decisions[0]), 1)
             for engine, decision in zip(engines[1:], decisions[1:], strict=True):
-                if answer(decision) != answer(decisions[0]):
-                    yield Failure(
-                        case=case,
-                        fault="engines",
-                        expected=f"{engines[0].name}: {_short(decisions[0])}",
-                        got=f"{engine.name}: {_short(decision)}",
-                        decision=decision,
-                        engine=engine.name,
-                    )
+                if not _agree(decisions[0], decision):
+                    yield _apart(plan, case, (engines[0], engine))
+
+
+def _explained(case: Case, engine: Engine) -> bool:
+    """Whether a case needs more than a brief answer."""
+    return case.expected.explained or (case.expected.effects is not None and not engine.knows_effects)
+
+
+def _first(case: Case, seen: set[tuple[str, str, bool]]) -> bool:
+    """Whether a case is the first of its rule with its answer."""
+    key = case.request.resource.type, case.request.action, case.expected.allowed
+    new = key not in seen
+    seen.add(key)
+    return new
+
+
+def _agree(one: Decision, other: Decision) -> bool:
+    """Whether two engines say the same, as far as both were asked."""
+    if "rule" in one.context and "rule" in other.context:
+        return _answer(one) == _answer(other)
+    return one.allowed is other.allowed
+
+
+def _apart(plan: Plan, case: Case, engines: Sequence[Engine]) -> Failure:
+    """The failure of two engines that do not agree."""
+    one, other = (e.decide(plan.worlds[case.world], [case.request], explain=[True])[0] for e in engines)
+    return Failure(
+        case=case,
+        fault="engines",
+        expected=f"{engines[0].name}: {_short(one)}",
+        got=f"{engines[1].name}: {_short(other)}",
+        decision=other,
+        engine=engines[1].name,
+    )
 
 
 def batches(cases: Iterable[Case]) -> Iterator[tuple[int, list[Case]]]:
@@ -69,7 +104,7 @@ def batches(cases: Iterable[Case]) -> Iterator[tuple[int, list[Case]]]:
         yield batch[0].world, batch
 
 
-def answer(decision: Decision) -> Any:
+def _answer(decision: Decision) -> tuple[object, ...]:
     """What two engines must agree on."""
     missing = sorted(sorted(atoms) for atoms in decision.missing)
     reasons = [sorted(reason.items()) for reason in decision.context.get("reasons", ())]
