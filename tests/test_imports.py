@@ -17,7 +17,7 @@ PACKAGE = Path(privtab.__file__).parent
 ALLOWED = {
     # part: the parts it may import; what is not a folder counts as `base`
     "__main__": {"cli"},
-    "analysis": {"analysis", "ir", "state"},
+    "analysis": {"analysis", "ir", "state", "syntax"},
     "base": {"base", "client"},
     "checks": {"base", "checks", "syntax", "model", "ir"},
     "syntax": {"base", "syntax", "checks"},
@@ -29,6 +29,7 @@ ALLOWED = {
     "bundle": {"base", "backends", "bundle", "ir", "passes", "state"},
     "client": {"base", "client"},
     "lint": {"base", "checks", "lint", "report", "syntax"},
+    "fmt": {"base", "fmt", "syntax"},
     "report": {"base", "report"},
     "opa": {"base", "opa"},
     "cli": {
@@ -45,6 +46,7 @@ ALLOWED = {
         "pipeline",
         "report",
         "lint",
+        "fmt",
         "scenarios",
     },
     "pipeline": {"base", "checks", "ir", "lint", "model", "syntax"},

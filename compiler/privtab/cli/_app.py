@@ -12,7 +12,7 @@ import typer
 
 from privtab import __version__
 from privtab.cli import compile as compile_command
-from privtab.cli import decide, describe, explain, lint, opa, paths, schema, state, what_can, who_can
+from privtab.cli import decide, describe, diff, explain, fmt, lint, opa, paths, schema, state, what_can, who_can
 from privtab.cli import test as test_command
 from privtab.cli._output import complain, show_diagnostics, show_state_findings
 from privtab.errors import (
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 app.command("compile")(compile_command.compile_policies)
 app.command("lint")(lint.lint)
+app.command("fmt")(fmt.fmt)
 app.command("schema")(schema.schema)
 app.command("describe")(describe.describe)
 app.command("decide")(decide.decide)
@@ -45,6 +46,7 @@ app.command("explain")(explain.explain)
 app.command("who-can")(who_can.who_can)
 app.command("what-can")(what_can.what_can)
 app.command("paths")(paths.paths)
+app.command("diff")(diff.diff)
 app.command("test")(test_command.run_scenarios)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")

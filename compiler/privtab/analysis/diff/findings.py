@@ -1,0 +1,70 @@
+"""A comparison as findings, for tools that show these beside lines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from privtab.analysis.diff.nodes import Diff, RowChange, Verdict
+from privtab.analysis.diff.words import answers_text, holding_texts, request_text
+from privtab.diagnostics import Diagnostic, Related, Severity, Span
+
+CODES = {
+    Verdict.WIDER: ("D101", "operation-wider", "An operation is allowed to more callers, or gives them more."),
+    Verdict.NARROWER: ("D102", "operation-narrower", "An operation is allowed to fewer callers, or gives them less."),
+    Verdict.INCOMPARABLE: (
+        "D103",
+        "operation-incomparable",
+        "An operation gained callers or effects, and lost others.",
+    ),
+    Verdict.ADDED: ("D104", "operation-added", "An operation is new."),
+    Verdict.REMOVED: ("D105", "operation-removed", "An operation is gone."),
+    Verdict.RENAMED: ("D106", "operation-renamed", "An operation or its entity has another name."),
+}
+"""For each verdict a code, a name and what it means."""
+
+
+def findings(diff: Diff, failing: Collection[Verdict]) -> Iterator[tuple[Diagnostic, RowChange]]:
+    """One finding for each changed operation, at its row; what fails the run is an error, the rest are notes."""
+    file = next((row.after.span.path for row in diff.rows if row.after is not None), None)
+    for row in diff.changes:
+        span = _span(row, file)
+        code, name, _ = CODES[row.verdict]
+        yield (
+            Diagnostic(
+                code=code,
+                name=name,
+                severity=Severity.ERROR if row.verdict in failing else Severity.NOTE,
+                message=message(row),
+                span=span,
+                related=_related(row),
+            ),
+            row,
+        )
+
+
+def message(row: RowChange) -> str:
+    """What changed, in one line, with the witness."""
+    said = f"`{row.name}` is {row.verdict}"
+    if row.was is not None:
+        said += f", it was `{row.was[0]}/{row.was[1]}`"
+    elif row.before is not None and row.after is not None and row.before.text != row.after.text:
+        said += f": `{row.before.text}` became `{row.after.text}`"
+    for witness in row.witnesses:
+        held = "; ".join(holding_texts(witness.state, witness.request)) or "nobody holds anything"
+        said += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {held}"
+    return said
+
+
+def _span(row: RowChange, file: str | None) -> Span:
+    """The row as it is; for one that is gone the top of the file that it is gone from."""
+    if row.after is not None:
+        return row.after.span
+    assert row.before is not None
+    return row.before.span if file is None else Span(path=file, line=1, column=1, end_line=1, end_column=1)
+
+
+def _related(row: RowChange) -> tuple[Related, ...]:
+    """The row before, unless it stands in a revision, where no tool could open it."""
+    if row.before is None or row.after is None or ":" in row.before.span.path:
+        return ()
+    return (Related(message="the row before", span=row.before.span),)

@@ -1,0 +1,117 @@
+"""A comparison as a review comment: what changed at a glance, the witnesses folded away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
+from privtab.analysis.diff.words import (
+    Group,
+    answers_text,
+    groups,
+    holding_texts,
+    pairs_of,
+    request_text,
+    summary,
+    what_changed,
+)
+
+
+def markdown(diff: Diff, *, level: int = 2) -> str:
+    """The comparison in GitHub's Markdown. `level`: of the heading."""
+    return "\n".join(_lines(diff, level)).rstrip("\n") + "\n"
+
+
+def _lines(diff: Diff, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {_code(diff.before.shown)} → {_code(diff.after.shown)}"
+    yield ""
+    yield f"{summary(diff)}."
+    yield ""
+    if diff.declared:
+        yield "| declared | | before | after |"
+        yield "|---|---|---|---|"
+        for change in diff.declared:
+            yield from _declared(change)
+        yield ""
+    found = groups(diff)
+    if found:
+        yield "| verdict | operation | before | after |"
+        yield "|---|---|---|---|"
+        for group in found:
+            yield _row(group)
+        yield ""
+    for group in found:
+        if group.first.witnesses:
+            yield from _witnesses(group)
+    if diff.rewritten:
+        names = ", ".join(_code(row.name) for row in diff.rewritten)
+        yield f"The same decisions in other words: {names}."
+        yield ""
+
+
+def _declared(change: Declared) -> Iterator[str]:
+    by = f" (recognised by: {change.recognised})" if change.recognised else ""
+    for detail in change.details:
+        name = f"{change.kind} {_code(change.name)}{f' {detail.what}' if detail.what else ''}"
+        yield f"| {name} | {change.verdict}{by} | {_optional(detail.before)} | {_optional(detail.after)} |"
+
+
+def _row(group: Group) -> str:
+    row = group.first
+    verdict = f"**{group.verdict}**" if group.verdict is not Verdict.RENAMED else f"{group.verdict}"
+    if row.waived is not None:
+        verdict += f"<br>waived by {_text(row.waived.who)} until {row.waived.until}: {_text(row.waived.why)}"
+    if not row.own and group.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and row.because:
+        return f"| {verdict} | {_code(group.names)} | by {_text(what_changed(row))} | |"
+    if group.verdict is Verdict.RENAMED and row.was is not None:
+        return f"| {verdict} | {_code(group.names)} | {_code('/'.join(row.was))} | {_text(row.recognised or '')} |"
+    pairs = pairs_of(group)
+    before, after = ("<br>".join(_cell(key, text) for key, *both in pairs if (text := both[side])) for side in (0, 1))
+    reached = [reason for reason in row.because if reason.startswith("can ")]
+    if reached and before == after:
+        after = "through " + ", ".join(map(_code, reached[:3]))
+    return f"| {verdict} | {_code(group.names)} | {before} | {after} |"
+
+
+def _cell(key: str, text: str) -> str:
+    return _code(text) if key == "requires" else f"{key}: {_code(text)}"
+
+
+def _witnesses(group: Group) -> Iterator[str]:
+    row = group.first
+    more = len(group.rows) - 1
+    others = f", and {more} more alike" if more else ""
+    yield f"<details><summary><code>{_html(row.name)}</code>{others}: {group.verdict}</summary>"
+    yield ""
+    for witness in row.witnesses:
+        yield from _witness(witness)
+    yield "</details>"
+    yield ""
+
+
+def _witness(witness: Witness) -> Iterator[str]:
+    shows = "effects" if witness.shows == "effects" else witness.shows
+    yield f"- {shows}: {_code(request_text(witness.request))}: **{_text(answers_text(witness))}**"
+    held = holding_texts(witness.state, witness.request)
+    yield from (f"  - {_text(line)}" for line in held or ["nobody holds anything"])
+    yield ""
+
+
+def _optional(text: str | None) -> str:
+    return "" if text is None else _text(text)
+
+
+def _text(text: str) -> str:
+    """Text with what Markdown and tables would take for their own escaped."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """Text as code; a bar would end the cell of a table."""
+    plain = " ".join(text.split()).replace("|", "\\|")
+    return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
+
+
+def _html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,173 @@
+"""Waivers: changes that somebody answers for until a day, read from a file with the place of each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
+from privtab.diagnostics import Diagnostic, Severity, Span, in_order
+from privtab.source import SourceFile
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
+from privtab.syntax.yaml_tree import Sequence as Listed
+
+KEYS = ("operation", "change", "who", "why", "until")
+"""What every waiver says; `system` may stand beside."""
+CHANGES = tuple(verdict for verdict in OPERATION_VERDICTS if verdict is not Verdict.EQUAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waivers:
+    """The waivers of a file that can be read, and what is wrong with the others."""
+
+    waivers: tuple[Waiver, ...] = ()
+    found: tuple[Diagnostic, ...] = ()
+
+
+def read_waivers(source: SourceFile) -> Waivers:
+    """Every waiver of a file; one that lacks something, or says what cannot be, is an error at its line."""
+    found: list[Diagnostic] = []
+    root = compose(source, found)
+    reader = _Reader(source, found)
+    waivers = [] if root is None else [w for node in reader.listed(root) if (w := reader.waiver(node)) is not None]
+    return Waivers(waivers=tuple(waivers), found=in_order(found))
+
+
+class _Reader:
+    """Reads the nodes of one file."""
+
+    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
+        self.source = source
+        self.found = found
+
+    def wrong(self, node: Node, message: str, help_: str | None = None) -> None:
+        """Report what is wrong at a node."""
+        span = self.source.span(node.start, node.end)
+        self.found.append(
+            Diagnostic(code="D201", name="bad-waiver", severity=Severity.ERROR, message=message, span=span, help=help_)
+        )
+
+    def listed(self, root: Node) -> Iterable[Node]:
+        """The nodes of the list `waivers`."""
+        entries = dict(self.entries(root, ("waivers",))) if isinstance(root, Mapping) else {}
+        waivers = entries.get("waivers")
+        if not isinstance(waivers, Listed):
+            self.wrong(waivers or root, "a file of waivers holds a list `waivers`", "write `waivers:` and a list below")
+            return ()
+        return waivers.items
+
+    def entries(self, node: Mapping, keys: Sequence[str]) -> Iterable[tuple[str, Node]]:
+        """The entries of a mapping; unknown and repeated keys are errors."""
+        seen: set[str] = set()
+        for key, value in node.entries:
+            if key.text not in keys:
+                near = difflib.get_close_matches(key.text, keys, n=1)
+                advice = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(keys)}"
+                self.wrong(key, f"unknown key `{key.text}`", advice)
+            elif key.text in seen:
+                self.wrong(key, f"`{key.text}` stands twice")
+            else:
+                seen.add(key.text)
+                yield key.text, value
+
+    def waiver(self, node: Node) -> Waiver | None:
+        """One waiver."""
+        before = len(self.found)
+        if not isinstance(node, Mapping):
+            self.wrong(node, "a waiver is a mapping", f"it has {', '.join(KEYS)}")
+            return None
+        nodes = dict(self.entries(node, (*KEYS, "system")))
+        for key in KEYS:
+            if key not in nodes:
+                self.wrong(node, f"a waiver without `{key}`", _ADVICE[key])
+        texts = {key: self.text(key, value) for key, value in nodes.items()}
+        operation, change, until = (texts.get(key) for key in ("operation", "change", "until"))
+        if operation is not None and operation.count("/") != 1:
+            self.wrong(nodes["operation"], f"`{operation}` is no operation", _ADVICE["operation"])
+        if change is not None and change not in [str(verdict) for verdict in CHANGES]:
+            self.wrong(nodes["change"], f"unknown change `{change}`", _ADVICE["change"])
+        day = None if until is None else self.day(nodes["until"], until)
+        if len(self.found) > before or day is None:
+            return None
+        return Waiver(
+            operation=str(operation),
+            change=Verdict(str(change)),
+            who=str(texts["who"]),
+            why=str(texts["why"]),
+            until=day,
+            span=self.source.span(node.start, node.end),
+            system=texts.get("system"),
+        )
+
+    def text(self, key: str, node: Node) -> str | None:
+        """A text that is not empty."""
+        if isinstance(node, Scalar) and node.value is not None and node.text.strip():
+            return " ".join(node.text.split())
+        self.wrong(node, f"`{key}` says nothing", _ADVICE.get(key))
+        return None
+
+    def day(self, node: Node, text: str) -> date | None:
+        """A day as ISO 8601 writes it."""
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            self.wrong(node, f"`{text}` is no day", _ADVICE["until"])
+            return None
+
+
+_ADVICE = {
+    "operation": "write it as entity/operation, such as `table/load`",
+    "change": f"it is one of {', '.join(map(str, CHANGES))}",
+    "who": "name who answers for the change",
+    "why": "say why the change is meant",
+    "until": "write the last day that it holds, such as `2030-12-31`",
+}
+
+
+def apply_waivers(
+    diffs: Sequence[Diff], waivers: Sequence[Waiver], today: date
+) -> tuple[tuple[Diff, ...], tuple[Diagnostic, ...]]:
+    """The comparisons with what is waived marked, and a warning for each waiver that is expired or covers nothing."""
+    valid = [waiver for waiver in waivers if waiver.until >= today]
+    used: set[Span] = set()
+    marked: list[Diff] = []
+    for diff in diffs:
+        rows = []
+        for row in diff.rows:
+            waiver = next((w for w in valid if w.covers(diff.after.system, row)), None)
+            if waiver is not None:
+                used.add(waiver.span)
+            rows.append(row if waiver is None else replace(row, waived=waiver))
+        marked.append(replace(diff, rows=tuple(rows)))
+    expired = [_expired(waiver) for waiver in waivers if waiver.until < today]
+    unused = [_unused(waiver) for waiver in valid if waiver.span not in used]
+    return tuple(marked), in_order([*expired, *unused])
+
+
+def _expired(waiver: Waiver) -> Diagnostic:
+    return Diagnostic(
+        code="D202",
+        name="expired-waiver",
+        severity=Severity.WARNING,
+        message=f"the waiver for `{waiver.operation}` held until {waiver.until}",
+        span=waiver.span,
+        help=f"ask {waiver.who}, then move the day or take the waiver away",
+    )
+
+
+def _unused(waiver: Waiver) -> Diagnostic:
+    return Diagnostic(
+        code="D203",
+        name="unused-waiver",
+        severity=Severity.WARNING,
+        message=f"nothing makes `{waiver.operation}` {waiver.change} here",
+        span=waiver.span,
+        help="take the waiver away when the change is in",
+    )
+
+
+def failing(diff: Diff, verdicts: Collection[Verdict]) -> bool:
+    """Whether an operation changed in one of these ways, and nobody waived it."""
+    return any(row.verdict in verdicts and row.waived is None for row in diff.changes)

@@ -1,0 +1,198 @@
+"""A comparison in words: what every format for people says alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, Diff, RowChange, Tables, Verdict, Witness
+from privtab.request import Request
+
+Pair: TypeAlias = tuple[str, str | None, str | None]
+"""(key of a row, text before, text after)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Operations that changed in the same way; the first stands for all of them."""
+
+    verdict: Verdict
+    rows: tuple[RowChange, ...]
+
+    @property
+    def first(self) -> RowChange:
+        """The operation whose cells and witnesses are shown."""
+        return self.rows[0]
+
+    @property
+    def names(self) -> str:
+        """All of the operations, those of one entity or of one name drawn together."""
+        return ", ".join(drawn_together([(row.entity, row.operation) for row in self.rows]))
+
+
+def groups(diff: Diff) -> list[Group]:
+    """The changed operations by what changed: same verdict, same cells but for the names of entity and parent."""
+    found: dict[object, list[RowChange]] = {}
+    for row in diff.changes:
+        found.setdefault(_likeness(row), []).append(row)
+    listed = [Group(verdict=rows[0].verdict, rows=tuple(rows)) for rows in found.values()]
+    return sorted(listed, key=lambda group: OPERATION_VERDICTS.index(group.verdict))
+
+
+def _likeness(row: RowChange) -> object:
+    head = (row.verdict, row.condition, row.effects, row.waived and row.waived.span, row.recognised)
+    shapes = tuple((w.shows, w.rows, w.before, w.after) for w in row.witnesses)
+    if row.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and not row.own:
+        return head, shapes, row.because
+    pair = None if row.was is None else row.was[row.was[0] == row.entity]
+    return head, shapes, row.because, row.parts, _cell_key(row, row.before), _cell_key(row, row.after), pair
+
+
+def _cell_key(row: RowChange, cell: Cell | None) -> object:
+    return None if cell is None else tuple((key, _anywhere(row, cell, text)) for key, text in cell_lines(cell))
+
+
+def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
+    """The text with `entity` and `parent` in place of the names of the row's own entity and of its parent."""
+    own = {row.entity} if row.was is None else {row.entity, row.was[0]}
+    return re.sub(
+        r"\w+", lambda m: "entity" if m[0] in own else "parent" if m[0] == cell.parent else m[0], text, flags=re.ASCII
+    )
+
+
+def drawn_together(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Pairs as `entity/operation`, drawn together by entity or by operation, whichever is shorter.
+
+    >>> drawn_together([("a", "list"), ("b", "list"), ("b", "get")])
+    ['{a, b}/list', 'b/get']
+    """
+    by_operation: dict[str, list[str]] = {}
+    by_entity: dict[str, list[str]] = {}
+    for entity, operation in pairs:
+        by_operation.setdefault(operation, []).append(entity)
+        by_entity.setdefault(entity, []).append(operation)
+    if len(by_operation) <= len(by_entity):
+        return [f"{_braces(entities)}/{operation}" for operation, entities in by_operation.items()]
+    return [f"{entity}/{_braces(operations)}" for entity, operations in by_entity.items()]
+
+
+def _braces(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+
+
+def summary(diff: Diff) -> str:
+    """`7 of 124 operations changed: 1 wider, 6 incomparable (2 waived)`."""
+    changes = diff.changes
+    if not changes:
+        also = " in decisions" if diff.rewritten or diff.declared else ""
+        return f"{_operations(len(diff.rows))}: nothing changed{also}"
+    counts = [f"{n} {verdict}" for verdict in OPERATION_VERDICTS[:-1] if (n := diff.count(verdict))]
+    waived = sum(row.waived is not None for row in changes)
+    tail = f" ({waived} waived)" if waived else ""
+    return f"{len(changes):,} of {_operations(len(diff.rows))} changed: {', '.join(counts)}{tail}"
+
+
+def _operations(number: int) -> str:
+    return f"{number:,} operation{'s' * (number != 1)}"
+
+
+def what_changed(row: RowChange) -> str:
+    """The parts of the row that changed, else what it hangs on."""
+    if row.verdict in {Verdict.ADDED, Verdict.REMOVED}:
+        return ""
+    if row.verdict is Verdict.RENAMED and row.was is not None:
+        return f"was {row.was[0]}/{row.was[1]}"
+    told = [*row.parts] if row.own else [*(p for p in row.parts if p == "effects"), *row.because]
+    reached = [reason for reason in row.because if reason.startswith("can ")]
+    listed = list(dict.fromkeys([*told, *reached])) or [*row.parts]
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
+
+
+def request_text(request: Request) -> str:
+    """`alice move item:s/a/x to=shelf:s/b +really`."""
+    objects = [f"{name}={entity}" for name, entity in sorted(request.with_.items())]
+    flags = [f"+{flag}" for flag in sorted(request.flags)]
+    return " ".join([request.user, request.action, str(request.resource), *objects, *flags])
+
+
+def holding_texts(state: Tables, request: Request) -> list[str]:
+    """The rows of a state as sentences, and the groups that the request brings."""
+    lines = [_sentence(table, row) for table, rows in state.items() for row in rows]
+    return [*lines, *(f"the request brings group:{group}" for group in request.groups)]
+
+
+def _sentence(table: str, row: dict[str, str]) -> str:
+    match table:
+        case "members":
+            return f"{row['user']} is a member of {row['of']}"
+        case "memberships":
+            return f"{row['user']} is in group:{row['group']}"
+        case "assignments":
+            within = f" within {row['scope']}" if "scope" in row else ""
+            return f"{_bare(row['principal'])} has role:{row['role']}{within}"
+        case "grants":
+            verb = "holds" if row["effect"] == "allow" else "is denied"
+            return f"{_bare(row['grantee'])} {verb} {row['privilege']} on {row['entity']}"
+        case "owners":
+            return f"{_bare(row['owner'])} owns {row['entity']}"
+        case "service_admins":
+            return f"{row['user']} is a service admin"
+        case _:
+            raise AssertionError(table)
+
+
+def _bare(principal: str) -> str:
+    """A user without `user:`; groups and roles keep their kind."""
+    return principal.removeprefix("user:")
+
+
+def answers_text(witness: Witness) -> str:
+    """`deny → allow`; for effects what an allow gives on each side."""
+    if witness.shows != "effects":
+        return f"{witness.before} → {witness.after}"
+    return f"{effects_text(witness.effects_before)} → {effects_text(witness.effects_after)}"
+
+
+def effects_text(effects: Iterable[str]) -> str:
+    """Effects on one line."""
+    return "; ".join(effects) or "no effects"
+
+
+def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
+    """A row as it was written: (key, text), the condition first."""
+    if cell.withs:
+        yield "with", ", ".join(cell.withs)
+    if cell.requires is not None or cell.each is None:
+        yield "requires", cell.requires or "anyone"
+    if cell.each is not None:
+        yield "each", cell.each
+    if cell.gate is not None:
+        yield "gate", cell.gate
+    if cell.effects:
+        yield "effects", effects_text(cell.effects)
+    if cell.report is not None:
+        yield "report", cell.report
+
+
+def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
+    """Each key of the two cells with both texts, without what is the same on both sides unless all is.
+
+    `anywhere`: in words that do for every entity.
+    """
+    before, after = (
+        {key: _anywhere(row, cell, text) if anywhere else text for key, text in cell_lines(cell)} if cell else {}
+        for cell in (row.before, row.after)
+    )
+    keys = [key for key in ("with", "requires", "each", "gate", "effects", "report") if key in before or key in after]
+    pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in keys]
+    changed = [pair for pair in pairs if pair[1] != pair[2]]
+    return changed or [pair for pair in pairs if pair[0] in {"requires", "each"}]
+
+
+def pairs_of(group: Group) -> list[Pair]:
+    """The cells of a group: as written where all of its rows have the same, else in words that do for every entity."""
+    written = cell_pairs(group.first)
+    same = all(cell_pairs(row) == written for row in group.rows)
+    return written if same else cell_pairs(group.first, anywhere=True)

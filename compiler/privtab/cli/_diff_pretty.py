@@ -1,0 +1,138 @@
+"""A comparison for a person: what changed at a glance, then each change with its cells and a witness."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
+from privtab.analysis.diff.words import (
+    Group,
+    answers_text,
+    cell_pairs,
+    groups,
+    holding_texts,
+    request_text,
+    summary,
+    what_changed,
+)
+from privtab.cli._output import table
+
+WIDEST = 110
+"""Wider tables tear a line apart from its cells."""
+STYLES = {
+    Verdict.WIDER: "bold red",
+    Verdict.NARROWER: "bold blue",
+    Verdict.INCOMPARABLE: "bold magenta",
+    Verdict.ADDED: "bold green",
+    Verdict.REMOVED: "bold yellow",
+    Verdict.RENAMED: "bold cyan",
+    Verdict.CHANGED: "bold",
+    Verdict.EQUAL: "dim",
+}
+
+
+def show(diff: Diff, console: Console) -> None:
+    """The whole comparison."""
+    console.print(f"{diff.before.shown} → {diff.after.shown}", style="bold", soft_wrap=True)
+    console.print(summary(diff), soft_wrap=True)
+    width = min(console.width, WIDEST)
+    if diff.declared:
+        console.print()
+        console.print(_declarations(diff.declared), width=width)
+    found = groups(diff)
+    if found:
+        console.print()
+        console.print(_overview(found), width=width)
+    for group in found:
+        if group.verdict is not Verdict.RENAMED:
+            console.print()
+            _detail(group, console, width)
+    if diff.rewritten:
+        names = ", ".join(row.name for row in diff.rewritten)
+        console.print()
+        console.print(f"the same decisions in other words: {names}", style="dim", width=width)
+
+
+def _declarations(declared: tuple[Declared, ...]) -> Table:
+    shown = table("declared", "", "before", "after")
+    for change in declared:
+        first = True
+        for detail in change.details:
+            name = f"{change.kind} {change.name}" if first else ""
+            verdict = Text(str(change.verdict) if first else "", style=STYLES[change.verdict])
+            what = f"{detail.what}: " if detail.what else ""
+            shown.add_row(name, verdict, _side(what, detail.before), _side(what, detail.after))
+            first = False
+        if change.recognised:
+            shown.add_row("", "", Text(change.recognised, style="dim"), "")
+    return shown
+
+
+def _side(what: str, text: str | None) -> str:
+    return "" if text is None else f"{what}{text}"
+
+
+def _overview(found: list[Group]) -> Table:
+    shown = table("verdict", "operation", "what changed")
+    for group in found:
+        row = group.first
+        what = what_changed(row)
+        if row.recognised and group.verdict is Verdict.RENAMED:
+            what += f": {row.recognised}"
+        if row.waived is not None:
+            what += f"{'; ' if what else ''}waived by {row.waived.who} until {row.waived.until}"
+        shown.add_row(Text(str(group.verdict), style=STYLES[group.verdict]), group.names, what)
+    return shown
+
+
+def _detail(group: Group, console: Console, width: int) -> None:
+    row = group.first
+    console.print(Text(str(group.verdict), style=STYLES[group.verdict]), end="  ")
+    more = f"  and {len(group.rows) - 1} alike" if len(group.rows) > 1 else ""
+    console.print(Text(row.name, style="bold").append(more, style="not bold dim"), soft_wrap=True)
+    if row.waived is not None:
+        waived = f"waived by {row.waived.who} until {row.waived.until}: {row.waived.why}"
+        console.print(Padding(Text(waived, style="dim"), (0, 0, 0, 2), expand=False), width=width)
+    console.print(Padding(_cells(group), (0, 0, 0, 2), expand=False), width=width)
+    for witness in row.witnesses:
+        _witness(witness, console, width)
+
+
+def _cells(group: Group) -> Table:
+    """Both cells as they were written, line by line, with their places."""
+    row = group.first
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    only_declared = not row.own and group.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
+    sides = (("before", row.before, 1), ("after", row.after, 2))
+    for name, cell, at in sides:
+        if cell is None:
+            continue
+        place = f"{cell.span.path}:{cell.span.line}"
+        lines = [(pair[0], text) for pair in cell_pairs(row) if (text := pair[at]) is not None]
+        for number, (key, text) in enumerate(lines):
+            label = name if number == 0 else ""
+            shown.add_row(Text(label, style="dim"), Text(key, style="dim"), text)
+        shown.add_row("", "", Text(place, style="dim"))
+    if only_declared and row.because:
+        shown.add_row(Text("by", style="dim"), "", ", ".join(row.because))
+    elif reached := [reason for reason in row.because if reason.startswith("can ")]:
+        shown.add_row(Text("by", style="dim"), "", ", ".join(reached))
+    return shown
+
+
+def _witness(witness: Witness, console: Console, width: int) -> None:
+    line = Text("  ")
+    if witness.shows == "effects":
+        line.append("with other effects", style="dim")
+    else:
+        line.append(f"{witness.before} → {witness.after}", style=STYLES[Verdict(witness.shows)])
+    line.append(f"  {request_text(witness.request)}")
+    console.print(line, soft_wrap=True)
+    told = holding_texts(witness.state, witness.request) or ["nobody holds anything"]
+    if witness.shows == "effects":
+        told.append(answers_text(witness))
+    for text in told:
+        console.print(Padding(Text(text), (0, 0, 0, 6), expand=False), width=width)

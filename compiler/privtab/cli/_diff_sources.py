@@ -1,0 +1,195 @@
+"""Which two texts `privtab diff` compares, and their programs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from privtab import source
+from privtab.cli import _git
+from privtab.errors import FileError, UsageError
+from privtab.ir.nodes import Program
+from privtab.pipeline import MARK, find_policies, find_policy, program_of
+from privtab.source import SourceFile
+
+FOLDER = "policy_src"
+LARGE = 300_000
+"""Characters from which on two files are read by two processes: below, starting one costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How a side is compiled."""
+
+    variant: str | None = None
+    readings: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.variant is not None or bool(self.readings)
+
+    @property
+    def shown(self) -> str:
+        """What to say behind the name of the policy."""
+        words = [
+            *([f"--variant {self.variant}"] if self.variant else []),
+            *(f"{r}={n}" for r, n in self.readings.items()),
+        ]
+        return f" ({', '.join(words)})" if words else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One text and how it is compiled; without a file, a policy that is not there."""
+
+    file: SourceFile | None
+    name: str
+    choice: Choice = field(default_factory=Choice)
+
+    @property
+    def shown(self) -> str:
+        """How the side is called."""
+        return f"{self.name}{self.choice.shown}"
+
+
+def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice]) -> Iterator[tuple[Side, Side]]:
+    """The pairs to compare: two policies, one and what it was, or every one of a folder and what it was.
+
+    Raises UsageError and FileError where there is no such policy, revision or repository.
+    """
+    if after is not None and before is not None:
+        yield _side(before, choices[0]), _side(after, choices[1])
+    elif before is not None and any(choices):
+        side = _side(before, Choice())
+        yield replace(side, choice=choices[0]), replace(side, choice=choices[1])
+    elif before is None or _is_only_revision(before):
+        if any(choices):
+            raise UsageError("variants and readings belong to one policy: name it")
+        yield from _everything(before or "HEAD")
+    elif _revision_of(before) is not None:
+        revision, path = before.split(":", 1)
+        yield _side(before, choices[0]), _side(str(_from_top(revision, path)), choices[1])
+    else:
+        path_ = find_policy(before)
+        old = _git.show_if_there("HEAD", path_)
+        name = path_.as_posix()
+        was = None if old is None else source.decode(old, f"HEAD:{name}")
+        yield Side(file=was, name=f"HEAD:{name}"), Side(file=source.load(path_), name=name)
+
+
+def programs(before: Side, after: Side) -> tuple[Program, Program]:
+    """The programs of two sides. A policy that is not there has the other's declarations, and no rows."""
+    with _no_collection():
+        return _programs(before, after)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without looking for garbage: a large program is all live, and looking at it again and again is half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _programs(before: Side, after: Side) -> tuple[Program, Program]:
+    if before.file is None or after.file is None:
+        there = _program(after if before.file is None else before)
+        gone = replace(there, rules={})
+        return (gone, there) if before.file is None else (there, gone)
+    if before.file.text == after.file.text and before.choice == after.choice:
+        program = _program(after)
+        return program, program
+    if min(len(before.file.text), len(after.file.text)) >= LARGE and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
+        return _side_by_side(before, after)
+    return _program(before), _program(after)
+
+
+def _program(side: Side) -> Program:
+    assert side.file is not None
+    return program_of(side.file, variant=side.choice.variant, readings=side.choice.readings)
+
+
+def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
+    """One side is read by a child of this process; if that fails, here, so that errors are the same."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "wb") as pipe:
+                pickle.dump(_program(before), pipe, protocol=pickle.HIGHEST_PROTOCOL)
+            code = 0
+        finally:
+            # Nothing of the parent may be flushed or cleaned up twice.
+            os._exit(code)
+    os.close(writing)
+    try:
+        other = _program(after)
+    finally:
+        with os.fdopen(reading, "rb") as pipe:
+            sent = pipe.read()
+        _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) != 0:
+        return _program(before), other
+    program = pickle.loads(sent)  # noqa: S301  written by this very program
+    assert isinstance(program, Program)
+    return program, other
+
+
+def _side(text: str, choice: Choice) -> Side:
+    """A policy by name or path, or as `REVISION:path` as git writes it; a file of that name goes first."""
+    revision = _revision_of(text)
+    if revision is None:
+        path = find_policy(text)
+        return Side(file=source.load(path), name=text, choice=choice)
+    path_text = text.split(":", 1)[1]
+    return Side(file=source.decode(_git.show(revision, path_text), text), name=text, choice=choice)
+
+
+def _revision_of(text: str) -> str | None:
+    """The revision of `REVISION:path`; None where the text is no such thing."""
+    revision, colon, path = text.partition(":")
+    return revision if colon and revision and path and not Path(text).exists() else None
+
+
+def _is_only_revision(text: str) -> bool:
+    """Whether an argument that is no policy is a revision."""
+    if _revision_of(text) is not None:
+        return False
+    try:
+        find_policy(text)
+    except (UsageError, FileError):
+        return _git.is_revision(text)
+    return False
+
+
+def _from_top(revision: str, path: str) -> Path:
+    """The file of the working tree that `REVISION:path` is about."""
+    if path.startswith(("./", "../")):
+        return Path(path)
+    found = _git.top() / path
+    if not found.is_file():
+        raise FileError(f"no such file: {found}: `{revision}:{path}` alone is compared with the working tree")
+    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
+
+
+def _everything(revision: str) -> Iterator[tuple[Side, Side]]:
+    """Every policy of the folder, now or then, that is not the same text."""
+    now = {path.as_posix(): path for path in find_policies([FOLDER])} if Path(FOLDER).is_dir() else {}
+    then = {name for name in _git.files(revision, FOLDER) if name.endswith((".yaml", ".yml"))}
+    for name in sorted({*now, *then}):
+        was = source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") if name in then else None
+        if was is not None and not any(line.startswith(MARK) for line in was.text.splitlines()):
+            was = None
+        here = source.load(now[name]) if name in now else None
+        if (was or here) is not None and (was is None or here is None or was.text != here.text):
+            yield Side(file=was, name=f"{revision}:{name}"), Side(file=here, name=name)

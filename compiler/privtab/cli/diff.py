@@ -1,0 +1,179 @@
+"""`privtab diff`: what a change of a policy means."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._options import readings
+from privtab.cli._output import diagnostic_json, out, print_json, show_diagnostics
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from privtab.analysis.diff.nodes import Diff, Verdict, Waiver
+    from privtab.diagnostics import Diagnostic
+
+WAIVERS = Path("privtab-waivers.yaml")
+FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
+
+
+class DiffFormat(StrEnum):
+    """How a comparison is printed."""
+
+    PRETTY = "pretty"
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    SARIF = "sarif"
+
+
+def diff(
+    before: Annotated[
+        str | None,
+        typer.Argument(metavar="A", help="A policy by name or path, or as REVISION:path, as git writes it."),
+    ] = None,
+    after: Annotated[
+        str | None, typer.Argument(metavar="B", help="The policy to compare it with, in any of these ways.")
+    ] = None,
+    reading: Annotated[
+        list[str] | None,
+        typer.Option("--reading", metavar="ROW=NAME", help="Take another reading of an ambiguous row in B."),
+    ] = None,
+    from_reading: Annotated[
+        list[str] | None, typer.Option("--from-reading", metavar="ROW=NAME", help="The same in A.")
+    ] = None,
+    variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of B.")] = None,
+    from_variant: Annotated[
+        str | None, typer.Option("--from-variant", metavar="NAME", help="Compile this variant of A.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on", metavar="VERDICT", help=f"Exit code 1 where an operation is {', '.join(FAILING)}; or `any`."
+        ),
+    ] = None,
+    waivers: Annotated[
+        Path | None,
+        typer.Option("--waivers", metavar="FILE", help="Changes that are meant.", show_default=str(WAIVERS)),
+    ] = None,
+    renames: Annotated[
+        bool, typer.Option("--renames/--no-renames", help="Recognise what only got another name.")
+    ] = True,
+    format_: Annotated[DiffFormat, typer.Option("--format", help="How to print.")] = DiffFormat.PRETTY,
+) -> None:
+    """Tell what a change means: for each operation whether more callers may do it now, fewer, or others.
+
+    Exact, over every request and every state: each difference comes with the smallest state that shows it. One policy
+    alone is compared with what git has of it at HEAD; one revision alone stands for every policy below policy_src; one
+    policy with `--reading` or `--variant` is compared with itself.
+
+    Example:
+
+    \b
+      privtab diff cdap/revised cdap/final
+      privtab diff HEAD~1:policy_src/cdap/final.yaml cdap/final
+      privtab diff cdap/final
+      privtab diff HEAD~1 --fail-on wider,incomparable
+      privtab diff cdap/final --reading namespace/list=parent
+      privtab diff old.yaml new.yaml --format markdown
+    """
+    from privtab.analysis.diff import diff as compare
+    from privtab.analysis.diff.waivers import apply_waivers, failing
+    from privtab.cli._diff_sources import Choice, programs, sides
+
+    verdicts = _verdicts(fail_on)
+    choices = (
+        Choice(variant=from_variant, readings=readings(from_reading)),
+        Choice(variant=variant, readings=readings(reading)),
+    )
+    taken, found = _waivers(waivers)
+    diffs = []
+    for one, other in sides(before, after, choices):
+        pair = programs(one, other)
+        diffs.append(compare(*pair, shown=(one.shown, other.shown), renames=renames))
+    marked, more = apply_waivers(diffs, taken, datetime.now(tz=UTC).date())
+    _print(marked, format_, verdicts, (*found, *more))
+    wrong = any(d.severity == "error" for d in found)
+    if wrong or any(failing(d, verdicts) for d in marked):
+        raise typer.Exit(1)
+
+
+def _verdicts(given: list[str] | None) -> frozenset[Verdict]:
+    """The verdicts of `--fail-on`, given one by one or with commas; raises UsageError for another word."""
+    from privtab.analysis.diff.nodes import Verdict
+
+    words = [word.strip() for text in given or () for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in {*FAILING, "any"}:
+            raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
+    return frozenset(Verdict(word) for word in (FAILING if "any" in words else words))
+
+
+def _waivers(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
+    """The waivers of the file that is named, else of the usual one where it is there."""
+    from privtab import source
+    from privtab.analysis.diff.waivers import read_waivers
+
+    if path is None and not WAIVERS.is_file():
+        return (), ()
+    read = read_waivers(source.load(path or WAIVERS))
+    return read.waivers, read.found
+
+
+def _print(
+    diffs: Sequence[Diff], format_: DiffFormat, verdicts: frozenset[Verdict], found: Sequence[Diagnostic]
+) -> None:
+    """The comparisons on standard output, and what is wrong with waivers where it will be seen."""
+    match format_:
+        case DiffFormat.JSON:
+            from privtab.analysis.diff.as_json import diff_json
+
+            waivers = [diagnostic_json(finding) for finding in found]
+            print_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})
+            return
+        case DiffFormat.SARIF:
+            sys.stdout.write(_sarif(diffs, verdicts, found))
+            return
+        case DiffFormat.MARKDOWN:
+            from privtab.analysis.diff.markdown import markdown
+
+            sys.stdout.write("\n".join(map(markdown, diffs)) or "No policy changed.\n")
+        case DiffFormat.PRETTY | DiffFormat.TEXT:
+            from privtab.cli._diff_pretty import show
+
+            console = out()
+            for number, diff in enumerate(diffs):
+                if number:
+                    console.print()
+                show(diff, console)
+            if not diffs:
+                console.print("no policy changed")
+    show_diagnostics(found)
+
+
+def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
+    from privtab.analysis.diff.findings import CODES, findings
+    from privtab.diagnostics import Severity
+    from privtab.report.nodes import Rule, Suppressed
+    from privtab.report.sarif import sarif
+
+    rules = [
+        Rule(code=code, name=name, severity=Severity.ERROR, summary=summary) for code, name, summary in CODES.values()
+    ]
+    shown, waived = list(found), []
+    for diff in diffs:
+        for finding, row in findings(diff, verdicts):
+            if row.waived is None:
+                shown.append(finding)
+            else:
+                waived.append(
+                    Suppressed(finding=finding, reason=f"{row.waived.who}: {row.waived.why}", in_source=False)
+                )
+    return sarif(shown, rules, suppressed=waived)
