@@ -5,20 +5,63 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 
-def test_an_allow_tells_through_which_role(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+
+def test_an_allow_tells_every_row_behind_it(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("explain", "ben", "read", "item:s/a/y", "-p", policy, "-s", state)
     assert ran.code == 0, ran.err
     assert ran.out.startswith("ALLOW  user:ben read item:s/a/y\n")
-    assert "✓ READ (item:s/a/y)  through role:clerk at store:s" in ran.out
-    assert "✗ owner (item:s/a/y)  missing" in ran.out
+    told = ran.out[ran.out.index("allowed by") :]
+    lines = [line.split(f"{state}:") for line in told.splitlines()]
+    assert [line[0].strip() for line in lines] == [
+        "allowed by",
+        "✓ READ (item:s/a/y)",
+        "READ granted to role:clerk at store:s",
+        "ben holds role:clerk",
+    ]
+    assert [int(line[1]) for line in lines if len(line) == 2] == [2, 6]
 
 
-def test_a_denial_in_the_way_is_named(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+def test_more_ways_on_request(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+    ask = ["explain", "ben", "read", "item:s/a/y", "-p", policy, "-s", state]
+    assert "✗ owner (item:s/a/y)  missing" not in privtab(*ask).out
+    assert "✗ owner (item:s/a/y)  missing" in privtab(*ask, "--all").out
+
+
+def test_a_denial_in_the_way_is_named_with_its_row(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("explain", "user:ben", "read", "item:s/a/x", "-p", policy, "-s", state)
     assert ran.code == 0, "a denial is an answer"
     assert ran.out.startswith("DENY  user:ben read item:s/a/x\n")
-    assert "✗ READ (item:s/a/x)  denied to user:ben at item:s/a/x" in ran.out
+    denied = next(line for line in ran.out.splitlines() if "READ denied to user:ben at item:s/a/x" in line)
+    assert denied.endswith(f"{state}:4")
+
+
+def test_what_would_turn_a_denial(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+    ran = privtab("explain", "ben", "read", "item:s/a/x", "-p", policy, "-s", state)
+    turns = ran.out[ran.out.index("what would allow it") :].splitlines()
+    assert [line.split(f"  {state}")[0].strip() for line in turns] == [
+        "what would allow it: any one of these 3",
+        "1  remove the denial of READ at item:s/a/x to user:ben",
+        "2  make user:ben owner of item:s/a/x",
+        "3  make user:ben owner of shelf:s/a",
+    ]
+    move = privtab("explain", "zoe", "move", "item:s/a/x", "--with", "to=shelf:s/b", "-p", policy, "-s", state)
+    told = [line.strip() for line in move.out.splitlines()]
+    assert "1  grant WRITE at item:s/a/x to user:zoe" in told
+    assert "or at store:s, shelf:s/a" in told
+    assert "and grant WRITE at shelf:s/b to user:zoe" in told
+
+
+def test_narrow_screens_put_places_below(
+    privtab: Callable[..., Any], policy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privtab.cli._output.PLAIN_WIDTH", 60)
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = privtab("explain", "ben", "read", "item:s/a/y", "-p", policy, "-s", state)
+    lines = ran.out.splitlines()
+    at = lines.index("      READ granted to role:clerk at store:s")
+    assert lines[at + 1].strip() == f"{state}:2"
 
 
 def test_the_row_is_shown_as_its_author_wrote_it(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
@@ -33,7 +76,8 @@ def test_objects_and_flags_of_the_request(privtab: Callable[..., Any], policy: P
     far = privtab(*ask, "--with", "to=shelf:s/b")
     assert near.out.startswith("ALLOW")
     assert far.out.startswith("DENY")
-    assert "✗ WRITE (shelf:s/b)  missing" in far.out
+    assert "✓ WRITE (item:s/a/x)" in far.out
+    assert "grant WRITE at shelf:s/b to user:ann" in far.out
     burn = ["explain", "ann", "burn", "item:s/a/x", "-p", policy, "-s", state]
     assert privtab(*burn).out.startswith("ALLOW")
     assert privtab(*burn, "--flag", "really").out.startswith("DENY")
@@ -46,18 +90,52 @@ def test_for_programs_every_atom_says_whether_it_holds(privtab: Callable[..., An
     assert value["context"]["rule"] == "shop/item/read"
     assert value["request"]["subject"] == {"type": "user", "id": "ben"}
     read = next(atoms["atoms"][0] for atoms in value["sets"] if atoms["atoms"][0]["atom"] == "READ (item:s/a/x)")
+    places = {"path": str(state), "table": "grants"}
     assert read == {
         "atom": "READ (item:s/a/x)",
         "holds": False,
         "on": None,
         "through": None,
+        "because": [
+            [
+                {
+                    "kind": "grant",
+                    "text": "READ granted to role:clerk at store:s",
+                    "place": {**places, "row": 1, "line": 2},
+                },
+                {
+                    "kind": "assignment",
+                    "text": "ben holds role:clerk",
+                    "place": {"path": str(state), "table": "assignments", "row": 1, "line": 6},
+                },
+            ]
+        ],
         "denied": ["user:ben at item:s/a/x"],
+        "denied_by": [
+            [
+                {
+                    "kind": "deny",
+                    "text": "READ denied to user:ben at item:s/a/x",
+                    "place": {**places, "row": 3, "line": 4},
+                }
+            ]
+        ],
     }
+    assert value["turns"][0] == [
+        {
+            "change": "remove denial",
+            "text": "remove the denial of READ at item:s/a/x to user:ben",
+            "grantee": "user:ben",
+            "effect": "deny",
+            "privilege": "READ",
+            "entity": "item:s/a/x",
+        }
+    ]
 
 
 def test_what_success_does(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("explain", "ann", "create", "item:s/a/new", "-p", policy, "-s", state)
-    assert "on success: become owner (item:s/a/new)" in ran.out
+    assert ran.out.endswith("on success\n  become owner (item:s/a/new)\n")
 
 
 def test_a_request_that_cannot_be_is_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path) -> None:

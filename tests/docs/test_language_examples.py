@@ -132,6 +132,14 @@ def test_code_and_calls_get_the_answers_that_the_page_shows(page: Page, block: B
                 )
 
 
+@pytest.mark.parametrize(("page", "block"), blocks(lambda b: "run" in b.says))
+def test_code_runs_as_the_page_shows(page: Page, block: Block, folder: Path) -> None:
+    page.write(folder)
+    example = doctest.DocTestParser().get_doctest(block.text, {}, f"{page.path}:{block.line}", page.path, block.line)
+    assert example.examples, "write it as a session: `>>> …`"
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed == 0
+
+
 TABLES = [
     pytest.param(read(path), answers, id=f"{path}:{answers.line}") for path in PAGES for answers in read(path).answers
 ]

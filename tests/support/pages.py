@@ -8,6 +8,7 @@ An HTML comment before a block says what it is. It does not show on the page:
     <!-- findings: P203 -->             the policy has this error
     <!-- rego: p.yaml -->               an excerpt of the Rego that the policy compiles to
     <!-- served: p.yaml s.yaml -->      Python, or an HTTP call, that is tried with an OPA of that policy and state
+    <!-- run: p.yaml s.yaml -->        Python that is tried where these files are
     <!-- answers: p.yaml s.yaml -->     a table: `user action type:path`, yes or no or invalid, and why (or `effects:`)
     <!-- sketch -->                     only to read
 """
@@ -20,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/language.md", "docs/state.md", "docs/asking.md")
+PAGES = ("README.md", "docs/language.md", "docs/state.md", "docs/asking.md", "docs/questions.md")
 HEAD = "head.yaml"
 
 _BLOCK = re.compile(

@@ -199,7 +199,11 @@ class _Ask:
         if self.format is Format.JSON:
             gains = [{"fact": str(fact), "path": _path_json(path)} for fact, path in found]
             makes = [
-                {"operation": a.rule.operation, "resource": str(a.resource), "brings": list(map(str, reach.actions[a]))}
+                {
+                    "operation": a.rule.operation,
+                    "resource": str(a.resource),
+                    "brings": [str(fact) for fact in reach.actions[a] if fact.kind != "exists"],
+                }
                 for a in made
             ]
             print_json({"user": user, "count": len(facts), "gains": gains, "makes": makes})

@@ -127,14 +127,23 @@ def _text(through: Iterable[Through]) -> str:
     """By whom what is given: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Membership goes without saying."""
     given: dict[str, list[str]] = {}
     listed = list(through)
-    told = [t for t in listed if not t.atom.startswith("member (")] or listed
-    for t in told:
-        what = t.atom.partition(" (")[0] if t.through.partition(":")[0] in {"role", "group"} else t.atom
-        via = f" ({t.via})" if t.via else ""
-        by = "himself" if t.through.startswith("user:") else f"{t.through}{via}"
+    for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
+        what, by = _given(t)
         given.setdefault(by, []).append(what)
-    parts = [f"{', '.join(dict.fromkeys(what))}{'' if by == 'himself' else f' by {by}'}" for by, what in given.items()]
-    return "; ".join(parts)
+    return "; ".join(f"{', '.join(dict.fromkeys(what))}{by}" for by, what in given.items())
+
+
+def _given(t: Through) -> tuple[str, str]:
+    """What is given, and how it comes to the user; the entity is left out where every line would repeat it."""
+    name, _, rest = t.atom.partition(" (")
+    is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
+    via = f" ({t.via})" if t.via else ""
+    if t.through.startswith("owner "):
+        owner = t.through.removeprefix("owner ")
+        return name, f" as owner of {t.on}" + ("" if owner.startswith("user:") else f" by {owner}{via}")
+    if t.through.startswith("user:"):
+        return (name, " in person") if is_privilege else (t.atom, "")
+    return name if is_privilege else t.atom, f" by {t.through}{via}"
 
 
 def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
@@ -166,8 +175,8 @@ def _principals(found: WhoCan, format_: TableFormat, most: int) -> None:
         return
     console = out()
     _heading(found)
-    noun = "principal that suffices" if len(principals) == 1 else "principals that suffice"
-    console.print(f"{len(principals):,} {noun} alone", style="dim")
+    enough = sum(() in p.needs for p in principals)
+    console.print(f"{count(len(principals), 'principal')}, {enough:,} of them enough alone", style="dim")
     if lines:
         console.print()
         shown = table(*("principal", *(("within",) if any(s for _, s, _ in lines) else ()), "besides"))
