@@ -113,6 +113,8 @@ class Decision:
 
     allowed: bool
     context: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = field(default=None, compare=False, repr=False)
+    """What the decision goes by in logs; no part of its JSON."""
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -19,15 +19,15 @@ class Batch:
     positions: Sequence[int]
 
 
-def check_all(asked: Sequence[Request], known: Known, *, start: int = 0) -> list[OperationShape]:
-    """The shape of every request's operation; raises InvalidRequest that says which request is wrong, from `start` on."""
+def check_all(asked: Sequence[Request], known: Known, *, start: int = 0, what: str = "request") -> list[OperationShape]:
+    """The shape of every request's operation; raises InvalidRequest that says which one is wrong, from `start` on."""
     shapes: list[OperationShape] = []
     check = known.vocabulary.check
     for at, request in enumerate(asked):
         try:
             shapes.append(check(protocol.well_formed(request)))
         except InvalidRequest as error:
-            raise InvalidRequest(f"request {start + at}: {error}") from None
+            raise InvalidRequest(f"{what} {start + at}: {error}") from None
     return shapes
 
 

@@ -94,11 +94,20 @@ def request(
             user=user,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
             resource=entity(resource),
-            groups=_names(groups, "groups"),
-            with_={name: entity(value, f"with_[{name!r}]") for name, value in (with_ or {}).items()},
-            flags=frozenset(_names(flags, "flags")),
+            **beside(with_=with_, groups=groups, flags=flags),
         )
     )
+
+
+def beside(
+    *, with_: Mapping[str, EntityLike] | None = None, groups: Iterable[str] = (), flags: Iterable[str] = ()
+) -> dict[str, Any]:
+    """What a request has beside user, action and resource; raises InvalidRequest."""
+    return {
+        "groups": _names(groups, "groups") if groups != () else (),
+        "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
+        "flags": frozenset(_names(flags, "flags")) if flags != () else frozenset(),
+    }
 
 
 def well_formed(asked: object) -> Request:

@@ -1,0 +1,361 @@
+"""What it means to ask: requests checked by the policy's names, answers read by the mode. Flows, over any engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from privtab.client import _observe as observe
+from privtab.client import _plan as plan
+from privtab.client import _protocol as protocol
+from privtab.client._engine import AsyncEngine, Engine, Flow
+from privtab.client._observe import LOG, Observer
+from privtab.client._protocol import EntityLike, Known
+from privtab.errors import AccessDenied, DecisionError, InvalidRequest
+from privtab.request import Decision, Entity, Request
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+WINDOW = 50_000
+"""How many requests of `check_many` are held in memory at once."""
+
+
+class Mode(StrEnum):
+    """What becomes of an answer. Set where the client is made, never by a request."""
+
+    ENFORCE = "enforce"
+    """A denial is a denial, a failure an error."""
+    OBSERVE = "observe"
+    """Everything is asked, would-be denials and failures are logged as warnings, all pass: for rolling a policy out."""
+    OFF = "off"
+    """Nothing is asked and all pass: authorization is disabled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner(Generic[T]):
+    """How a kind of answer is counted, and what stands in its place where everything passes."""
+
+    kind: str
+    count: int
+    allowed: Callable[[T], int]
+    passing: Callable[[T | None], T]
+
+
+class Asking:
+    """The methods of every client, as flows."""
+
+    def __init__(self, engine: Engine | AsyncEngine, mode: Mode, observer: Observer) -> None:
+        self.engine = engine
+        self.mode = mode
+        self.observer = observer
+        if mode is not Mode.ENFORCE:
+            LOG.warning("authorization is not enforced: mode `%s`", mode)
+
+    # --- one request ---
+
+    def check(self, user: object, action: object, resource: object, **beside: Any) -> Flow[bool]:
+        """Yes or no."""
+        if self.mode is Mode.OFF:
+            return True
+        return (yield from self._one(_CHECK, user, action, resource, beside, self.engine.allow))
+
+    def decide(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
+        """The answer with its explanation."""
+        if self.mode is Mode.OFF:
+            return _passed(None, Mode.OFF)
+        return (yield from self._one(_DECIDE, user, action, resource, beside, self.engine.decide))
+
+    def require(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
+        """The decision of an allow, or AccessDenied."""
+        if self.mode is Mode.OFF:
+            return _passed(None, Mode.OFF)
+        asked: list[Request] = []
+
+        def answer(request: Request) -> Any:
+            asked.append(request)
+            return self.engine.decide(request)
+
+        decision = yield from self._one(_REQUIRE, user, action, resource, beside, answer)
+        if not decision.allowed:
+            raise AccessDenied(asked[0], decision)
+        return decision
+
+    def effects(self, user: object, action: object, resource: object, **beside: Any) -> Flow[tuple[str, ...]]:
+        """What success does, or AccessDenied."""
+        return (yield from self.require(user, action, resource, **beside)).effects
+
+    def _one(
+        self,
+        manner: _Manner[T],
+        user: object,
+        action: object,
+        resource: object,
+        beside: Mapping[str, Any],
+        answer: Callable[[Request], Any],
+    ) -> Flow[T]:
+        request: Request | None = None
+
+        def body(request: Request) -> Flow[tuple[T, Known]]:
+            def check(known: Known) -> None:
+                known.vocabulary.check(request)
+                if request is not user:
+                    # A Request may come from JSON, whose context may hold more than this policy reads.
+                    protocol.check_flags(request.flags, known)
+
+            _, known = yield from self._valid(check)
+            found = yield partial(answer, request)
+            return found, known
+
+        try:
+            request = protocol.request(user, action, resource, **beside)
+        except InvalidRequest as error:
+            return self._failed(manner, None, error, self._begin(manner, None))
+        return (yield from self._judged(manner, request, body(request)))
+
+    # --- many ---
+
+    def check_many(self, requests: Iterable[Request], *, kind: str = "check_many") -> Flow[list[bool]]:
+        """Yes or no by position."""
+        if self.mode is Mode.OFF:
+            return [True for _ in requests]
+        answers: list[bool] = []
+        for window in _windows(requests):
+            count = len(window)
+            manner: _Manner[list[bool]] = _Manner(kind, count, sum, partial(_all_true, count))
+            answers += yield from self._judged(manner, None, self._check_window(window, len(answers)))
+        return answers
+
+    def _check_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[bool], Known]]:
+        shapes, known = yield from self._valid(lambda known: plan.check_all(window, known, start=start))
+        answers = yield partial(self.engine.allow_many, window, shapes)
+        return answers, known
+
+    def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
+        """Answers with explanations, by position."""
+        if self.mode is Mode.OFF:
+            return [_passed(None, Mode.OFF) for _ in requests]
+        answers: list[Decision] = []
+        for window in _windows(requests):
+
+            def passing(found: list[Decision] | None, count: int = len(window)) -> list[Decision]:
+                decisions: Sequence[Decision | None] = [None] * count if found is None else found
+                return [_passed(decision, Mode.OBSERVE) for decision in decisions]
+
+            manner: _Manner[list[Decision]] = _Manner("decide_many", len(window), _count, passing)
+            answers += yield from self._judged(manner, None, self._decide_window(window, len(answers)))
+        return answers
+
+    def _decide_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[Decision], Known]]:
+        _, known = yield from self._valid(lambda known: plan.check_all(window, known, start=start))
+        answers = yield partial(self.engine.decide_many, window)
+        return [_with_id(answer) for answer in answers], known
+
+    def visible(
+        self, user: object, action: object, type_or_items: str | Iterable[Item], items: Iterable[Item] | None, **beside: Any
+    ) -> Flow[list[Item]]:
+        """The items that pass, in their order."""
+        kept = _items(type_or_items, items)
+        if self.mode is Mode.OFF:
+            return kept
+        manner: _Manner[list[Item]] = _Manner("visible", len(kept), len, lambda _: kept)
+
+        def body() -> Flow[tuple[list[Item], Known | None]]:
+            type_, entities = _entities(type_or_items, kept)
+            if type_ is None:
+                return kept, None
+            request = protocol.request(user, action, Entity(type_, ""), **beside)
+
+            def check(known: Known) -> None:
+                plan.check_listing(request, entities, known)
+                protocol.check_flags(request.flags, known)
+
+            _, known = yield from self._valid(check)
+            positions = yield partial(self.engine.visible, request, entities)
+            return [kept[at] for at in positions], known
+
+        return (yield from self._judged(manner, None, body()))
+
+    def filter(
+        self,
+        user: object,
+        action: object,
+        items: Iterable[Item],
+        key: Callable[[Item], EntityLike] | None,
+        **beside: Any,
+    ) -> Flow[list[Item]]:
+        """The items that `user` may do `action` on, in their order; `key` gives the entity of an item."""
+        kept = list(items)
+        if self.mode is Mode.OFF or not kept:
+            return kept
+
+        def body() -> Flow[tuple[list[Item], Known]]:
+            extras = protocol.beside(**beside)
+            requests = [_item_request(user, action, item, key, extras, at) for at, item in enumerate(kept)]
+
+            def check(known: Known) -> Any:
+                shapes = plan.check_all(requests, known, what="item")
+                protocol.check_flags(requests[0].flags, known)
+                return shapes
+
+            shapes, known = yield from self._valid(check)
+            answers = yield partial(self.engine.allow_many, requests, shapes)
+            return [item for item, answer in zip(kept, answers, strict=True) if answer], known
+
+        manner: _Manner[list[Item]] = _Manner("filter", len(kept), len, lambda _: kept)
+        return (yield from self._judged(manner, None, body()))
+
+    # --- inside ---
+
+    def _valid(self, check: Callable[[Known], T]) -> Flow[tuple[T, Known]]:
+        """What `check` returns, and the names that it held for. A name that is unknown may be new: look once more."""
+        known = yield self.engine.known
+        try:
+            return check(known), known
+        except InvalidRequest:
+            try:
+                newer = yield partial(self.engine.newer, known)
+            except DecisionError:
+                newer = known
+            if newer is known:
+                raise
+        return check(newer), newer
+
+    def _judged(self, manner: _Manner[T], request: Request | None, body: Flow[tuple[T, Any]]) -> Flow[T]:
+        """The answer of `body` as the mode has it; told to whoever listens."""
+        watch = self._begin(manner, request)
+        try:
+            answer, known = yield from body
+        except DecisionError as error:
+            return self._failed(manner, request, error, watch)
+        if isinstance(answer, Decision):
+            # Only `decide` gives decisions one by one, so T is Decision here.
+            answer = _with_id(answer)  # type: ignore[assignment]
+        if watch is not None:
+            self.observer.end(
+                watch,
+                system=known and known.system,
+                revision=known and known.revision,
+                rule=_rule(known, request),
+                allowed=int(manner.allowed(answer)),
+                decision=answer if isinstance(answer, Decision) else None,
+            )
+        if self.mode is Mode.ENFORCE:
+            return answer
+        allowed = int(manner.allowed(answer))
+        if allowed < manner.count:
+            self._warn(manner, request, f"{manner.count - allowed} of {manner.count} would be denied", answer)
+        return manner.passing(answer)
+
+    def _begin(self, manner: _Manner[T], request: Request | None) -> observe.Watch | None:
+        return self.observer.begin(manner.kind, self.engine.name, str(self.mode), request, manner.count)
+
+    def _failed(
+        self, manner: _Manner[T], request: Request | None, error: DecisionError, watch: observe.Watch | None
+    ) -> T:
+        """Raise the error, unless everything passes."""
+        if watch is not None:
+            self.observer.end(watch, error=error)
+        if self.mode is Mode.ENFORCE:
+            raise error
+        self._warn(manner, request, f"{type(error).__name__}: {error}", None)
+        return manner.passing(None)
+
+    def _warn(self, manner: _Manner[T], request: Request | None, what: str, answer: object) -> None:
+        if request is not None and answer is not None:
+            decision = answer if isinstance(answer, Decision) else Decision(allowed=False)
+            what = f"would be denied: {decision.describe(request)}"
+        elif request is not None:
+            what = f"user:{request.user} `{request.action}` on {request.resource}: {what}"
+        LOG.log(logging.WARNING, "mode %s, %s let pass: %s", self.mode, manner.kind, what)
+
+
+def _count(decisions: Sequence[Decision]) -> int:
+    return sum(decision.allowed for decision in decisions)
+
+
+def _all_true(count: int, _found: list[bool] | None) -> list[bool]:
+    return [True] * count
+
+
+def _passed(decision: Decision | None, mode: Mode) -> Decision:
+    """An allow that the mode gives; the context says so, and keeps what the policy said."""
+    context: dict[str, Any] = {"missing": [], "reasons": [], "effects": []}
+    if decision is not None:
+        context |= decision.context
+        if decision.allowed:
+            return decision
+    return Decision(
+        allowed=True,
+        context=context | {"mode": str(mode)},
+        id=decision.id if decision is not None else observe.new_id(),
+    )
+
+
+def _with_id(decision: Decision) -> Decision:
+    return decision if decision.id is not None else replace(decision, id=observe.new_id())
+
+
+_CHECK: _Manner[bool] = _Manner("check", 1, int, lambda _: True)
+_DECIDE: _Manner[Decision] = _Manner("decide", 1, lambda d: int(d.allowed), lambda d: _passed(d, Mode.OBSERVE))
+_REQUIRE = replace(_DECIDE, kind="require")
+
+
+def _rule(known: Known | None, request: Request | None) -> str | None:
+    """The id of the rule that a request goes by."""
+    if known is None or request is None:
+        return None
+    return f"{known.vocabulary.system}/{request.resource.type}/{request.action}"
+
+
+def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    source = iter(requests)
+    while window := list(islice(source, WINDOW)):
+        yield window
+
+
+def _items(type_or_items: str | Iterable[Item], items: Iterable[Item] | None) -> list[Item]:
+    """The items of a listing, as given."""
+    if isinstance(type_or_items, str):
+        if items is None:
+            raise InvalidRequest("visible needs the items of the listing")
+        return list(items)
+    if items is not None:
+        raise InvalidRequest("visible takes a type and its items, or items alone")
+    return list(type_or_items)
+
+
+def _entities(type_or_items: str | Iterable[Item], kept: Sequence[Item]) -> tuple[str | None, list[Entity]]:
+    """The type of a listing, None where it has neither items nor type, and the items as entities."""
+    if isinstance(type_or_items, str):
+        return type_or_items, [_item(item, type_or_items, at) for at, item in enumerate(kept)]
+    entities = [protocol.entity(item, f"item {at}") for at, item in enumerate(kept)]
+    return entities[0].type if entities else None, entities
+
+
+def _item(item: object, type_: str, at: int) -> Entity:
+    """An item of a listing whose type is known: text is a path."""
+    if not isinstance(item, str):
+        return protocol.entity(item, f"item {at}")
+    if item.startswith(f"{type_}:"):
+        raise InvalidRequest(f"item {at} is `{item}`: beside a type, write paths alone")
+    return Entity(type_, item)
+
+
+def _item_request(
+    user: object,
+    action: object,
+    item: Item,
+    key: Callable[[Item], EntityLike] | None,
+    beside: Mapping[str, Any],
+    at: int,
+) -> Request:
+    try:
+        return protocol.request(user, action, item if key is None else key(item), **beside)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"item {at}: {error}") from None

@@ -1,0 +1,193 @@
+"""The one place through which every decision passes: ids, logs, and hooks for tracing and metrics.
+
+Nothing here sees a token, a header or a body.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from privtab.errors import DecisionError
+from privtab.request import Decision, Request
+
+LOG = logging.getLogger("privtab.client")
+
+
+class Asked:
+    """One call of a caller while it lasts: until when it may take, and what the decision point called its answers."""
+
+    __slots__ = ("deadline", "ids")
+
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+        """On the monotonic clock; set by the first exchange."""
+        self.ids: list[str] = []
+
+
+CURRENT: ContextVar[Asked | None] = ContextVar("privtab_asked", default=None)
+
+
+def note_id(decision_id: object) -> None:
+    """Remember the decision point's own id of an answer."""
+    asked = CURRENT.get()
+    if asked is not None and isinstance(decision_id, str):
+        asked.ids.append(decision_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked, before anything was sent."""
+
+    kind: str
+    """The method: `check`, `decide`, `require`, `check_many`, `decide_many`, `visible`."""
+    engine: str
+    mode: str
+    request: Request | None
+    """None where many are asked, or where the arguments make no request."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How it ended."""
+
+    id: str
+    """The decision point's id of the answer where it gives one (OPA does where it logs decisions), else one of ours."""
+    ids: Sequence[str] = ()
+    """All ids of the decision point, where many exchanges were needed."""
+    system: str | None = None
+    revision: str | None = None
+    """Of the policy."""
+    rule: str | None = None
+    allowed: int = 0
+    """How many of `Question.count` are allowed by the policy, whatever the mode lets pass."""
+    seconds: float = 0.0
+    decision: Decision | None = None
+    error: DecisionError | None = None
+
+
+class Hook:
+    """Told of every decision. Subclass it and pass it as `hooks=[…]`; what a hook raises is logged and goes no further."""
+
+    def before(self, question: Question) -> object:  # noqa: ARG002  (for subclasses)
+        """Called before anything is sent; what it returns comes back in `after`."""
+        return None
+
+    def after(self, question: Question, outcome: Outcome, begun: object) -> None:
+        """Called when the call has ended, in whatever way."""
+
+    def headers(self) -> Mapping[str, str]:
+        """More headers for each exchange with a decision point, such as a trace context."""
+        return {}
+
+
+HookLike: TypeAlias = Hook | Callable[[Question, Outcome], None]
+"""A Hook, or a function that is called when a call has ended."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """A call that somebody looks at."""
+
+    question: Question
+    begun: tuple[object, ...]
+    started: float = field(default_factory=time.perf_counter)
+
+
+class _Function(Hook):
+    def __init__(self, function: Callable[[Question, Outcome], None]) -> None:
+        self.function = function
+
+    def after(self, question: Question, outcome: Outcome, begun: object) -> None:
+        del begun
+        self.function(question, outcome)
+
+
+class Observer:
+    """Tells hooks and the log."""
+
+    def __init__(self, hooks: Sequence[HookLike] = ()) -> None:
+        self.hooks = tuple(hook if isinstance(hook, Hook) else _Function(hook) for hook in hooks)
+
+    def begin(self, kind: str, engine: str, mode: str, request: Request | None, count: int) -> Watch | None:
+        """None where nobody looks, so that nothing is paid for it."""
+        if not self.hooks and not LOG.isEnabledFor(logging.DEBUG):
+            return None
+        question = Question(kind=kind, engine=engine, mode=mode, request=request, count=count)
+        return Watch(question, tuple(self._call(hook.before, question) for hook in self.hooks))
+
+    def end(
+        self,
+        watch: Watch,
+        *,
+        system: str | None = None,
+        revision: str | None = None,
+        rule: str | None = None,
+        allowed: int = 0,
+        decision: Decision | None = None,
+        error: DecisionError | None = None,
+    ) -> None:
+        """Tell how it ended."""
+        asked = CURRENT.get()
+        ids = tuple(asked.ids) if asked is not None else ()
+        own = decision.id if decision is not None else None
+        outcome = Outcome(
+            id=own or (ids[-1] if ids else new_id()),
+            ids=ids,
+            system=system,
+            revision=decision.revision or revision if decision is not None else revision,
+            rule=decision.rule or rule if decision is not None else rule,
+            allowed=allowed,
+            seconds=time.perf_counter() - watch.started,
+            decision=decision,
+            error=error,
+        )
+        question = watch.question
+        if LOG.isEnabledFor(logging.DEBUG):
+            LOG.debug("%s", _line(question, outcome))
+        for hook, begun in zip(self.hooks, watch.begun, strict=True):
+            self._call(hook.after, question, outcome, begun)
+
+    def headers(self) -> dict[str, str]:
+        """What the hooks want sent."""
+        found: dict[str, str] = {}
+        for hook in self.hooks:
+            more = self._call(hook.headers)
+            if isinstance(more, Mapping):
+                found.update(more)
+        return found
+
+    @staticmethod
+    def _call(function: Callable[..., object], *arguments: object) -> object:
+        try:
+            return function(*arguments)
+        except Exception:
+            LOG.exception("a hook failed; the decision is not touched by it")
+            return None
+
+
+def new_id() -> str:
+    """An id for a decision whose decision point gave none."""
+    return str(uuid.uuid4())
+
+
+def _line(question: Question, outcome: Outcome) -> str:
+    request = question.request
+    if request is not None:
+        what = f"user:{request.user} {request.action} {request.resource}"
+        answer = "allow" if outcome.allowed else "deny"
+    else:
+        what = f"{question.count} request(s)"
+        answer = f"{outcome.allowed} allowed"
+    if outcome.error is not None:
+        answer = f"{type(outcome.error).__name__}: {outcome.error}"
+    return (
+        f"{question.kind} {what}: {answer} (engine {question.engine}, rule {outcome.rule}, revision {outcome.revision}, "
+        f"id {outcome.id}, {outcome.seconds * 1000:.1f} ms)"
+    )
