@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
 from privtab.analysis.diff.mapping import Names
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import Shape, Types, subsets
 from privtab.analysis.diff.witness import Separation, Trial
+from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.exact import Exact
 from privtab.ir.explain import source_text
 from privtab.ir.facts import Facts, Granted
@@ -18,6 +19,7 @@ from privtab.ir.formula import item_condition, leaves, references, walk
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
+    And,
     Can,
     Formula,
     Has,
@@ -30,6 +32,9 @@ from privtab.ir.nodes import (
     Semantics,
     ServiceAdmin,
 )
+
+_Kind: TypeAlias = tuple[int, frozenset[str], Types]
+"""A kind of request: how many names the resource has, which flags are set, the types of the objects."""
 
 
 class Comparison:
@@ -200,21 +205,46 @@ class Comparison:
 def separation(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
     """The fewest facts under which one side allows a request and the other does not; None where there are none.
 
-    Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects.
+    Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
+    in each every minimal set, those first that can be given by fewest facts.
     """
+    form = canonical(exact.one)
+    waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
+    for kind in _kinds(allowing, denying):
+        condition, there = _conditions(allowing, denying, *kind)
+        sets = [frozenset(s) for s in form.minimal_sets(condition, kind[1], kind[2])]
+        if exact.alike(condition, there):
+            wanted = [frozenset(s) for s in canonical(exact.other).minimal_sets(there, kind[1], kind[2])]
+            sets = [s for s in sets if not form.implies([s], wanted)]
+        waiting += [(_least(exact, s), len(s), kind, s, there) for s in sets]
     best: Separation | None = None
-    for names, flags, types in _kinds(allowing, denying):
-        facts = exact.counterexample(allowing.conditions[names], denying.condition(names, types), flags, types)
+    for least, _, (names, flags, types), atoms, there in sorted(waiting, key=lambda one: one[:2]):
+        if best is not None and least >= len(best.facts):
+            break
+        facts = exact.counterexample(_all_of(atoms), there, flags, types)
         if facts is not None and (best is None or len(facts) < len(best.facts)):
             best = Separation(facts=facts, flags=flags, types=types, names=names)
-            if not facts:
-                break
     return best and _in_plain_words(exact, allowing, denying, best)
+
+
+def _least(exact: Exact, atoms: AtomSet) -> int:
+    """No fewer facts than this give all of the atoms."""
+    privileges = {atom.privilege for atom in atoms if isinstance(atom, Has)}
+    others = sum(not isinstance(atom, Has) for atom in atoms)
+    if exact.here.held:
+        return others  # what one owns may give every privilege
+    if exact.one.roles or exact.one.sets:
+        return others + bool(privileges)  # one role or one set may give all
+    return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
+
+
+def _all_of(atoms: AtomSet) -> Formula:
+    return And(parts=tuple(atoms))
 
 
 def _in_plain_words(exact: Exact, allowing: Shape, denying: Shape, found: Separation) -> Separation:
     """The same with privileges in place of sets and aliases, where they will do."""
-    conditions = allowing.conditions[found.names], denying.condition(found.names, found.types)
+    conditions = _conditions(allowing, denying, found.names, found.flags, found.types)
     facts = found.facts
     for fact in sorted(facts, key=repr):
         if not isinstance(fact, Granted) or fact.name in exact.one.privileges:
@@ -232,7 +262,7 @@ def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Sep
     """Few facts under which both sides allow a request; None where there are none."""
     best: Separation | None = None
     for names, flags, types in _kinds(before, after):
-        conditions = before.conditions[names], after.condition(names, types)
+        conditions = _conditions(before, after, names, flags, types)
         one = forward.counterexample(conditions[0], NEVER, flags, types)
         other = backward.counterexample(conditions[1], NEVER, flags, types)
         if one is None or other is None:
@@ -251,7 +281,11 @@ def _hold(exact: Exact, conditions: tuple[Formula, Formula], facts: Facts, flags
     )
 
 
-def _kinds(one: Shape, other: Shape) -> Iterator[tuple[int, frozenset[str], Types]]:
+def _conditions(one: Shape, other: Shape, names: int, flags: frozenset[str], types: Types) -> tuple[Formula, Formula]:
+    return one.condition(names, flags, types), other.condition(names, flags, types)
+
+
+def _kinds(one: Shape, other: Shape) -> Iterator[_Kind]:
     for names in one.conditions:
         for flags in subsets(one.flags | other.flags):
             for types in one.objects():
