@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 from privtab.ir.nodes import Program
@@ -20,6 +21,8 @@ Denied: TypeAlias = frozenset[Held]
 """Privileges that are denied on their entities."""
 MOST = 2_000
 """Smallest ways to refuse that are looked for; conditions of tables have a handful."""
+MOST_MIXED = 6
+"""Atoms of one way to refuse for which both ways to lack them are tried in every combination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,9 @@ class Callers:
         self.has_owners = owner is not None
         self.request = request
         self._paths: dict[str, tuple[str, ...]] = {}
+        slots = (request.resource, *request.with_.values())
+        self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._around(entity)))
+        """The keys of the request's objects and of all that they lie in."""
 
     def all(self) -> Iterator[Caller]:
         """Every caller, each once, in the order in which a person would think of them."""
@@ -60,6 +66,8 @@ class Callers:
         for one in self.ways:
             yield self._exactly(one)
         for one in self.ways:
+            yield from self._denied_below(one)
+        for one in self.ways:
             for atom in sorted(one, key=str):
                 yield from self._lacking(one, atom)
         if frozenset() not in self.ways:
@@ -68,52 +76,85 @@ class Callers:
 
     def _exactly(self, one: HeldSet) -> Caller:
         """Who holds one set; where he would hold another with it, by inheritance, that one is denied him."""
+        if not self._others(one, one, frozenset()):
+            return self._allowed(one, one, frozenset())
+        for given in (one, *self._by_ownership(one)):
+            denied = self.denials(one, given)
+            if not self._others(one, given, denied):
+                return self._allowed(one, given, denied)
+        return self._allowed(one, one, self.denials(one, one))
+
+    def _others(self, one: HeldSet, given: HeldSet, denied: Denied) -> bool:
+        return any(other != one and self.suffices(other, given, denied) for other in self.ways)
+
+    def _by_ownership(self, one: HeldSet) -> Iterator[HeldSet]:
+        """The set with one of its privileges held by owning the object: no denial touches that."""
+        for atom in sorted(one, key=str):
+            if atom.kind == "has" and atom.what in self.owned:
+                yield one - {atom} | {Held("owner", "", atom.on)}
+
+    def denials(self, one: HeldSet, given: HeldSet) -> Denied:
+        """The privileges of a set denied wherever that leaves the set alone: further down, for the most part."""
         denied: Denied = frozenset()
-        for other in self.ways:
-            if other != one and self.suffices(other, one, denied):
-                for atom in sorted(other - one, key=str):
-                    more = denied | {atom}
-                    if self.denies and atom.kind == "has" and self.suffices(one, one, more):
+        if self.denies and self.down:
+            for privilege in sorted({atom.what for atom in one if atom.kind == "has"}):
+                for key in self.objects:
+                    more = denied | {Held("has", privilege, key)}
+                    binds = key.partition(":")[0] in self.program.privileges[privilege].on
+                    if binds and self.suffices(one, given, more):
                         denied = more
-                        break
-        return Caller(one, denied, allowed=True, words=f"{_listed(one) or 'nothing'}{_but(denied)}")
+        return denied
+
+    def _allowed(self, one: HeldSet, given: HeldSet, denied: Denied) -> Caller:
+        by = "" if given == one else f", by {_listed(given - one)}"
+        return Caller(given, denied, allowed=True, words=f"{_listed(one) or 'nothing'}{by}{_but(denied)}")
+
+    def _denied_below(self, one: HeldSet) -> Iterator[Caller]:
+        """Who holds one set and is denied its privileges wherever that leaves the set alone."""
+        denied = self.denials(one, one)
+        if denied:
+            yield self._allowed(one, one, denied)
 
     def _lacking(self, one: HeldSet, atom: Held) -> Iterator[Caller]:
         """Who lacks one atom of a set, unless what is left, or comes with it, is enough."""
         rest = one - {atom}
-        denied: Denied = frozenset()
-        if self.holds(atom, rest, denied):
-            denied = frozenset({atom})
-            if not self.denies or atom.kind != "has" or not all(self.holds(a, rest, denied) for a in rest):
+        for denied in (frozenset(), self.denials(rest, rest)):
+            if not self.holds(atom, rest, denied) and not self.allowed(rest, denied):
+                words = f"{_listed(rest) or 'nothing'}{_but(denied)}; without {atom}"
+                yield Caller(rest, denied, allowed=False, words=words)
                 return
-        if not self.allowed(rest, denied):
-            words = f"{_listed(rest) or 'nothing'}{_but(denied)}; without {atom}"
-            yield Caller(rest, denied, allowed=False, words=words)
 
     def _all_but(self) -> Iterator[Caller]:
         """Those who hold all there is but some atom of every set: as much as can be held without being let in."""
         everything = frozenset(self.everything())
-        refusals = transversals(self.ways)
-        largest: dict[HeldSet, HeldSet] = {}
-        for lacking in refusals:
-            gone = {fact for atom in lacking for fact in everything if self._gives(fact, atom)}
-            largest.setdefault(everything - gone, lacking)
-        for given, lacking in largest.items():
-            if not any(given < other for other in largest):
-                yield Caller(given, frozenset(), allowed=False, words=f"everything but {_listed(lacking)}")
-        if self.denies and self.down:
-            for lacking in refusals:
-                denied = frozenset(a for a in lacking if a.kind == "has")
-                gone = {f for a in lacking for f in everything if f.kind != "has" and self._gives(f, a)}
-                if denied:
-                    words = f"everything but {_listed(lacking)}, denied"
-                    yield Caller(everything - gone, denied, allowed=False, words=words)
+        for lacking in transversals(self.ways):
+            for denied in self._styles(lacking):
+                gone = {
+                    fact
+                    for atom in lacking
+                    for fact in everything
+                    if (atom not in denied or fact.kind != "has") and self._gives(fact, atom)
+                }
+                words = f"everything but {_listed(lacking)}{_but(denied)}"
+                yield Caller(everything - gone, denied, allowed=False, words=words)
+
+    def _styles(self, lacking: HeldSet) -> Iterator[Denied]:
+        """Which atoms are lacking by a denial, which leaves what lies above, and not by no grant, which leaves what lies below.
+
+        All or none; and every choice for a privilege that is lacking on several objects.
+        """
+        if not (self.denies and self.down):
+            yield frozenset()
+            return
+        privileges = frozenset(atom for atom in lacking if atom.kind == "has")
+        often = [a for a in sorted(privileges, key=str) if sum(b.what == a.what for b in privileges) > 1][:MOST_MIXED]
+        for rest in (frozenset(), privileges - frozenset(often)):
+            for chosen in product((False, True), repeat=len(often)):
+                yield rest | frozenset(atom for atom, is_denied in zip(often, chosen, strict=True) if is_denied)
 
     def everything(self) -> Iterator[Held]:
         """All that can be given on the objects of the request and on what they lie in, and all that the ways speak of."""
-        slots = (self.request.resource, *self.request.with_.values())
-        keys = dict.fromkeys(key for entity in slots for key in self._around(entity))
-        for key in keys:
+        for key in self.objects:
             type_ = key.partition(":")[0]
             for privilege in self.program.privileges.values():
                 if type_ in privilege.on:
