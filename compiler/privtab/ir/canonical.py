@@ -98,8 +98,10 @@ class Canonical:
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
-        if atom in atoms:
-            return True
+        return atom in atoms or self._follows(atoms, atom)
+
+    def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
+        """Whether an atom that is none of `atoms` is entailed by them."""
         match atom:
             case Has(privilege=privilege, target=target):
                 held = privilege in self._held
@@ -123,7 +125,7 @@ class Canonical:
         return all(any(self._suffices(s, t) for t in targets) for s in one)
 
     def _suffices(self, atoms: AtomSet, wanted: AtomSet) -> bool:
-        return wanted <= atoms or all(self.entails(atoms, atom) for atom in wanted - atoms)
+        return wanted <= atoms or all(self._follows(atoms, atom) for atom in wanted - atoms)
 
     def _reaches(self, upper: Target, lower: Target) -> bool:
         """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
@@ -133,24 +135,20 @@ class Canonical:
 
     def _reduce(self, atoms: AtomSet) -> AtomSet:
         """Without the atoms that the others entail; the rest is unique, entailment having no cycles."""
-        if len(atoms) < 2:
-            return atoms
-        kept = set(atoms)
-        for atom in sorted(atoms, key=self.order, reverse=True):
-            if not isinstance(atom, Has):
-                continue  # nothing else is entailed
-            rest = frozenset(kept - {atom})
-            if self.entails(rest, atom):
-                kept.discard(atom)
-        return frozenset(kept)
+        kept = atoms
+        for atom in atoms:
+            if isinstance(atom, Has):  # nothing else is ever entailed
+                rest = kept - {atom}
+                kept = rest if self._follows(rest, atom) else kept
+        return kept
 
     def _antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
-        """The weakest sets: none suffices for another."""
+        """The weakest sets: none suffices for another. No two that differ suffice for each other, being reduced."""
         distinct = frozenset(sets)
         if len(distinct) < 2:
             return distinct
         weakest: list[AtomSet] = []
-        for atoms in sorted(distinct, key=lambda s: (len(s), sorted(map(self.order, s)))):
+        for atoms in sorted(distinct, key=len):
             if any(self._suffices(atoms, known) for known in weakest):
                 continue
             weakest = [known for known in weakest if not self._suffices(known, atoms)]
