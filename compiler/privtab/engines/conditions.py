@@ -1,0 +1,168 @@
+"""Conditions from the program's JSON: read for one kind of request, and compiled to closures over the bits of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, assert_never
+
+RESOURCE = ""
+"""The slot of the request's resource; other slots are the names of its `with` objects."""
+
+Kind: TypeAlias = Literal["has", "owner", "member", "self", "holds", "service_admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What may hold for a caller: something about the object on a slot's path that has a type."""
+
+    kind: Kind
+    slot: str = RESOURCE
+    type: str = ""
+    privilege: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every part holds."""
+
+    parts: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """Some part holds."""
+
+    parts: tuple[Condition, ...] = ()
+
+
+Condition: TypeAlias = Fact | All | Some
+
+ALWAYS = All()
+NEVER = Some()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a condition depends on beside facts: the flags set, the types of `with` objects, whether a name is left off."""
+
+    flags: frozenset[str] = frozenset()
+    types: Mapping[str, str]
+    """By slot, the resource's among them."""
+    named: bool = True
+
+
+class Reader:
+    """Reads conditions of one program."""
+
+    def __init__(self, program: Mapping[str, Any]) -> None:
+        self.rules: Mapping[str, Mapping[str, Any]] = program["rules"]
+        self.chains: dict[str, tuple[tuple[str, int], ...]] = {
+            name: tuple((link["type"], link["depth"]) for link in entity["chain"])
+            for name, entity in program["entities"].items()
+        }
+        """For each type the types on its path, from the root to itself, with the number of names that they have."""
+        self.principal: dict[str, str | None] = {n: e["principal"] for n, e in program["entities"].items()}
+
+    def depth(self, type_: str) -> int:
+        """How many names an entity of a type has."""
+        return self.chains[type_][-1][1]
+
+    def condition(self, type_: str, operation: str, form: Form) -> Condition:
+        """What a request of this form needs."""
+        rule = self.rules[type_][operation]
+        parts = [rule["call"]] if rule["each"] is None or not form.named else [rule["call"], rule["each"]]
+        return _all(self._read(part, RESOURCE, form) for part in parts)
+
+    def _read(self, formula: Mapping[str, Any], slot: str, form: Form) -> Condition:
+        """`slot` is where a formula's resource is."""
+        ((name, value),) = formula.items()
+        match name:
+            case "and":
+                return _all(self._read(part, slot, form) for part in value)
+            case "or":
+                return _some(self._read(part, slot, form) for part in value)
+            case "when":
+                return self._read(value["body"], slot, form) if value["flag"] in form.flags else ALWAYS
+            case "can":
+                return self._can(value, value["slot"] or slot, form)
+            case "by_type":
+                case_ = value["cases"].get(form.types[value["slot"] or slot])
+                return NEVER if case_ is None else self._read(case_, slot, form)
+            case "service_admin":
+                return Fact("service_admin")
+            case "has" | "owner" | "member" | "self" | "holds":
+                return self._fact(name, value, slot, form)
+            case _:
+                raise ValueError(f"`{name}` is no condition")
+
+    def _can(self, value: Mapping[str, Any], slot: str, form: Form) -> Condition:
+        rule = self.rules[value["type"]][value["operation"]]
+        parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
+        return _all(self._read(part, slot, form) for part in parts)
+
+    def _fact(self, kind: Kind, value: Mapping[str, Any], slot: str, form: Form) -> Condition:
+        slot, type_ = value["slot"] or slot, value["type"]
+        if slot == RESOURCE and not form.named and self.depth(type_) >= self.depth(form.types[RESOURCE]):
+            return NEVER
+        return Fact(kind, slot, type_, value.get("privilege", ""))
+
+
+def _all(parts: Iterable[Condition]) -> Condition:
+    flat: dict[Condition, None] = {}
+    for part in parts:
+        for inner in part.parts if isinstance(part, All) else (part,):
+            flat[inner] = None
+    return NEVER if NEVER in flat else next(iter(flat)) if len(flat) == 1 else All(tuple(flat))
+
+
+def _some(parts: Iterable[Condition]) -> Condition:
+    flat: dict[Condition, None] = {}
+    for part in parts:
+        for inner in part.parts if isinstance(part, Some) else (part,):
+            flat[inner] = None
+    return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else Some(tuple(flat))
+
+
+def facts(condition: Condition) -> Iterable[Fact]:
+    """Every fact that a condition asks for; may repeat."""
+    match condition:
+        case Fact():
+            yield condition
+        case All() | Some():
+            for part in condition.parts:
+                yield from facts(part)
+        case _:
+            assert_never(condition)
+
+
+def compiled(condition: Condition, bit: Callable[[Fact], int]) -> Callable[[int], bool]:
+    """The condition as a function of the bits of all facts; `bit` says which is whose."""
+    match condition:
+        case Fact():
+            own = bit(condition)
+            return lambda known: known & own != 0
+        case All():
+            needed, rest = _split(condition.parts, bit)
+            if not rest:
+                return lambda known: known & needed == needed
+            return lambda known: known & needed == needed and all(part(known) for part in rest)
+        case Some():
+            enough, rest = _split(condition.parts, bit)
+            if not rest:
+                return lambda known: known & enough != 0
+            return lambda known: known & enough != 0 or any(part(known) for part in rest)
+        case _:
+            assert_never(condition)
+
+
+def _split(parts: Iterable[Condition], bit: Callable[[Fact], int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
+    """The bits of the facts among the parts, and the other parts compiled."""
+    bits = 0
+    rest = []
+    for part in parts:
+        if isinstance(part, Fact):
+            bits |= bit(part)
+        else:
+            rest.append(compiled(part, bit))
+    return bits, tuple(rest)

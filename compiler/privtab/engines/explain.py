@@ -1,0 +1,238 @@
+"""Why a decision is what it is, from the minimal sets that the program carries: the context that OPA gives, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from privtab.engines.conditions import Form, Reader
+from privtab.engines.index import OWNER, Index
+from privtab.engines.plan import Caller, Meaning, groups_of, named, roles_of
+from privtab.request import encode_name
+
+Atom = Mapping[str, Any]
+"""An atom of the program's JSON: `kind`, and where it is about an entity `slot`, `type`, perhaps `privilege`."""
+
+
+class Way(NamedTuple):
+    """A grant that counts: how far above the object, on which entity, through whom. The least is the one to tell."""
+
+    distance: int
+    on: str
+    through: str
+
+
+class Explanation:
+    """One request, its caller, and what is to be said of the answer."""
+
+    def __init__(
+        self,
+        rule: Mapping[str, Any],
+        form: Form,
+        caller: Caller,
+        paths: Mapping[str, list[str]],
+        reader: Reader,
+        meaning: Meaning,
+        index: Index,
+    ) -> None:
+        self.rule = rule
+        self.form = form
+        self.caller = caller
+        self.paths = paths
+        self.reader = reader
+        self.meaning = meaning
+        self.index = index
+        self.atoms: Sequence[Atom] = rule["atoms"]
+        self._held: dict[int, bool] = {}
+
+    def context(self, revision: str | None, *, allowed: bool) -> dict[str, Any]:
+        """Rule, source and revision; reasons and effects of an allow, what is missing for a denial."""
+        context = {
+            "rule": self.rule["id"],
+            "missing": [] if allowed else self.missing(),
+            "reasons": self.reasons() if allowed else [],
+            "effects": [f"{e['text']} ({self.key_or_type(e['target'])})" for e in self.rule["effects"]]
+            if allowed
+            else [],
+            "source": self.rule["source"],
+        }
+        return context if revision is None else context | {"revision": revision}
+
+    @cached_property
+    def sets(self) -> Sequence[Sequence[int]]:
+        """The minimal sets for this form of request, as numbers of atoms."""
+        withs: Mapping[str, Sequence[str]] = self.rule["with"]
+        types = [f"{slot}={self.form.types[slot]}" for slot in sorted(withs) if len(withs[slot]) > 1]
+        sets: Sequence[Sequence[int]] = self.rule["minimal"]["item" if self.form.named else "call"][
+            " ".join([*sorted(self.form.flags), *types])
+        ]
+        return sets
+
+    def missing(self) -> list[list[str]]:
+        """The smallest sets of atoms that would turn a denial, smallest first; a denial in the way is named as such."""
+        return _smallest([text for number in numbers for text in self._missing_of(number)] for numbers in self.sets)
+
+    def _missing_of(self, number: int) -> list[str]:
+        atom = self.atoms[number]
+        if self.holds(number):
+            return []
+        if atom["kind"] != "has":
+            return [self.text(atom)]
+        denied = [f"deny {atom['privilege']} ({key}) to {principal}" for key, principal in self.denials(atom)]
+        return denied if any(self.grants(atom)) else [self.text(atom), *denied]
+
+    def reasons(self) -> list[dict[str, str]]:
+        """Each atom of the first minimal set that holds: on which entity and through whom."""
+        for numbers in self.sets:
+            if all(map(self.holds, numbers)):
+                return [self._reason(self.atoms[number]) for number in numbers]
+        return []
+
+    def _reason(self, atom: Atom) -> dict[str, str]:
+        text, kind = self.text(atom), atom["kind"]
+        match kind:
+            case "self" | "service_admin":
+                return {"atom": text, "through": f"user:{self.caller.user}"}
+            case "has":
+                way = min(self.owner_ways(atom), default=None) or min(self.grants(atom))
+                return {"atom": text, "on": way.on, "through": way.through}
+            case "owner":
+                through = min(self.owners(atom["type"], self.path(atom) or ""))
+            case "member":
+                through = min(self.memberships(atom))[1]
+            case _:
+                path = self.path(atom) or ""
+                through = min(f"role:{role}" for role in roles_of(self.index, self.caller) if named(path, role))
+        return {"atom": text, "on": self.key_or_type(atom), "through": through}
+
+    def holds(self, number: int) -> bool:
+        """Whether an atom holds."""
+        known = self._held.get(number)
+        if known is None:
+            known = self._held[number] = self._holds(self.atoms[number])
+        return known
+
+    def _holds(self, atom: Atom) -> bool:
+        user, kind = self.caller.user, atom["kind"]
+        if kind == "service_admin":
+            return user in self.index.service_admins
+        path = self.path(atom)
+        if path is None:
+            return False
+        match kind:
+            case "has":
+                return any(self.owner_ways(atom)) or (any(self.grants(atom)) and not any(self.denials(atom)))
+            case "owner":
+                return any(self.owners(atom["type"], path))
+            case "member":
+                return any(self.memberships(atom))
+            case "self":
+                return path.rpartition("/")[2] == encode_name(user)
+            case _:
+                return any(named(path, role) for role in roles_of(self.index, self.caller))
+
+    def path(self, atom: Atom) -> str | None:
+        """The path of an atom's entity; None where the request does not name it."""
+        beginnings = self.paths[atom["slot"]]
+        depth = self.reader.depth(atom["type"])
+        return beginnings[depth] if depth < len(beginnings) else None
+
+    def key_or_type(self, atom: Atom) -> str:
+        """The key of an atom's entity, or its type alone where the request does not name it."""
+        path = self.path(atom)
+        type_: str = atom["type"]
+        return type_ if path is None else f"{type_}:{path}"
+
+    def text(self, atom: Atom) -> str:
+        """An atom with the request's entities: `READ (namespace:i/n)`."""
+        match atom["kind"]:
+            case "self":
+                return "self"
+            case "service_admin":
+                return "service admin"
+            case "has":
+                return f"{atom['privilege']} ({self.key_or_type(atom)})"
+            case kind:
+                return f"{kind} ({self.key_or_type(atom)})"
+
+    def looked_at(self, atom: Atom) -> list[tuple[str, str]]:
+        """(type, path) of the entities on which a grant or a denial counts, the nearest first; none where it is not named."""
+        if self.path(atom) is None:
+            return []
+        beginnings = self.paths[atom["slot"]]
+        chain = [(type_, beginnings[depth]) for type_, depth in reversed(self.reader.chains[atom["type"]])]
+        return chain if self.meaning.down else chain[:1]
+
+    def owners(self, type_: str, path: str) -> Iterable[str]:
+        """Through whom the caller owns an entity."""
+        holders = self.index.table(type_).get(path, {})
+        return (p for p in self.caller.principals if holders.get(p, 0) & OWNER)
+
+    def owner_ways(self, atom: Atom) -> Iterable[Way]:
+        """Through what an owner holds an atom's privilege."""
+        if atom["privilege"] in self.meaning.owner_holds:
+            for distance, (type_, path) in enumerate(self.looked_at(atom)):
+                for owner in self.owners(type_, path):
+                    yield Way(distance, f"{type_}:{path}", f"owner {owner}")
+
+    def memberships(self, atom: Atom) -> Iterable[tuple[int, str]]:
+        """Through what the caller belongs to an entity: himself, or a group that it is."""
+        path, type_ = self.path(atom), atom["type"]
+        if path is None:
+            return
+        if self.caller.user in self.index.members.get(type_, {}).get(path, ()):
+            yield 0, f"user:{self.caller.user}"
+        if self.reader.principal[type_] == "group":
+            yield from ((1, f"group:{group}") for group in groups_of(self.caller) if named(path, group))
+
+    def grants(self, atom: Atom) -> Iterable[Way]:
+        """Every grant of an atom's privilege, by a row of the state or by a role's default grants."""
+        privilege = atom["privilege"]
+        distances = {f"{type_}:{path}": at for at, (type_, path) in enumerate(self.looked_at(atom))}
+        for key, principal in self._entries("allow", atom):
+            yield Way(distances[key], key, principal)
+        beginnings = self.paths[atom["slot"]]
+        for distance, (type_, path) in enumerate(self.looked_at(atom)):
+            roles = set(self.caller.principals)
+            for link, depth in self.reader.chains[type_]:
+                roles.update(self.caller.scopes.get(f"{link}:{beginnings[depth]}", ()))
+            for role in roles:
+                if privilege in self.meaning.roles.get(role, {}).get(type_, ()):
+                    yield Way(distance, f"{type_}:{path}", role)
+
+    def denials(self, atom: Atom) -> Iterable[tuple[str, str]]:
+        """The denials of an atom's privilege that stand in the way: (key, principal)."""
+        return self._entries("deny", atom) if self.meaning.denies else ()
+
+    def _entries(self, effect: str, atom: Atom) -> Iterable[tuple[str, str]]:
+        """(key, principal) of the rows of the state that concern an atom's privilege and the caller.
+
+        A role within a scope is told by its own name, and by the entities that the rows name.
+        """
+        privilege: str = atom["privilege"]
+        numbers = self.index.numbers
+        bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
+        for type_, path in self.looked_at(atom):
+            holders = self.index.table(type_).get(path)
+            if not holders:
+                continue
+            key = f"{type_}:{path}"
+            for principal in self.caller.principals:
+                if holders.get(principal, 0) & bit:
+                    if principal in self.index.within:
+                        role = self.index.within[principal][0]
+                        looked = {f"{t}:{p}" for t, p in self.looked_at(atom)}
+                        rows = self.index.origins[effect, privilege, key, principal]
+                        yield from ((row, role) for row in rows if row in looked)
+                    else:
+                        yield key, principal
+
+
+def _smallest(sets: Iterable[Iterable[str]]) -> list[list[str]]:
+    """The sets that hold no other, each sorted, smallest first."""
+    kept: list[frozenset[str]] = []
+    for candidate in sorted(set(map(frozenset, sets)), key=len):
+        if not any(known <= candidate for known in kept):
+            kept.append(candidate)
+    return sorted((sorted(texts) for texts in kept), key=lambda texts: (len(texts), texts))

@@ -1,0 +1,250 @@
+"""How one form of request is answered: which entities on its paths are looked at, and the condition over what is found.
+
+A plan gathers the facts that its condition asks for into one number, and the compiled condition says yes or no to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from privtab.engines.conditions import RESOURCE, All, Condition, Fact, Form, Reader, compiled, facts
+from privtab.engines.index import OWNER, Holders, Index, Table
+from privtab.request import encode_name
+
+Special: TypeAlias = Callable[["Caller", str], bool]
+"""Whether something that no grant gives holds for a caller, about the entity with a path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """The file-wide meaning of grants, as an engine needs it."""
+
+    down: bool
+    denies: bool
+    owner_holds: tuple[str, ...]
+    request_groups: bool
+    roles: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """Default grants: declared role → entity type → privileges."""
+
+    @classmethod
+    def read(cls, program: Mapping[str, Any]) -> Meaning:
+        """From the program's JSON."""
+        semantics = program["semantics"]
+        owner = semantics["owner"]
+        return cls(
+            down=semantics["inheritance"] == "down",
+            denies=semantics["deny"] == "overrides",
+            owner_holds=tuple(owner["holds"]) if owner else (),
+            request_groups="request" in semantics["groups"],
+            roles={
+                f"role:{name}": {type_: tuple(privileges) for type_, privileges in role["grants"].items()}
+                for name, role in program["roles"].items()
+                if role["grants"]
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: his name, his principals, and the declared roles that he holds within scopes, by the scope's key."""
+
+    user: str
+    principals: tuple[str, ...]
+    scopes: Mapping[str, Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One entity to look at. What is found goes to bits of the facts from `shift` on; `mask` says which of them are asked."""
+
+    slot: str
+    type: str
+    depth: int
+    above: int
+    """The number of the step whose grants count here too; -1: none."""
+    table: Table
+    defaults: Holders
+    mask: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """A fact that is no privilege and no ownership."""
+
+    bit: int
+    slot: str
+    depth: int
+    holds: Special
+
+
+class Plan:
+    """The answer to every request of one form."""
+
+    def __init__(self, condition: Condition, form: Form, reader: Reader, meaning: Meaning, index: Index) -> None:
+        self.form = form
+        self.meaning = meaning
+        self.condition = condition
+        self._index = index
+        self._reader = reader
+        self._bits: dict[Fact, int] = {}
+        self._holds = index.numbers.allowed
+        self.tests: tuple[Test, ...] = ()
+        self.steps: tuple[Step, ...] = ()
+        self._lay_out(dict.fromkeys(facts(condition)))
+        self.decide = compiled(condition, self._bits.__getitem__)
+        self.owner_bits = sum(map(self._holds, meaning.owner_holds))
+
+    def _lay_out(self, asked: Iterable[Fact]) -> None:
+        """Give each fact its bit: tests first, then the steps one after another."""
+        looked: dict[tuple[str, str], int] = {}
+        tests = []
+        for fact in asked:
+            if fact.kind in ("has", "owner"):
+                for slot, type_ in self._above(fact):
+                    looked.setdefault((slot, type_), 0)
+                looked[fact.slot, fact.type] |= self._bit(fact)
+            else:
+                bit = 1 << len(tests)
+                depth = self._reader.depth(fact.type) if fact.type else 0
+                tests.append(Test(bit=bit, slot=fact.slot, depth=depth, holds=self._special(fact)))
+                self._bits[fact] = bit
+        self.tests = tuple(tests)
+        # A step reads what those above it found.
+        places = sorted(looked, key=lambda place: len(self._reader.chains[place[1]]))
+        numbers = {place: at for at, place in enumerate(places)}
+        shift = len(tests)
+        steps = []
+        for slot, type_ in places:
+            mask = looked[slot, type_]
+            chain = self._reader.chains[type_]
+            steps.append(
+                Step(
+                    slot=slot,
+                    type=type_,
+                    depth=chain[-1][1],
+                    above=numbers.get((slot, chain[-2][0]), -1) if len(chain) > 1 else -1,
+                    table=self._index.table(type_),
+                    defaults=self._defaults(type_),
+                    mask=mask,
+                    shift=shift,
+                )
+            )
+            shift += mask.bit_length()
+        self.steps = tuple(steps)
+        for fact in asked:
+            if fact.kind in ("has", "owner"):
+                self._bits[fact] = self._bit(fact) << steps[numbers[fact.slot, fact.type]].shift
+
+    def _bit(self, fact: Fact) -> int:
+        return OWNER if fact.kind == "owner" else self._holds(fact.privilege)
+
+    def _above(self, fact: Fact) -> Iterable[tuple[str, str]]:
+        """The places that count for a fact, the root first, its own last."""
+        chain = self._reader.chains[fact.type]
+        if fact.kind == "owner" or not (self.meaning.down or self.meaning.roles):
+            chain = chain[-1:]
+        return [(fact.slot, type_) for type_, _ in chain]
+
+    def _defaults(self, type_: str) -> Holders:
+        return {
+            role: sum(map(self._holds, grants[type_])) for role, grants in self.meaning.roles.items() if type_ in grants
+        }
+
+    def _special(self, fact: Fact) -> Special:
+        index, type_ = self._index, fact.type
+        match fact.kind:
+            case "service_admin":
+                return lambda caller, _: caller.user in index.service_admins
+            case "self":
+                return lambda caller, path: path.rpartition("/")[2] == encode_name(caller.user)
+            case "holds":
+                return lambda caller, path: any(named(path, role) for role in roles_of(index, caller))
+            case "member":
+                members = index.members.get(type_, {})
+                if self._reader.principal[type_] == "group":
+                    return lambda caller, path: (
+                        caller.user in members.get(path, ()) or any(named(path, group) for group in groups_of(caller))
+                    )
+                return lambda caller, path: caller.user in members.get(path, ())
+            case _:
+                raise AssertionError(fact.kind)
+
+    def holds(self, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
+        """Whether the condition holds; `paths` are the beginnings of each slot's path by their number of names."""
+        return self.decide(self.gather(caller, paths))
+
+    def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
+        """The facts, as one number."""
+        known = 0
+        for test in self.tests:
+            if test.holds(caller, paths[test.slot][test.depth] if test.depth else ""):
+                known |= test.bit
+        down, denies, held, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
+        found: list[int] = []
+        roles: list[tuple[str, ...]] = []
+        for step in self.steps:
+            path = paths[step.slot][step.depth]
+            here = 0
+            holders = step.table.get(path)
+            if holders:
+                for principal in caller.principals:
+                    here |= holders.get(principal, 0)
+            own = here & OWNER
+            if scopes:
+                within = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.type}:{path}", ()))
+                roles.append(within)
+                for role in within:
+                    here |= step.defaults.get(role, 0)
+            if step.defaults:
+                for role in caller.principals:
+                    here |= step.defaults.get(role, 0)
+            if down and step.above >= 0:
+                here |= found[step.above]
+            found.append(here)
+            if step.mask:
+                stand = here & ~(here >> 1) & ~OWNER if denies else here & ~OWNER
+                if held and here & OWNER:
+                    stand |= held
+                known |= ((stand | own) & step.mask) << step.shift
+        return known
+
+
+def named(path: str, principal: str) -> bool:
+    """Whether a principal's name means the entity: it is its last name, or spells its whole path."""
+    return principal == path or encode_name(principal) == path.rpartition("/")[2]
+
+
+def groups_of(caller: Caller) -> Iterable[str]:
+    """The groups of a caller, where the policy asks for membership in groups."""
+    return [p[6:] for p in caller.principals if p.startswith("group:")]
+
+
+def roles_of(index: Index, caller: Caller) -> set[str]:
+    """The roles of a caller, within scopes too, where the policy asks which he holds."""
+    within = index.within
+    return {(within[p][0] if p in within else p)[5:] for p in caller.principals if p in within or p.startswith("role:")}
+
+
+def beginnings(path: str) -> list[str]:
+    """The beginnings of a path by their number of names.
+
+    >>> beginnings("m/c/s")
+    ['', 'm', 'm/c', 'm/c/s']
+    """
+    found = [""]
+    at = -1
+    if path:
+        while (at := path.find("/", at + 1)) >= 0:
+            found.append(path[:at])
+        found.append(path)
+    return found
+
+
+def conjuncts(condition: Condition) -> tuple[tuple[Fact, ...], Condition]:
+    """The facts that a condition cannot do without, and what else it asks."""
+    parts = condition.parts if isinstance(condition, All) else (condition,)
+    needed = tuple(part for part in parts if isinstance(part, Fact) and part.slot == RESOURCE)
+    return needed, All(tuple(part for part in parts if part not in needed))

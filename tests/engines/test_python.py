@@ -1,0 +1,57 @@
+"""The `python` engine against the reference meaning, on random worlds: every part of every decision."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import worlds
+
+from privtab import pipeline
+from privtab.bundle import policy_artifacts
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
+from privtab.ir.evaluate import Reference
+from privtab.state.index import index
+
+
+def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule: int) -> tuple[int, int, list[str]]:
+    """How many requests, how many allowed, and every difference as text to reproduce it by."""
+    total = allowed = 0
+    found: list[str] = []
+    for number in range(seed * 1000, seed * 1000 + policies):
+        policy = folder / f"{number}.yaml"
+        policy.write_text(worlds.policy(number), encoding="utf-8")
+        program = pipeline.load_program(policy)
+        artifacts = policy_artifacts(program)
+        for turn in range(number * 100, number * 100 + states):
+            state = worlds.state(program, turn)
+            reference = Reference(program, state, artifacts.revision)
+            engine = PythonEngine(artifacts.program, Index(index(program, state)))
+            asked = worlds.requests(program, turn, per_rule)
+            many = engine.allow_many(asked)
+            explained = engine.decide_many(asked)
+            for at, request in enumerate(asked):
+                wanted = reference.decide(request)
+                total += 1
+                allowed += wanted.allowed
+                if engine.allow(request) != wanted.allowed or many[at] != wanted.allowed or explained[at] != wanted:
+                    said = f"{json.dumps(explained[at].to_json())}\nreference: {json.dumps(wanted.to_json())}"
+                    found.append(f"{json.dumps(request.to_json())}\npython: {said}\n{policy.read_text()}\n{state}")
+    return total, allowed, found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Path) -> None:
+    total, allowed, found = differences(seed, tmp_path, policies=12, states=4, per_rule=6)
+    assert not found, found[0]
+    assert total > 4000
+    assert allowed > total / 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_long_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Path) -> None:
+    _, _, found = differences(seed, tmp_path, policies=25, states=8, per_rule=10)
+    assert not found, found[0]
