@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
 from privtab.analysis.diff.mapping import Names
+from privtab.analysis.diff.moved import exact_between
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import Shape, Types, subsets
 from privtab.analysis.diff.witness import Separation, Trial
@@ -51,8 +52,8 @@ class Comparison:
         self._apart = Names(types=apart)
         self._plain = {there: name for name, there in apart.items()}
         self._met = self._apart.program(after) if apart else after
-        self._forward = Exact(before, self._met)
-        self._backward = Exact(self._met, before)
+        self._forward = exact_between(before, self._met)
+        self._backward = exact_between(self._met, before)
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
         self._same: dict[Pair, bool] = {}
