@@ -3,6 +3,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import generated
+import pytest
 import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,13 +14,24 @@ from privtab.ir.nodes import Program
 from privtab.request import Request
 from privtab.state.nodes import State
 
-MOST = 9
-"""Changes thought of: 512 states are tried at most."""
+MOST = 8
+"""Changes thought of: 256 states are tried at most."""
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_ways_are_those_found_by_trying_every_set_of_changes(policy: int, seed: int) -> None:
+    check(policy, seed)
+
+
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@given(st.integers(), st.integers())
+def test_ways_in_many_worlds(policy: int, seed: int) -> None:
+    check(policy, seed)
+
+
+def check(policy: int, seed: int) -> None:
     program = generated.program(policy)
     state = worlds.state(program, seed)
     reference = Reference(program, state)

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import generated
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from privtab import pipeline
-from privtab.analysis.explain import explain
+from privtab.analysis.explain import Part, explain
+from privtab.analysis.provenance import Chain
 from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
 from privtab.request import Entity, Request
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import TABLES, Grant, State
+from privtab.state.places import Places
+from privtab.state.raw import RawRow
 
 TABLE = Entity("table", "m/c/s/t")
 
@@ -35,3 +47,72 @@ def test_every_minimal_set_is_told_with_what_holds() -> None:
     assert ("deny SELECT_TABLE (table:m/c/s/t) to user:ann",) in why.decision.missing
     assert why.rule.id == "gravitino/table/load"
     assert len(why.sets) == 6
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 400), st.integers(0, 10_000))
+def test_chains_are_all_the_ways_in_which_something_is_held(policy: int, seed: int) -> None:
+    check(policy, seed)
+
+
+@pytest.mark.long
+@settings(max_examples=1000, deadline=None)
+@given(st.integers(), st.integers())
+def test_chains_in_many_worlds(policy: int, seed: int) -> None:
+    check(policy, seed)
+
+
+def check(policy: int, seed: int) -> None:
+    program = generated.program(policy)
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    for request in worlds.requests(program, seed, per_rule=1):
+        why = explain(reference, request, state, numbered(state))
+        held = [parts for parts in why.sets if all(part.holds for part in parts)]
+        assert bool(held) == why.decision.allowed
+        assert bool(why.turns) <= (not why.decision.allowed)
+        for parts in held:
+            rows = [step for part in parts for step in part.because[0]]
+            assert decide(program, only(state, (tuple(rows),)), request), "the first chain of each atom suffices"
+        for part in {part for parts in why.sets for part in parts}:
+            assert bool(part.denied) == bool(part.denied_by)
+            assert part.holds <= bool(part.because)
+            check_part(program, state, request, part)
+
+
+def check_part(program: Program, state: State, request: Request, part: Part) -> None:
+    """Without the first row of every chain nothing is left that gives the atom; with one chain alone it is given."""
+    if not part.holds or not all(any(step.place for step in chain) for chain in part.because):
+        return
+    first = {key for chain in part.because for key in list(keys((chain,)))[:1]}
+    after = explain(Reference(program, without(state, first)), request)
+    assert not any(p.holds for parts in after.sets for p in parts if p.atom == part.atom)
+    for chain in part.because:
+        alone = explain(Reference(program, only(state, (chain,))), request)
+        assert any(p.holds for parts in alone.sets for p in parts if p.atom == part.atom)
+
+
+def numbered(state: State) -> Places:
+    """Places that tell the number of each row."""
+    rows = {table: tuple(RawRow("s", table, n, n, {}) for n in range(len(getattr(state, table)))) for table in TABLES}
+    return Places(rows=rows)
+
+
+def keys(chains: tuple[Chain, ...]) -> dict[tuple[str, int], None]:
+    places = [step.place for chain in chains for step in chain]
+    return {(place.table, place.row): None for place in places if place is not None}
+
+
+def only(state: State, chains: tuple[Chain, ...]) -> State:
+    kept = keys(chains)
+    tables = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) in kept) for t in TABLES}
+    return replace(state, **tables)
+
+
+def without(state: State, gone: set[tuple[str, int]]) -> State:
+    tables = {t: tuple(r for n, r in enumerate(getattr(state, t)) if (t, n) not in gone) for t in TABLES}
+    return replace(state, **tables)
+
+
+def decide(program: Program, state: State, request: Request) -> bool:
+    return Reference(program, state).decide(request).allowed

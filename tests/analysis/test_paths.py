@@ -74,9 +74,20 @@ class Held:
     made: frozenset[Entity]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 250), st.integers(0, 10_000))
 def test_what_can_be_reached_is_what_a_search_over_whole_states_reaches(policy: int, seed: int) -> None:
+    check(policy, seed)
+
+
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@given(st.integers(), st.integers())
+def test_paths_in_many_worlds(policy: int, seed: int) -> None:
+    check(policy, seed)
+
+
+def check(policy: int, seed: int) -> None:
     made = program(policy)
     assume(made is not None)
     assert made is not None

@@ -23,6 +23,17 @@ MOST = 400
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
 def test_what_a_user_can_is_what_is_allowed_when_each_is_asked(policy: int, seed: int, user: str, force: bool) -> None:
+    check(policy, seed, user, force)
+
+
+@pytest.mark.long
+@settings(max_examples=1000, deadline=None)
+@given(st.integers(), st.integers(), st.sampled_from([*worlds.USERS, "stranger"]), st.booleans())
+def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force: bool) -> None:
+    check(policy, seed, user, force)
+
+
+def check(policy: int, seed: int, user: str, force: bool) -> None:
     program = generated.program(policy)
     state = worlds.state(program, seed)
     reference = Reference(program, state)

@@ -23,6 +23,10 @@ STRANGER = "stranger"
 @settings(max_examples=30, deadline=None)
 @given(WORLDS)
 def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
+    check_users(world)
+
+
+def check_users(world: tuple[int, int]) -> None:
     program, state, reference = made(world)
     for request in worlds.requests(program, world[1], per_rule=2):
         found = who_can(reference, state, request)
@@ -35,6 +39,10 @@ def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int])
 @settings(max_examples=20, deadline=None)
 @given(WORLDS)
 def test_principals_suffice_alone(world: tuple[int, int]) -> None:
+    check_principals(world)
+
+
+def check_principals(world: tuple[int, int]) -> None:
     program, state, reference = made(world)
     for request in worlds.requests(program, world[1], per_rule=1):
         found = who_can(reference, state, request).principals()
@@ -55,6 +63,10 @@ def test_principals_suffice_alone(world: tuple[int, int]) -> None:
 @settings(max_examples=30, deadline=None)
 @given(WORLDS)
 def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> None:
+    check_needs(world)
+
+
+def check_needs(world: tuple[int, int]) -> None:
     program, state, reference = made(world)
     for request in worlds.requests(program, world[1], per_rule=1):
         for found in who_can(reference, state, request).principals():
@@ -62,6 +74,15 @@ def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> Non
                 joined = replace(state, members=(*state.members, *((STRANGER, entity(atom)) for atom in way)))
                 assert alone(program, joined, request, found.principal, found.scope)
                 assert not way or not alone(program, state, request, found.principal, found.scope)
+
+
+@pytest.mark.long
+@settings(max_examples=1000, deadline=None)
+@given(st.tuples(st.integers(), st.integers()))
+def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
+    check_users(world)
+    check_principals(world)
+    check_needs(world)
 
 
 def made(world: tuple[int, int]) -> tuple[Program, State, Reference]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
 
-from privtab.analysis.caller import Caller, Kin
+from privtab.analysis.caller import Caller, Kin, minimal_sets
 from privtab.analysis.universe import Universe, rows_entities
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf
 from privtab.ir.evaluate import Reference
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
@@ -150,7 +150,7 @@ class Choices:
         self.caller = caller
         self.universe = universe
         self.kin = kin
-        self._split: dict[tuple[str, Formula], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]] = {}
+        self._split: dict[tuple[str, bool], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]] = {}
         self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
         """Which entities of the universe may be chosen; whoever changes it calls `forget`."""
@@ -164,7 +164,7 @@ class Choices:
     ) -> Iterator[dict[str, Entity]]:
         """The choices for which the condition holds: each one for the slots in `every`, some one for the others."""
         seen: set[tuple[Entity, ...]] = set()
-        for types, own, by_slot in self.split(rule, condition):
+        for types, own, by_slot in self.split(rule, condition, resource):
             self.caller.about({RESOURCE: resource})
             if not all(self.caller.holds(_atom(atom)) for atom in own):
                 continue
@@ -179,11 +179,14 @@ class Choices:
                     seen.add(key)
                     yield with_
 
-    def split(self, rule: Rule, condition: Formula) -> list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
+    def split(
+        self, rule: Rule, condition: Formula, resource: Entity
+    ) -> list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
         """For each choice of types and each minimal set: the types, the resource's atoms, and each slot's."""
-        key = (rule.id, condition)
+        self.caller.about({RESOURCE: resource})
+        key = (rule.id, RESOURCE in self.caller.complete)
         if key not in self._split:
-            self._split[key] = list(_split(self.caller.program, rule, condition, self.caller.flags))
+            self._split[key] = list(_split(self.caller, rule, condition))
         return self._split[key]
 
     def fitting(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
@@ -205,12 +208,10 @@ class Choices:
         return self._fitting[key]
 
 
-def _split(
-    program: Program, rule: Rule, condition: Formula, flags: frozenset[str]
-) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
+def _split(caller: Caller, rule: Rule, condition: Formula) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
     for chosen in product(*(w.types for w in rule.withs)):
         types = {w.name: type_ for w, type_ in zip(rule.withs, chosen, strict=True)}
-        for atoms in canonical(program).minimal_sets(condition, flags, types):
+        for atoms in minimal_sets(caller, condition, types):
             by_slot: dict[str, list[Leaf]] = {}
             for atom in atoms:
                 by_slot.setdefault(_slot(atom), []).append(atom)

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from privtab.analysis.bearers import PrincipalBearers, UserBearers
-from privtab.analysis.caller import Caller
+from privtab.analysis.caller import Caller, minimal_sets
 from privtab.analysis.universe import users
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf
 from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.formula import call_condition, item_condition
@@ -123,7 +123,7 @@ class WhoCan:
 
     def _sets(self) -> tuple[tuple[Leaf, ...], ...]:
         types = {w.name: self._asked.types[w.name] for w in self.rule.withs}
-        return canonical(self._reference.program).minimal_sets(self._condition, self.request.flags, types)
+        return minimal_sets(self._asked, self._condition, types)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

@@ -122,21 +122,29 @@ def show_list(console: Console, title: str, words: Sequence[str], *, indent: int
 
 
 def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
-    """Lines of text, each with a place: in one column at the right where the width allows it, else below its line."""
+    """Lines of text, each with a place: in one column where the width allows it, else at the right edge."""
     listed = list(rows)
     room = max([NARROWEST, *(indent + len(text) for text, place in listed if place)]) + 2
     together = all(room + len(place) <= console.width for _, place in listed)
     for text, place in listed:
         console.print(" " * indent + text, end="", soft_wrap=True)
-        if not place:
-            console.print()
-        elif together:
+        if together and place:
             console.print(" " * (room - indent - len(text)) + place, style="dim", soft_wrap=True)
-        elif indent + len(text) + 2 + len(place) <= console.width:
-            console.print(f"  {place}", style="dim", soft_wrap=True)
         else:
-            console.print()
-            console.print(" " * (indent + 2) + place, style="dim", soft_wrap=True)
+            show_place(console, place, at=indent + len(text), column=console.width)
+
+
+def show_place(console: Console, place: str, *, at: int, column: int = 0) -> None:
+    """End a line that has come to `at` with a place: there, or on a line of its own where it does not fit.
+
+    `column`: where the place is to end; 0 for right after the line.
+    """
+    if place and at + 2 + len(place) > console.width:
+        console.print()
+        at = 0
+        column = console.width
+    gap = max(2 if at else 0, column - len(place) - at)
+    console.print(" " * gap + place if place else "", style="dim", soft_wrap=True)
 
 
 def chain_rows(chain: Chain) -> list[tuple[str, str]]:

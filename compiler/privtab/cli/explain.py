@@ -18,6 +18,7 @@ from privtab.cli._ask import (
     objects,
     rule_json,
     show_list,
+    show_place,
     show_rows,
     show_rule,
     step_json,
@@ -207,7 +208,7 @@ class _Screen:
             text = ("and " if n else "") + change_text(change, self.why.request.user)
             self.console.print(label, style="dim", end="")
             self.console.print(text, end="", soft_wrap=True)
-            self.console.print(self._place(change), style="dim", soft_wrap=True)
+            show_place(self.console, self._place(change), at=len(label) + len(text))
             if isinstance(change, Give) and change.also_at:
                 show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
 
@@ -220,7 +221,7 @@ class _Screen:
         for chain in (chain for parts in self.why.sets for part in parts for chain in part.denied_by):
             row = change.row
             if chain[0].text == f"{row.privilege} denied to {row.grantee} at {row.entity}":
-                return f"  {place_text(chain[0].place)}"
+                return place_text(chain[0].place)
         return ""
 
     def _part(self, part: Part) -> None:

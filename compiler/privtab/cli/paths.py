@@ -15,6 +15,7 @@ from privtab.cli._ask import (
     group_names,
     objects,
     rule_json,
+    show_place,
     user_name,
 )
 from privtab.cli._options import (
@@ -268,8 +269,9 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
         with_ = "".join(f" {name}={of}" for name, of in step.with_.items())
         console.print(f"  {number}  ", style="dim", end="")
-        console.print(f"{step.rule.operation} {step.resource}{with_}", end="", soft_wrap=True)
-        console.print(f"  {step.rule.span.path}:{step.rule.span.line}", style="dim", soft_wrap=True)
+        text = f"{step.rule.operation} {step.resource}{with_}"
+        console.print(text, end="", soft_wrap=True)
+        show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
         needs = [
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
             for reason in step.because

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 MOST_LINES = 60
 """Lines that a person is shown where nothing else is said."""
 
+MOST_NAMES = 5
+"""Neighbours that are named on one line."""
+
 
 def what_can(
     user: Annotated[str, typer.Argument(metavar="USER", help="Who would ask.")],
@@ -165,8 +168,8 @@ def _lines(program: Program, allowed: tuple[May, ...]) -> list[tuple[str, str, l
 
 def _together(parent: str, paths: list[str]) -> str:
     last = [path.rpartition("/")[2] for path in paths]
-    listed = ",".join(last[:3]) + (f",… {len(last)}" if len(last) > 3 else "")
-    return f"{parent}/{{{listed}}}" if parent else f"{{{listed}}}"
+    listed = f"{{{','.join(last)}}}" if len(last) <= MOST_NAMES else f"{{{','.join(last[:3])},…}} ({len(last):,})"
+    return f"{parent}/{listed}" if parent else listed
 
 
 def _line(console: Console, path: str, words: list[str], wide: int) -> None:
