@@ -8,9 +8,9 @@ from functools import reduce
 from typing import Literal, TypeAlias
 
 from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
-from privtab.ir.exact import settings
+from privtab.ir.exact import Exact, settings
 from privtab.ir.formula import call_condition, item_condition, rule_flags, without_name
-from privtab.ir.nodes import ByType, Program, Rule
+from privtab.ir.nodes import And, ByType, Or, Program, Rule
 from privtab.scenarios.masks import Key, Mask, Observed
 
 Form: TypeAlias = Literal["", "item", "call"]
@@ -64,6 +64,9 @@ class Coverage:
     def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
         self.program = program
         self._form = canonical(program)
+        self._exact = Exact(program)
+        said = program.semantics
+        self._owners_hold = said.deny == "overrides" and said.owner is not None and bool(said.owner.holds)
         self.cells = tuple(cell for key, rule in rules.items() for cell in self._cells(rule, observed.get(key)))
 
     @property
@@ -117,8 +120,12 @@ class Coverage:
     ) -> Iterator[Cell]:
         """The cells of one form of a request: `within` are the cases that have it."""
 
-        def cell(proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None) -> Cell:
-            return Cell(
+        def cells(
+            proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None
+        ) -> Iterator[Cell]:
+            if not proved and self._is_impossible(sets, atoms, missing):
+                return
+            yield Cell(
                 rule=rule,
                 proof=proof,
                 atoms=atoms,
@@ -134,13 +141,25 @@ class Coverage:
         denied = within & ~(observed.allowed if observed is not None else 0)
         for number, atoms in enumerate(sets):
             others = reduce(int.__or__, (mask for i, mask in enumerate(whole) if i != number), 0)
-            yield cell("allow", whole[number] & ~others, atoms)
+            yield from cells("allow", whole[number] & ~others, atoms)
         for atoms in sets:
             for missing in atoms:
                 rest = reduce(int.__and__, (held[atom] for atom in atoms if atom != missing), denied)
-                yield cell("lack", rest & ~held[missing], atoms, missing)
+                yield from cells("lack", rest & ~held[missing], atoms, missing)
         if () not in sets:
-            yield cell("default", denied & ~reduce(int.__or__, held.values(), 0))
+            yield from cells("default", denied & ~reduce(int.__or__, held.values(), 0))
+
+    def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
+        """Whether no state can prove a cell.
+
+        That is so only where owners hold privileges that can be denied too: who is to have `READ` below and not in between
+        must own what lies below, and then he has all that owners hold.
+        """
+        if not (self._owners_hold and atoms):
+            return False
+        held = And(parts=tuple(atom for atom in atoms if atom != missing))
+        others = [And(parts=some) for some in sets if missing is not None or some != atoms]
+        return self._exact.implies(held, Or(parts=(*others, *(() if missing is None else (missing,)))))
 
 
 def _atom(observed: Observed | None, atom: Leaf) -> Mask:

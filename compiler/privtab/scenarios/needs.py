@@ -111,9 +111,10 @@ class Callers:
 
     def _denied_below(self, one: HeldSet) -> Iterator[Caller]:
         """Who holds one set and is denied its privileges wherever that leaves the set alone."""
-        denied = self.denials(one, one)
-        if denied:
-            yield self._allowed(one, one, denied)
+        for given in (one, *self._by_ownership(one)):
+            denied = self.denials(one, given)
+            if denied:
+                yield self._allowed(one, given, denied)
 
     def _lacking(self, one: HeldSet, atom: Held) -> Iterator[Caller]:
         """Who lacks one atom of a set, unless what is left, or comes with it, is enough."""
@@ -135,22 +136,35 @@ class Callers:
                     for fact in everything
                     if (atom not in denied or fact.kind != "has") and self._gives(fact, atom)
                 }
-                words = f"everything but {_listed(lacking)}{_but(denied)}"
+                less = _listed(lacking - denied)
+                words = f"everything{f' but {less}' if less else ''}{_but(denied)}"
                 yield Caller(everything - gone, denied, allowed=False, words=words)
 
     def _styles(self, lacking: HeldSet) -> Iterator[Denied]:
-        """Which atoms are lacking by a denial, which leaves what lies above, and not by no grant, which leaves what lies below.
+        """Which privileges are lacking by a denial, and not by no grant.
 
-        All or none; and every choice for a privilege that is lacking on several objects.
+        No grant here nor above leaves what lies below, a denial leaves what lies above. So at the bottom it is a denial, at
+        the top no grant, and in between the one and the other.
         """
-        if not (self.denies and self.down):
-            yield frozenset()
-            return
-        privileges = frozenset(atom for atom in lacking if atom.kind == "has")
-        often = [a for a in sorted(privileges, key=str) if sum(b.what == a.what for b in privileges) > 1][:MOST_MIXED]
-        for rest in (frozenset(), privileges - frozenset(often)):
-            for chosen in product((False, True), repeat=len(often)):
-                yield rest | frozenset(atom for atom, is_denied in zip(often, chosen, strict=True) if is_denied)
+        fixed: set[Held] = set()
+        both: list[Held] = []
+        for atom in sorted(lacking, key=str) if self.denies and self.down else ():
+            above, below = self._beside(atom) if atom.kind == "has" else (False, False)
+            if above and below and len(both) < MOST_MIXED:
+                both.append(atom)
+            elif above:
+                fixed.add(atom)
+        for chosen in product((False, True), repeat=len(both)):
+            yield frozenset(fixed) | frozenset(atom for atom, denied in zip(both, chosen, strict=True) if denied)
+
+    def _beside(self, atom: Held) -> tuple[bool, bool]:
+        """Whether the privilege can be granted above its object, and on one of the request's objects below it."""
+        on = self.program.privileges[atom.what].on
+        above = any(key != atom.on and key.partition(":")[0] in on for key in self.looked_at(atom.on))
+        below = any(
+            key != atom.on and key.partition(":")[0] in on and atom.on in self.looked_at(key) for key in self.objects
+        )
+        return above, below
 
     def everything(self) -> Iterator[Held]:
         """All that can be given on the objects of the request and on what they lie in, and all that the ways speak of."""
