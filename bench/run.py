@@ -20,6 +20,7 @@ from pathlib import Path
 import compile as compile_times
 import decisions
 import memory
+import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -33,6 +34,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "decisions": decisions.report,
     "memory": memory.report,
     "compile": compile_times.report,
+    "tables": tables.report,
 }
 QUIET_LOAD = 0.7
 
