@@ -18,7 +18,7 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.effects import Fact, Fresh, makes
 from privtab.analysis.goals import Goal, goal, operation_goal
 from privtab.analysis.paths import Reach, escalations
-from privtab.analysis.universe import Universe, rows_entities
+from privtab.analysis.universe import Universe, names, rows_entities
 from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.request import Entity, Request
@@ -119,7 +119,7 @@ def small(state: State, seed: int) -> State:
 
 def by_breadth(made: Program, state: State, user: str) -> dict[Fact, int] | None:
     """Every fact that holds in some state that can be reached, and after how many operations; None where it is too much."""
-    fresh = Fresh(made, state)
+    fresh = Fresh(made, names(made, state))
     start = frozenset(Universe(made, rows_entities(state)))
     level = [Held(state, frozenset())]
     seen = {key(level[0])}
@@ -225,7 +225,7 @@ def runs(made: Program, state: State, reach: Reach, fact: Fact) -> bool:
     """Whether the steps of a path, done one after the other on whole states, end with the fact."""
     path = reach.path(Goal.of_fact(fact))
     assert path is not None
-    fresh = Fresh(made, state)
+    fresh = Fresh(made, names(made, state))
     held = Held(state, frozenset())
     for step in path.steps:
         pools = [[step.with_[slot.name]] for slot in step.rule.withs]

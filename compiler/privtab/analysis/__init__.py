@@ -3,13 +3,14 @@
 from privtab.analysis.changes import Change, apply, change_text, ways
 from privtab.analysis.explain import Why, explain
 from privtab.analysis.goals import Goal, goal, operation_goal
-from privtab.analysis.paths import Path, Reach, Step, escalations
+from privtab.analysis.paths import Ground, Path, Reach, Step, escalations
 from privtab.analysis.what_can import May, WhatCan, what_can
 from privtab.analysis.who_can import Principal, Through, WhoCan, who_can
 
 __all__ = [
     "Change",
     "Goal",
+    "Ground",
     "May",
     "Path",
     "Principal",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.caller import Caller
-from privtab.analysis.universe import Universe, rows_entities, users
+from privtab.analysis.universe import Universe
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.request import Entity
-from privtab.state.nodes import State
 
 FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
 
@@ -77,22 +76,18 @@ def _children(program: Program, rule: Rule, target: Target) -> tuple[str, ...]:
 
 
 class Fresh:
-    """Names for what operations make: one entity for each parent and each rule that makes such entities.
+    """Names for what operations make: one entity for each parent and each rule that makes such entities. `taken`: names in use.
 
     One is enough. Nothing but its path tells one made entity from another, so in any course of action each may be replaced by
     the first that the same rule made under the same parent: what was allowed stays allowed, since that one gathers all that
     the others had, and no condition asks for less.
     """
 
-    def __init__(self, program: Program, state: State, more: Collection[Entity] = ()) -> None:
+    def __init__(self, program: Program, taken: Iterable[str]) -> None:
         self.program = program
-        taken = {name for entity in (*rows_entities(state), *more) for name in entity.names} | users(program, state)
-        taken |= {a.role for a in state.assignments} | {group for _, group in state.memberships}
-        principals = [*(a.principal for a in state.assignments), *(g.grantee for g in state.grants)]
-        principals += [owner for _, owner in state.owners]
-        taken |= {p.partition(":")[2] for p in principals}
         base = "new"
-        while any(name.startswith(base) for name in taken):
+        used = set(taken)
+        while any(name.startswith(base) for name in used):
             base += "_"
         makers: dict[str, list[str]] = {}
         for rule in bringing(program):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from privtab.analysis.caller import Caller
 from privtab.analysis.effects import Fact
 from privtab.errors import InvalidRequest
 from privtab.ir.evaluate import Reference
-from privtab.ir.nodes import Atom, Rule
+from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
 from privtab.request import Entity, Request
 from privtab.state.names import Names
 
@@ -63,3 +64,35 @@ def operation_goal(
     )
     rule = reference.program.rules[entity.type, operation]
     return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=given)
+
+
+class Needs:
+    """What a condition may be helped by: facts on the paths of its objects that its atoms ask for."""
+
+    def __init__(self, caller: Caller, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
+        keys = caller.vocabulary.keys
+        self._paths = {
+            slot: {e.id for e in map(Entity.parse, keys(entity))}
+            for slot, entity in {RESOURCE: resource, **with_}.items()
+        }
+        owner = caller.program.semantics.owner
+        self._asked: set[tuple[str, str, str]] = set()
+        for atom in atoms:
+            if isinstance(atom, Has):
+                self._asked.add((atom.target.slot, "grant", atom.privilege))
+                if owner is not None and atom.privilege in owner.holds:
+                    self._asked.add((atom.target.slot, "owner", ""))
+            elif isinstance(atom, Owner):
+                self._asked.add((atom.target.slot, "owner", ""))
+            elif isinstance(atom, Member):
+                self._asked.add((atom.target.slot, "member", ""))
+        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
+
+    def bears(self, fact: Fact) -> bool:
+        """Whether a fact may help; true for some that do not."""
+        for slot in self._slots:
+            path = self._paths.get(slot)
+            near = path is None or fact.entity.id in path
+            if near and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._asked):
+                return True
+        return False

@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.effects import Fact, Fresh, bringing, effect_slots, lands, makes
-from privtab.analysis.goals import Goal
-from privtab.analysis.universe import Universe, rows_entities
+from privtab.analysis.goals import Goal, Needs
+from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
 from privtab.ir.canonical import canonical
 from privtab.ir.evaluate import Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
+from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.request import Entity
 from privtab.state.nodes import State
 
@@ -60,8 +60,19 @@ class Path:
     shortest: bool = True
 
 
+class Ground:
+    """What is the same for every user of a state: which entities there are, and which names are taken."""
+
+    def __init__(self, reference: Reference, state: State) -> None:
+        self.universe = universe(reference.program, state)
+        self.names = names(reference.program, state)
+
+
 class Reach:
-    """All that one user could do and come to. `more`: entities that exist besides those that the state names."""
+    """All that one user could do and come to. `more`: entities that exist besides those that the state names.
+
+    `ground`: made once where many users are asked about.
+    """
 
     def __init__(
         self,
@@ -69,6 +80,7 @@ class Reach:
         state: State,
         user: str,
         *,
+        ground: Ground | None = None,
         more: Collection[Entity] = (),
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
@@ -76,8 +88,11 @@ class Reach:
     ) -> None:
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags)
-        self.universe = Universe(self.program, (*rows_entities(state), *more))
-        self.fresh = Fresh(self.program, state, more)
+        on = Ground(reference, state) if ground is None else ground
+        self.universe = on.universe.copy()
+        for entity in more:
+            self.universe.add(entity)
+        self.fresh = Fresh(self.program, on.names | {name for entity in more for name in entity.names})
         self.max_steps = max_steps
         self._there = frozenset(self.universe)
         self._kin = Kin(self.caller, state, self.universe)
@@ -224,7 +239,9 @@ class Reach:
 
     def _bearing(self, goal: Goal) -> list[Action]:
         """The actions that may help towards a goal: whose facts it asks for, and whose facts those actions ask for."""
-        needs = [_Needs(self, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule))]
+        needs = [
+            Needs(self.caller, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule))
+        ]
         left = dict(self.actions)
         found: set[Action] = set()
         while needs:
@@ -233,7 +250,7 @@ class Reach:
             for action in some:
                 del left[action]
                 found.add(action)
-                needs.append(_Needs(self, action.resource, dict(action.with_), self._leaves(action.rule)))
+                needs.append(Needs(self.caller, action.resource, dict(action.with_), self._leaves(action.rule)))
         return [action for action in self.actions if action in found]
 
     def _leaves(self, rule: Rule) -> tuple[Atom, ...]:
@@ -341,46 +358,13 @@ class Reach:
         return Explanation(self.caller, rule, sets, allowed=True).reasons()
 
 
-class _Needs:
-    """What a condition may be helped by: facts on the paths of its objects that its atoms ask for."""
-
-    def __init__(self, reach: Reach, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
-        program = reach.program
-        keys = reach.caller.vocabulary.keys
-        self._paths = {
-            slot: {e.id for e in map(Entity.parse, keys(entity))}
-            for slot, entity in {RESOURCE: resource, **with_}.items()
-        }
-        owner = program.semantics.owner
-        self._asked: set[tuple[str, str, str]] = set()
-        for atom in atoms:
-            if isinstance(atom, Has):
-                self._asked.add((atom.target.slot, "grant", atom.privilege))
-                if owner is not None and atom.privilege in owner.holds:
-                    self._asked.add((atom.target.slot, "owner", ""))
-            elif isinstance(atom, Owner):
-                self._asked.add((atom.target.slot, "owner", ""))
-            elif isinstance(atom, Member):
-                self._asked.add((atom.target.slot, "member", ""))
-        self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
-
-    def bears(self, fact: Fact) -> bool:
-        """Whether a fact may help; true for some that do not."""
-        for slot in self._slots:
-            path = self._paths.get(slot)
-            near = path is None or fact.entity.id in path
-            if near and (fact.kind == "exists" or (slot, fact.kind, fact.privilege) in self._asked):
-                return True
-        return False
-
-
 def escalations(
-    reference: Reference, state: State, user: str, *, max_steps: int | None = None
+    reference: Reference, state: State, user: str, *, ground: Ground | None = None, max_steps: int | None = None
 ) -> Iterator[tuple[Fact, Path]]:
     """What a user could come to on entities that are there and does not hold now, each with its path."""
     if not lands(reference.program):
         return
-    reach = Reach(reference, state, user, max_steps=max_steps)
+    reach = Reach(reference, state, user, ground=ground, max_steps=max_steps)
     for fact in reach.gains():
         path = reach.path(Goal.of_fact(fact))
         if path is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 from privtab.ir.nodes import Program
 from privtab.request import Entity
@@ -33,6 +34,12 @@ class Universe:
         self.by_type: dict[str, dict[str, Entity]] = {type_: {} for type_ in program.entities}
         for entity in entities:
             self.add(entity)
+
+    def copy(self) -> Universe:
+        """Another universe of the same entities."""
+        other = copy(self)
+        other.by_type = {type_: dict(found) for type_, found in self.by_type.items()}
+        return other
 
     def __contains__(self, entity: Entity) -> bool:
         return entity.id in self.by_type[entity.type]
@@ -67,6 +74,15 @@ class Universe:
 def universe(program: Program, state: State) -> Universe:
     """What a state takes to exist."""
     return Universe(program, rows_entities(state))
+
+
+def names(program: Program, state: State) -> frozenset[str]:
+    """Every name that some row uses: of entities, as they stand in paths, and of principals."""
+    found = {name for entity in rows_entities(state) for name in entity.names} | users(program, state)
+    found |= {a.role for a in state.assignments} | {group for _, group in state.memberships}
+    principals = [*(a.principal for a in state.assignments), *(g.grantee for g in state.grants)]
+    principals += [owner for _, owner in state.owners]
+    return frozenset(found | {principal.partition(":")[2] for principal in principals})
 
 
 def users(program: Program, state: State) -> frozenset[str]:

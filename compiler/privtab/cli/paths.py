@@ -232,15 +232,16 @@ class _Ask:
     def everybody(self) -> bool:
         """What anybody could gain on what is there, user by user; whether somebody could."""
         from privtab.analysis.effects import lands
-        from privtab.analysis.paths import escalations
+        from privtab.analysis.paths import Ground, escalations
         from privtab.analysis.universe import users
 
+        ground = Ground(self.reference, self.state)
         names = sorted(users(self.reference.program, self.state)) if lands(self.reference.program) else []
         found: list[tuple[str, Fact, Path]] = []
         with progress(len(names)) as bar:
             for name in [*names, ""] if names else []:
                 stranger = name or "\n"
-                gained = escalations(self.reference, self.state, stranger, max_steps=self.max_steps)
+                gained = escalations(self.reference, self.state, stranger, ground=ground, max_steps=self.max_steps)
                 found += [(name, fact, path) for fact, path in gained]
                 bar.advance(bar.task_ids[0])
         found.sort(key=lambda one: (len(one[2].steps), one[0], str(one[1])))
