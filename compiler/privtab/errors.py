@@ -7,6 +7,7 @@ PrivtabError
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
 ├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
+├── FormatError               a file cannot be laid out anew; a defect of privtab (exit code 3)
 ├── BundleWriteError          a bundle could not be written (exit code 3)
 ├── OpaError                  OPA could not be found, built or started (exit code 3)
 └── DecisionError             no answer that may be acted on as an allow
@@ -74,6 +75,10 @@ class UnsupportedError(PrivtabError):
         self.span = span
 
 
+class FormatError(PrivtabError):
+    """A file cannot be laid out anew without another meaning, which is a defect of privtab; it was not touched."""
+
+
 class BundleWriteError(PrivtabError):
     """A bundle could not be written."""
 
@@ -104,4 +109,12 @@ class PolicyError(DecisionError):
 
 
 class DecisionUnavailable(DecisionError):
-    """Nobody answered in time: refused, timed out, 5xx, or no bundle is active."""
+    """Nobody answered in time: refused, timed out, 5xx, or no bundle is active.
+
+    `retry`: asking again may help. `retry_after`: the seconds that the decision point asks to wait for.
+    """
+
+    def __init__(self, message: str = "", *, retry: bool = True, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry = retry
+        self.retry_after = retry_after

@@ -51,7 +51,11 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
         raw = file.read_bytes()
     except OSError as error:
         raise FileError(f"cannot read `{path}`: {error.strerror}") from error
-    shown = display or _shown(file)
+    return decode(raw, display or _shown(file))
+
+
+def decode(raw: bytes, path: str) -> SourceFile:
+    """A file from its bytes, shown as `path`."""
     try:
         text = raw.decode("utf-8")
         undecodable = None
@@ -61,7 +65,7 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
     if text.startswith("\ufeff"):
         text = text[1:]
         undecodable = None if undecodable is None else undecodable - 1
-    return SourceFile.of(shown, text, undecodable=undecodable)
+    return SourceFile.of(path, text, undecodable=undecodable)
 
 
 def _shown(file: Path) -> str:

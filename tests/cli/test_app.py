@@ -15,6 +15,7 @@ import pytest
 COMMANDS = (
     ["compile"],
     ["lint"],
+    ["fmt"],
     ["schema"],
     ["describe"],
     ["decide"],

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from privtab.diagnostics import Diagnostic
-from privtab.lint.comments import Ignore, comments, ignores
+from privtab.lint.comments import Ignore, ignores
 from privtab.source import SourceFile
+from privtab.syntax.comments import comments
 
 
 def read(text: str) -> tuple[tuple[Ignore, ...], list[Diagnostic]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
@@ -68,8 +68,8 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def show_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
-    """Findings with their lines and carets on standard error, and how many there are."""
+def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
+    """Findings with their lines and carets on standard error, and how many there are; `texts` holds files that are known."""
     from privtab.diagnostics_render import render
 
     found = tuple(diagnostics)
@@ -77,7 +77,7 @@ def show_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
         return
     console = err()
     paths = {d.span.path for d in found} | {r.span.path for d in found for r in d.related}
-    texts = {path: _text(path) for path in paths}
+    texts = {path: (texts or {}).get(path) or _text(path) for path in paths}
     text = render(found, texts, color=console.is_terminal and not console.no_color)
     sys.stderr.write(text.rstrip("\n") + "\n")
     sys.stderr.write(_count(found) + "\n")

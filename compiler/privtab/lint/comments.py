@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-
-import yaml
 
 from privtab.checks import p402_wrong_ignore
 from privtab.diagnostics import Diagnostic, Located
 from privtab.lint.codes import codes, unknown
 from privtab.source import SourceFile
-from privtab.syntax.yaml_events import events
+from privtab.syntax.comments import comments
 
 _HINT = re.compile(r"#[ \t]*privtab[ \t]*:")
-_COMMENT = re.compile(r"#[^\r\n]*")
 _WORDS = re.compile(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")
 _CODE = re.compile(r"[ \t,]*(?P<code>[A-Za-z]\d+)\b(?=[ \t,:;.-]|$)")
 _SEPARATOR = re.compile(r"[ \t,:;.-]*")
@@ -40,29 +36,6 @@ def ignores(source: SourceFile, found: list[Diagnostic]) -> tuple[Ignore, ...]:
         return ()
     read = (_read(source, start, end, found) for start, end in comments(source.text))
     return tuple(ignore for ignore in read if ignore is not None)
-
-
-def comments(text: str) -> Iterator[tuple[int, int]]:
-    """The offsets of every comment: `#` in a text is none. Raises YAMLError for what is no YAML."""
-    at = 0
-    for start, end in (*_texts(text), (len(text), len(text))):
-        while found := _COMMENT.search(text, at, start):
-            # Where a text begins, the search stops; the comment itself goes on to the end of its line.
-            whole = _COMMENT.match(text, found.start())
-            assert whole is not None
-            yield whole.span()
-            at = whole.end()
-        at = max(at, end)
-
-
-def _texts(text: str) -> Iterator[tuple[int, int]]:
-    """Where `#` is text: scalars, and of blocks of text the lines below their `|` or `>`."""
-    for event, start, end in events(text):
-        if isinstance(event, yaml.ScalarEvent):
-            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
-            begin = head.end() if head else start
-            if begin < end:
-                yield begin, end
 
 
 def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> Ignore | None:

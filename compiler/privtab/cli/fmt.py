@@ -1,0 +1,176 @@
+"""`privtab fmt`: one layout for policies and scenario files."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._files import write
+from privtab.cli._options import FormatOption
+from privtab.cli._output import Format, count, err, out, print_json, show_diagnostics
+from privtab.cli.compile import DEFAULT
+from privtab.diagnostics import Diagnostic, Severity, in_order
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.source import SourceFile
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formatted:
+    """One file: where it lies, None for standard input, and its text before and after."""
+
+    path: Path | None
+    source: SourceFile
+    text: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether the layout is another one."""
+        return self.text != self.source.text
+
+
+def fmt(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH",
+            help="Files, folders or policies by name; policy_src/ where left off; `-` is standard input.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; list the files that would change, and fail for them.")
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show what would change.")] = False,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Lay out policies and scenario files in the one layout: same meaning, same order, same comments.
+
+    Of a folder, the policies and scenario files below it; of a path, any YAML file. Where a file has errors, they are
+    shown and nothing is written.
+
+    Example:
+
+    \b
+      privtab fmt
+      privtab fmt --check
+      privtab fmt my.yaml --diff
+      privtab fmt - < my.yaml
+    """
+    if paths and STDIN in paths and len(paths) > 1:
+        raise UsageError("`-` stands alone: standard input is one file")
+    formatted = _format([_stdin()] if paths == [STDIN] else [_load(path) for path in _files(paths)])
+    changed = [one for one in formatted if one.changed]
+    if diff:
+        for one in changed:
+            _show_diff(one)
+    elif not check:
+        _write(formatted if paths == [STDIN] else changed)
+    if format_ is Format.JSON and paths != [STDIN]:
+        written = not (check or diff)
+        print_json(
+            [{"path": one.source.path, "changed": one.changed, "written": one.changed and written} for one in formatted]
+        )
+    elif paths != [STDIN] or check:
+        _say(formatted, changed, check=check, diff=diff)
+    if check and changed:
+        raise typer.Exit(1)
+
+
+def _files(paths: Sequence[str] | None) -> list[Path]:
+    from privtab.fmt.files import yaml_files
+    from privtab.pipeline import find_policy
+
+    if not paths and not DEFAULT.is_dir():
+        raise UsageError(f"there is no {DEFAULT}/ here: say which files")
+    found: dict[Path, None] = {}
+    for path in [Path(path) for path in paths or ()] or [DEFAULT]:
+        found |= dict.fromkeys(yaml_files(path) if path.is_dir() else [find_policy(path)])
+    if not found:
+        raise UsageError(f"no policy or scenario file in {', '.join(paths or [str(DEFAULT)])}")
+    return list(found)
+
+
+def _load(path: Path) -> tuple[Path, SourceFile]:
+    from privtab.source import load
+
+    return path, load(path)
+
+
+def _stdin() -> tuple[None, SourceFile]:
+    from privtab.source import decode
+
+    return None, decode(sys.stdin.buffer.read(), "<stdin>")
+
+
+def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
+    """Every file laid out anew; where one has errors, shows those of all files and ends with exit code 1."""
+    from privtab.fmt import format_source
+
+    formatted: list[Formatted] = []
+    found: list[Diagnostic] = []
+    texts: dict[str, str] = {}
+    for path, source in files:
+        text, wrong = format_source(source)
+        if text is not None:
+            wrong = _misread(source)
+        if wrong or text is None:
+            found += wrong
+            texts[source.path] = source.text
+        else:
+            formatted.append(Formatted(path=path, source=source, text=text))
+    if found:
+        show_diagnostics(in_order(found), texts)
+        raise typer.Exit(1)
+    return formatted
+
+
+def _misread(source: SourceFile) -> tuple[Diagnostic, ...]:
+    """The errors of a policy that are about its spelling; names and structure do not matter to the layout."""
+    from privtab import syntax
+    from privtab.fmt.files import is_policy
+
+    if not is_policy(source.text.splitlines()):
+        return ()
+    _, found = syntax.read(source)
+    return tuple(finding for finding in found if finding.severity is Severity.ERROR)
+
+
+def _write(formatted: Sequence[Formatted]) -> None:
+    for one in formatted:
+        if one.path is None:
+            sys.stdout.write(one.text)
+            continue
+        # A link stays a link, and the file keeps its mode.
+        target = one.path.resolve()
+        mode = target.stat().st_mode
+        write(target, one.text.encode())
+        target.chmod(mode)
+
+
+def _show_diff(one: Formatted) -> None:
+    before, after = (text.splitlines(keepends=True) for text in (one.source.text, one.text))
+    console = out()
+    for line in difflib.unified_diff(before, after, one.source.path, one.source.path):
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0]) if line[:3] not in ("+++", "---") else "bold"
+        console.print(line.rstrip("\r\n"), style=style, soft_wrap=True)
+
+
+def _say(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check: bool, diff: bool) -> None:
+    console = err() if diff else out()
+    if not diff:
+        for one in changed:
+            console.print(one.source.path, soft_wrap=True)
+    same = len(formatted) - len(changed)
+    would = "would be laid out anew" if check or diff else "laid out anew"
+    parts = [f"{count(len(changed), 'file')} {would}"] if changed else []
+    parts += [f"{count(same, 'file')} as they should be" if same != 1 else "1 file as it should be"] if same else []
+    console.print(", ".join(parts), style="bold" if changed else "", soft_wrap=True)

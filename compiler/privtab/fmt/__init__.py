@@ -1,0 +1,58 @@
+"""One layout for policies and scenario files: the same values, the author's order, his comments and his blank lines.
+
+The way of a file: YAML tree and comments → `nodes` (each comment with what it stands beside) → lines → text, which is then read
+again and held against the first tree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from privtab.diagnostics import Diagnostic, in_order
+from privtab.errors import FormatError
+from privtab.fmt.attach import attach
+from privtab.fmt.layout import lay_out
+from privtab.source import SourceFile
+from privtab.syntax.comments import comments
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+
+__all__ = ["format_source"]
+
+
+def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...]]:
+    """The text of a file in the one layout; None with findings where it is no YAML, or YAML that policies do without.
+
+    Raises FormatError where the result would not say the same, which is a defect of this package.
+    """
+    found: list[Diagnostic] = []
+    root = compose(source, found)
+    if root is None or found:
+        return None, in_order(found)
+    notes = [source.text[start:end].rstrip() for start, end in comments(source.text)]
+    text = lay_out(attach(source, root))
+    _hold_against(root, notes, SourceFile.of(source.path, text))
+    return text, ()
+
+
+def _hold_against(root: Node, notes: list[str], result: SourceFile) -> None:
+    found: list[Diagnostic] = []
+    again = compose(result, found)
+    if found or again is None or not _same(root, again):
+        raise FormatError(f"{result.path} cannot be laid out without another meaning; it stays as it is")
+    kept = [result.text[start:end] for start, end in comments(result.text)]
+    if Counter(notes) != Counter(kept):
+        raise FormatError(f"{result.path} cannot be laid out without losing a comment; it stays as it is")
+
+
+def _same(one: Node, other: Node) -> bool:
+    match one, other:
+        case Scalar(), Scalar():
+            return one.text == other.text and (one.value == other.value or one.value != one.value)
+        case Sequence(), Sequence():
+            return len(one.items) == len(other.items) and all(map(_same, one.items, other.items))
+        case Mapping(), Mapping():
+            return len(one.entries) == len(other.entries) and all(
+                _same(a[0], b[0]) and _same(a[1], b[1]) for a, b in zip(one.entries, other.entries, strict=True)
+            )
+        case _:
+            return False

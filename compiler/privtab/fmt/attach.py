@@ -1,0 +1,188 @@
+"""YAML tree and comments → `nodes`: which comment belongs to what, by where it stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from privtab.fmt.nodes import Collection, Item, Line, Text, Value
+from privtab.source import SourceFile
+from privtab.syntax.comments import comments
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+
+def attach(source: SourceFile, root: Node) -> Item:
+    """The whole file as one item without a key; its `lead` is what stands above, its `foot` what stands below."""
+    return _Attacher(source).document(root)
+
+
+class _Attacher:
+    """Goes through the tree in the order of the file and takes each comment where it is met."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.text = source.text
+        self.comments = list(comments(source.text))
+        self.starts = [start for start, _ in self.comments]
+        self.at = 0
+        self.kept_blank = -1
+        """The offset up to which blank lines belong to a text that keeps them."""
+
+    def document(self, root: Node) -> Item:
+        """The file."""
+        item = Item(key=None, value=Text(scalar=Scalar(None, "", "", 0, 0), raw=""))
+        if isinstance(root, Scalar) or self.text[root.start] in "{[":
+            item.lead = self.above(root.start)
+        item.value = self.value(root, -1, len(self.text), flow=False)
+        item.tail = self.beside(root, len(self.text))
+        item.foot = self.above(len(self.text))
+        return item
+
+    def value(self, node: Node, column: int, limit: int, *, flow: bool) -> Value:
+        """A node; `column` is that of the entry that it belongs to, `limit` where the next entry after it begins."""
+        if isinstance(node, Scalar):
+            if _block(node) and node.text.endswith("\n\n"):
+                self.kept_blank = node.end
+            return Text(scalar=node, raw=self.text[node.start : node.end])
+        flow = flow or self.text[node.start] in "{["
+        end = node.end - 1 if flow and self.text[node.end - 1] in "}]" else (node.end if flow else limit)
+        own = max(self.source.position(node.start)[1] - 1, column + 1)
+        found = Collection(mapping=isinstance(node, Mapping), flow=flow, open=self.commented(node), items=[])
+        match node:
+            case Mapping(entries=entries):
+                starts = [key.start for key, _ in entries]
+                for number, (key, value) in enumerate(entries):
+                    until = starts[number + 1] if number + 1 < len(starts) else end
+                    found.items.append(self.entry(key, value, until, flow=flow))
+            case Sequence(items=items):
+                for number, value in enumerate(items):
+                    until = self.dash(items[number + 1], flow=flow) if number + 1 < len(items) else end
+                    found.items.append(self.item(value, own, until, flow=flow))
+        if flow:
+            found.foot = self.above(end)
+        else:
+            found.foot = self.deeper(own, limit)
+        return found
+
+    def entry(self, key: Scalar, value: Node, until: int, *, flow: bool) -> Item:
+        """An entry of a mapping."""
+        lead, blank = self.above(key.start), self.blank(key.start)
+        row, column = self.source.position(key.start)
+        item = Item(key=Text(scalar=key, raw=self.text[key.start : key.end]), value=_NOTHING, lead=lead, blank=blank)
+        item.row = row
+        if _block(value):
+            # Behind `|` or `>`, on the same line.
+            item.tail = self.until(self.line_end(value.start))
+        else:
+            item.tail = self.on_line(self.source.position(key.end)[0], self.inside(value))
+            if isinstance(value, Scalar):
+                item.lead += self.above(value.start)
+        item.value = self.value(value, column - 1, until, flow=flow)
+        item.tail += self.beside(value, until)
+        item.foot = [] if flow or not isinstance(value, Scalar) else self.deeper(column, until)
+        return item
+
+    def item(self, value: Node, column: int, until: int, *, flow: bool) -> Item:
+        """An item of a list."""
+        blank = self.blank(self.dash(value, flow=flow))
+        lead = self.above(value.start)
+        item = Item(key=None, value=_NOTHING, lead=lead, blank=blank, row=self.source.position(value.start)[0])
+        if _block(value):
+            item.tail = self.until(self.line_end(value.start))
+        else:
+            item.tail = self.on_line(self.source.position(value.start)[0], self.inside(value))
+        item.value = self.value(value, column, until, flow=flow)
+        item.tail += self.beside(value, until)
+        item.foot = [] if flow or not isinstance(value, Scalar) else self.deeper(column + 1, until)
+        return item
+
+    def inside(self, node: Node) -> int:
+        """Where the first thing in brackets begins; of anything else, where it begins itself."""
+        match node:
+            case Mapping(entries=((key, _), *_)):
+                return key.start
+            case Sequence(items=(first, *_)) if self.text[node.start] == "[":
+                return first.start
+            case _:
+                return node.start
+
+    def beside(self, node: Node, until: int) -> list[str]:
+        """The comments behind a value, on the line where it ends."""
+        if _block(node) or not (isinstance(node, Scalar) or self.text[node.start] in "{["):
+            return []
+        return self.on_line(self.source.position(node.end)[0], until)
+
+    def on_line(self, line: int, until: int) -> list[str]:
+        """The next comments, as far as they stand on a line."""
+        taken: list[str] = []
+        while self.at < len(self.comments):
+            start, end = self.comments[self.at]
+            if start >= until or self.source.position(start)[0] != line:
+                break
+            taken.append(self.text[start:end].rstrip())
+            self.at += 1
+        return taken
+
+    def until(self, end: int) -> list[str]:
+        """The next comments before an offset, as texts."""
+        return [line.text for line in self.above(end)]
+
+    def above(self, end: int) -> list[Line]:
+        """The next comments before an offset."""
+        lines: list[Line] = []
+        while self.at < len(self.comments) and self.starts[self.at] < end:
+            lines.append(self.line())
+        return lines
+
+    def deeper(self, column: int, until: int) -> list[Line]:
+        """The next comments before an offset, as long as they are indented by `column` or more."""
+        lines: list[Line] = []
+        while self.at < len(self.comments) and self.starts[self.at] < until:
+            if self.source.position(self.starts[self.at])[1] - 1 < column:
+                break
+            lines.append(self.line())
+        return lines
+
+    def line(self) -> Line:
+        """The next comment."""
+        start, end = self.comments[self.at]
+        self.at += 1
+        return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
+
+    def blank(self, start: int) -> bool:
+        """Whether what begins there is the first of its line, and the line above is blank."""
+        row = self.source.position(start)[0]
+        begin = self.source.starts[row - 1]
+        if self.text[begin:start].strip(" -?") or row < 2:
+            return False
+        above = self.source.starts[row - 2]
+        return above >= self.kept_blank and not self.text[above:begin].strip()
+
+    def dash(self, node: Node, *, flow: bool) -> int:
+        """Where the item of a list begins: at its dash, which may stand on an earlier line."""
+        end = node.start
+        while not flow and end > 0:
+            begin = max(self.text.rfind("\n", 0, end), self.text.rfind("\r", 0, end)) + 1
+            line = self.text[begin:end]
+            if line.lstrip().startswith("-") or "-" in line.strip()[-1:]:
+                return begin + line.rindex("-")
+            if line.strip() and not line.lstrip().startswith("#") and end != node.start:
+                break
+            end = begin - 1
+        return node.start
+
+    def commented(self, node: Node) -> bool:
+        """Whether a comment stands inside of a node."""
+        first = bisect_left(self.starts, node.start)
+        return first < len(self.starts) and self.starts[first] < node.end
+
+    def line_end(self, offset: int) -> int:
+        """The offset of the end of a line."""
+        line = self.source.position(offset)[0]
+        return self.source.starts[line] if line < len(self.source.starts) else len(self.text)
+
+
+_NOTHING = Text(scalar=Scalar(None, "", "", 0, 0), raw="")
+
+
+def _block(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.style in ("|", ">")

@@ -1,0 +1,234 @@
+"""`nodes` → lines of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privtab.fmt.nodes import Collection, Item, Line, Text, Value
+from privtab.fmt.scalars import WIDTH, block, folded, inline, quoted
+
+STEP = 2
+
+
+@dataclass(slots=True)
+class _Out:
+    """A line, and the comment beside it."""
+
+    text: str
+    comment: str = ""
+    column: int = 0
+
+
+def lay_out(document: Item) -> str:
+    """The text of a whole file."""
+    printer = _Printer()
+    printer.document(document)
+    lines = [
+        f"{one.text:<{one.column}}{one.comment}"
+        if one.column
+        else f"{one.text}  {one.comment}"
+        if one.comment
+        else one.text
+        for one in printer.lines
+    ]
+    while lines and not lines[0]:
+        lines.pop(0)
+    return "\n".join(lines).rstrip("\n") + "\n" if not printer.keeps else "\n".join(lines) + "\n"
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.lines: list[_Out] = []
+        self.keeps = False
+        """The last thing printed is a text whose blank lines count."""
+
+    def document(self, item: Item) -> None:
+        self.comments(item.lead, 0)
+        match item.value:
+            case Text() as text:
+                self.put("", self.scalar(text, 0, 0), item.tail)
+            case Collection() as held:
+                one = flow(held) if held.items else "{}" if held.mapping else "[]"
+                if one is not None and len(one) <= WIDTH:
+                    self.comments(held.foot, 0)
+                    self.put("", [one], item.tail)
+                else:
+                    self.comments([Line(text=text, blank=False) for text in item.tail], 0)
+                    self.collection(held, 0, "")
+        self.comments(item.foot, 0)
+
+    def collection(self, held: Collection, indent: int, head: str) -> None:
+        """A collection in block form; its first line begins with `head`, which is as wide as the indentation."""
+        run: list[_Out] = []
+        for number, item in enumerate(held.items):
+            before = len(self.lines)
+            settle(item, indent)
+            if number or not head.strip():
+                self.comments(item.lead, indent, first=number == 0 and indent > 0)
+                if item.blank and (number or item.lead or indent == 0):
+                    self.blank()
+            apart = number == 0 or len(self.lines) > before
+            start = head if number == 0 else " " * indent
+            at = len(self.lines)
+            if held.mapping:
+                self.entry(item, indent, start)
+            else:
+                self.item(item, indent, start)
+            out = self.lines[at]
+            if apart or not item.tail:
+                align(run)
+                run = []
+            if item.tail:
+                run.append(out)
+            # Indented below a text that goes on over lines, a comment would be part of it.
+            below = len(self.lines) > at + 1 and isinstance(item.value, Text)
+            self.comments(item.foot, indent if below else indent + STEP)
+        align(run)
+        self.comments(held.foot, indent)
+
+    def entry(self, item: Item, indent: int, start: str) -> None:
+        assert item.key is not None
+        key = f"{start}{inline(item.key, flow=False)}:"
+        match item.value:
+            case Text() as text:
+                self.put(key, self.scalar(text, len(key) + 1, indent + STEP), item.tail)
+            case Collection() as held:
+                if (shown := bracketed(held, len(key) + 1)) is not None:
+                    self.put(key, shown, item.tail)
+                else:
+                    self.put(key, [], item.tail)
+                    self.collection(held, indent + STEP, " " * (indent + STEP))
+
+    def item(self, item: Item, indent: int, start: str) -> None:
+        match item.value:
+            case Text() as text:
+                self.put(f"{start}-", self.scalar(text, indent + STEP, indent + STEP), item.tail)
+            case Collection() as held:
+                if (shown := bracketed(held, indent + STEP, row=True)) is not None:
+                    self.put(f"{start}-", shown, item.tail)
+                else:
+                    self.collection(held, indent + STEP, f"{start}- ")
+
+    def put(self, head: str, shown: list[str], comments: list[str]) -> None:
+        """A first line, with what stands beside it, and the lines below."""
+        first = " ".join(filter(None, (head, *shown[:1])))
+        self.lines.append(_Out(first, comments[0] if comments else ""))
+        self.lines += [_Out(line) for line in shown[1:]]
+        self.keeps = bool(shown) and len(shown) > 1 and not shown[-1]
+
+    def scalar(self, text: Text, column: int, indent: int) -> list[str]:
+        """A scalar that begins in `column`, or goes on below at `indent`."""
+        scalar = text.scalar
+        if scalar.style in ("|", ">") and scalar.style:
+            return block(text, indent) or [quoted(scalar.text)]
+        shown = inline(text, flow=False)
+        if isinstance(scalar.value, str) and column + len(shown) > WIDTH:
+            return folded(scalar.text, indent) or [shown]
+        return [shown] if shown else []
+
+    def comments(self, lines: list[Line], indent: int, *, first: bool = False) -> None:
+        for number, line in enumerate(lines):
+            if line.blank and not (first and number == 0):
+                self.blank()
+            self.lines.append(_Out(" " * indent + line.text))
+            self.keeps = False
+
+    def blank(self) -> None:
+        if self.lines and not self.keeps and self.lines[-1].text:
+            self.lines.append(_Out(""))
+
+
+def settle(item: Item, indent: int) -> None:
+    """Move the comments of an item that cannot stand beside it to the lines above it."""
+    stay = 1
+    if isinstance(item.value, Collection):
+        if not item.value.items:
+            item.lead += item.value.foot
+        column = indent + (STEP if item.key is None else len(inline(item.key, flow=False)) + 2)
+        shown = bracketed(item.value, column, row=item.key is None)
+        if shown is None and item.key is None:
+            # The line of the dash is the first line of what the item holds.
+            first = item.value.items[0]
+            settle(first, indent + STEP)
+            item.lead += [Line(text=text, blank=False) for text in item.tail] + first.lead
+            item.tail, first.lead = [], []
+        elif shown is not None and len(shown) > 1:
+            # The next line is within the brackets still.
+            stay = 0
+    item.lead += [Line(text=text, blank=False) for text in item.tail[stay:]]
+    del item.tail[stay:]
+
+
+def bracketed(held: Collection, column: int, *, row: bool = False) -> list[str] | None:
+    """A collection that was written in brackets and still can be, beginning in `column`; None where it becomes a block.
+
+    What is too long for a line goes on below: lists of words, and mappings that are one `row` of a list.
+    """
+    if not held.items:
+        return ["{}" if held.mapping else "[]"]
+    one = flow(held) if held.flow else None
+    if one is None:
+        return None
+    if column + len(one) <= WIDTH:
+        return [one]
+    if row if held.mapping else all(isinstance(item.value, Text) for item in held.items):
+        return _filled(held, column)
+    return None
+
+
+def flow(value: Value) -> str | None:
+    """A value on one line; None where comments or its form forbid it."""
+    match value:
+        case Text() as text:
+            return inline(text, flow=True)
+        case Collection(open=True) | Collection(flow=False):
+            return None
+        case Collection(mapping=mapping, items=items):
+            parts = [_part(item) for item in items]
+            said = ", ".join(part for part in parts if part is not None)
+            return None if None in parts else f"{{{said}}}" if mapping else f"[{said}]"
+
+
+def _part(item: Item) -> str | None:
+    """An item between commas."""
+    shown = flow(item.value)
+    key = f"{inline(item.key, flow=True)}:" if item.key is not None else ""
+    return None if shown is None else " ".join(filter(None, (key, shown)))
+
+
+def _filled(held: Collection, column: int) -> list[str] | None:
+    """A long collection in brackets over several lines: by the author's lines where they fit, filled up where not."""
+    room = WIDTH - column - 2
+    parts = [_part(item) or "" for item in held.items]
+    lines: list[str] = []
+    row = 0
+    for item, part in zip(held.items, parts, strict=True):
+        if lines and item.row == row:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+        row = item.row
+    if len(lines) < 2 or any(len(line) > room for line in lines):
+        lines = parts[:1]
+        for part in parts[1:]:
+            if len(lines[-1]) + 2 + len(part) <= room:
+                lines[-1] += f", {part}"
+            else:
+                lines.append(part)
+    if any(len(line) > room for line in lines):
+        return None
+    opens, closes = "{}" if held.mapping else "[]"
+    margin = " " * (column + 1)
+    last = len(lines) - 1
+    return [f"{margin if n else opens}{line}{closes if n == last else ','}" for n, line in enumerate(lines)]
+
+
+def align(run: list[_Out]) -> None:
+    """Comments of neighbours begin in one column; those of longer lines, which would run over, stay out."""
+    if not run:
+        return
+    limit = WIDTH - max(len(one.comment) for one in run)
+    fitting = [len(one.text) + 2 for one in run if len(one.text) + 2 <= limit]
+    column = max(fitting, default=0)
+    for one in run:
+        one.column = column if len(one.text) + 2 <= column else 0

@@ -1,0 +1,55 @@
+"""A YAML tree with its comments: every comment hangs on an entry or closes a collection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from privtab.syntax.yaml_tree import Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A comment on a line of its own, and whether a blank line stands above it."""
+
+    text: str
+    blank: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Text:
+    """A scalar; `raw` is how it is written, for blocks of text."""
+
+    scalar: Scalar
+    raw: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """An entry of a mapping, or an item of a list, whose key is None.
+
+    `lead` are the comments above it, `tail` those beside it, `foot` those below it that are indented further. `blank`:
+    a blank line stands right above it. `row`: the line of the file that it begins on.
+    """
+
+    key: Text | None
+    value: Value
+    lead: list[Line] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+    foot: list[Line] = field(default_factory=list)
+    blank: bool = False
+    row: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Collection:
+    """A mapping or a list. `flow`: written in brackets; `open`: comments inside forbid to put it on one line."""
+
+    mapping: bool
+    flow: bool
+    open: bool
+    items: list[Item]
+    foot: list[Line] = field(default_factory=list)
+
+
+Value: TypeAlias = Text | Collection

@@ -1,0 +1,36 @@
+"""Comments of a YAML text, which its events pass over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from privtab.syntax.yaml_events import events
+
+_COMMENT = re.compile(r"#[^\r\n]*")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def comments(text: str) -> Iterator[tuple[int, int]]:
+    """The offsets of every comment: `#` in a text is none. Raises YAMLError for what is no YAML."""
+    at = 0
+    for start, end in (*_texts(text), (len(text), len(text))):
+        while found := _COMMENT.search(text, at, start):
+            # Where a text begins, the search stops; the comment itself goes on to the end of its line.
+            whole = _COMMENT.match(text, found.start())
+            assert whole is not None
+            yield whole.span()
+            at = whole.end()
+        at = max(at, end)
+
+
+def _texts(text: str) -> Iterator[tuple[int, int]]:
+    """Where `#` is text: scalars, and of blocks of text the lines below their `|` or `>`."""
+    for event, start, end in events(text):
+        if isinstance(event, yaml.ScalarEvent):
+            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
+            begin = head.end() if head else start
+            if begin < end:
+                yield begin, end

@@ -1,0 +1,93 @@
+"""The layout changes no meaning, however the file was laid out before, and laying out twice changes nothing more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from messy import messy
+
+from privtab import _resources
+from privtab.backends.describe import describe
+from privtab.fmt import format_source
+from privtab.fmt.files import yaml_files
+from privtab.ir.serialise import program_json
+from privtab.pipeline import find_policies, load_program
+from privtab.source import SourceFile, load
+from privtab.syntax.comments import comments
+
+POLICIES = find_policies([_resources.policies()])
+SCENARIOS = sorted(_resources.policies().glob("*/*.scenarios.yaml"), key=lambda path: path.stat().st_size)[:3]
+STATES = sorted(_resources.policies().glob("*/state.yaml"))
+
+
+def laid_out(text: str) -> str:
+    result, found = format_source(SourceFile.of("a.yaml", text))
+    assert result is not None, found
+    return result
+
+
+def notes(text: str) -> Counter[str]:
+    return Counter(text[start:end].rstrip() for start, end in comments(text))
+
+
+def said(text: str, folder: Path) -> tuple[object, object]:
+    path = folder / "policy.yaml"
+    path.write_text(text, encoding="utf-8", newline="")
+    program = load_program(path)
+    return program_json(program), without_places(describe(program, revision="r"))
+
+
+def without_places(value: Any) -> Any:
+    """What is told of a policy, save for the lines where it is told."""
+    match value:
+        case dict():
+            return {key: without_places(held) for key, held in value.items() if key != "defined"}
+        case list():
+            return [without_places(held) for held in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("path", [*POLICIES, *SCENARIOS, *STATES], ids=lambda path: "/".join(path.parts[-2:]))
+def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path) -> None:
+    text = load(path).text
+    once = laid_out(text)
+    assert laid_out(once) == once
+    assert notes(once) == notes(text)
+    for seed in range(2):
+        other = messy(text, seed)
+        again = laid_out(other)
+        assert laid_out(again) == again
+        assert notes(again) == notes(other)
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: "/".join(path.parts[-2:]))
+def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
+    text = load(path).text
+    before = said(text, tmp_path)
+    assert said(laid_out(text), tmp_path) == before
+    other = messy(text, 7)
+    assert said(other, tmp_path) == before, "the mess itself"
+    assert said(laid_out(other), tmp_path) == before
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), mess=st.integers(0, 10_000))
+def test_random_policies_mean_the_same(seed: int, mess: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    other = messy(worlds.policy(seed), mess)
+    once = laid_out(other)
+    assert laid_out(once) == once
+    assert notes(once) == notes(other)
+    assert said(once, folder) == said(other, folder)
+
+
+def test_shipped_files_are_laid_out_already() -> None:
+    wrong = [path.name for path in yaml_files(_resources.policies()) if laid_out(load(path).text) != load(path).text]
+    assert wrong == []
