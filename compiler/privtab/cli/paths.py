@@ -49,12 +49,12 @@ MOST_LINES = 20
 def paths(
     policy: PolicyOption,
     state: StateOption,
-    user: Annotated[str | None, typer.Argument(metavar="[USER]", help="Who would act.")] = None,
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="Who would act.")] = None,
     wanted: Annotated[
         str | None,
-        typer.Argument(metavar="[PRIVILEGE]", help="A privilege, a set, `owner` or `member`. None with --operation."),
+        typer.Argument(metavar="PRIVILEGE", help="A privilege, a set, `owner` or `member`. None with --operation."),
     ] = None,
-    resource: Annotated[str | None, typer.Argument(metavar="[ENTITY]", help="On what, type:path.")] = None,
+    resource: Annotated[str | None, typer.Argument(metavar="ENTITY", help="On what, type:path.")] = None,
     operation: Annotated[
         str | None, typer.Option("--operation", metavar="OP", help="To be allowed an operation on ENTITY instead.")
     ] = None,
@@ -72,16 +72,18 @@ def paths(
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show how a user could come to a privilege in several steps, by operations that give him something on success.
+    """Show how a user could come to a privilege in several steps, by operations that grant.
 
-    Without a target: all that he could gain. With `--all`: what anybody could gain on entities that are there already; exit
-    code 1 where somebody could.
+    Without a target: all that he could gain.
+
+    With `--all`: what anybody could gain on what is there already; exit code 1 where somebody could.
 
     Example:
 
     \b
       privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml
-      privtab paths bob dataset:web/clicks --operation drop -p studio.yaml -s state.yaml
+      privtab paths bob dataset:web/clicks --operation drop \\
+              -p studio.yaml -s state.yaml
       privtab paths bob -p studio.yaml -s state.yaml
       privtab paths --all -p studio.yaml -s state.yaml
     """
@@ -236,12 +238,17 @@ class _Ask:
         from privtab.analysis.universe import users
 
         ground = Ground(self.reference, self.state)
-        names = sorted(users(self.reference.program, self.state)) if lands(self.reference.program) else []
+        known = users(self.reference.program, self.state)
+        stranger = "stranger"
+        while stranger in known:
+            stranger += "_"
+        names = sorted(known) if lands(self.reference.program) else []
         found: list[tuple[str, Fact, Path]] = []
         with progress(len(names)) as bar:
             for name in [*names, ""] if names else []:
-                stranger = name or "\n"
-                gained = escalations(self.reference, self.state, stranger, ground=ground, max_steps=self.max_steps)
+                gained = escalations(
+                    self.reference, self.state, name or stranger, ground=ground, max_steps=self.max_steps
+                )
                 found += [(name, fact, path) for fact, path in gained]
                 bar.advance(bar.task_ids[0])
         found.sort(key=lambda one: (len(one[2].steps), one[0], str(one[1])))

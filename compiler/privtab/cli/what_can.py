@@ -47,7 +47,7 @@ def what_can(
     policy: PolicyOption,
     state: StateOption,
     resource: Annotated[
-        str | None, typer.Argument(metavar="[ENTITY]", help="On this alone; else on all that the state names.")
+        str | None, typer.Argument(metavar="ENTITY", help="On this alone; else on all that the state names.")
     ] = None,
     flag: FlagOption = None,
     group: GroupOption = None,
@@ -62,8 +62,9 @@ def what_can(
 ) -> None:
     """List all that a user may do, on every entity that the state names or on one.
 
-    Operations that create, and the calls of listings, stand with the entity that they are about to fill. An operation with
-    further objects is listed where some entity of the state will do for them.
+    Operations that create, and the calls of listings, stand with the entity that they are about.
+
+    An operation with further objects is listed where some entity of the state will do for them.
 
     Example:
 
