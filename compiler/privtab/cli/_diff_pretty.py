@@ -14,6 +14,7 @@ from privtab.analysis.diff.words import (
     cell_pairs,
     groups,
     holding_texts,
+    pairs_of,
     request_text,
     summary,
     what_changed,
@@ -79,13 +80,20 @@ def _overview(found: list[Group]) -> Table:
     shown = table("verdict", "operation", "what changed")
     for group in found:
         row = group.first
-        what = what_changed(row)
+        what = what_changed(row) or _only_cell(group)
         if row.recognised and group.verdict is Verdict.RENAMED:
             what += f": {row.recognised}"
         if row.waived is not None:
             what += f"{'; ' if what else ''}waived by {row.waived.who} until {row.waived.until}"
-        shown.add_row(Text(str(group.verdict), style=STYLES[group.verdict]), group.names, what)
+        shown.add_row(Text(str(group.verdict), style=STYLES[group.verdict]), group.short, what)
     return shown
+
+
+def _only_cell(group: Group) -> str:
+    """The cell of operations that only one side has."""
+    at = 2 if group.verdict is Verdict.ADDED else 1
+    texts = [(pair[0], pair[at]) for pair in pairs_of(group)]
+    return "; ".join(text if key == "requires" else f"{key}: {text}" for key, text in texts if text is not None)
 
 
 def _detail(group: Group, console: Console, width: int) -> None:
@@ -93,6 +101,8 @@ def _detail(group: Group, console: Console, width: int) -> None:
     console.print(Text(str(group.verdict), style=STYLES[group.verdict]), end="  ")
     more = f"  and {len(group.rows) - 1} alike" if len(group.rows) > 1 else ""
     console.print(Text(row.name, style="bold").append(more, style="not bold dim"), soft_wrap=True)
+    if group.short != group.names:
+        console.print(Padding(Text(group.names, style="dim"), (0, 0, 0, 2), expand=False), width=width)
     if row.waived is not None:
         waived = f"waived by {row.waived.who} until {row.waived.until}: {row.waived.why}"
         console.print(Padding(Text(waived, style="dim"), (0, 0, 0, 2), expand=False), width=width)
@@ -105,7 +115,6 @@ def _cells(group: Group) -> Table:
     """Both cells as they were written, line by line, with their places."""
     row = group.first
     shown = Table.grid(padding=(0, 2, 0, 0))
-    only_declared = not row.own and group.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
     sides = (("before", row.before, 1), ("after", row.after, 2))
     for name, cell, at in sides:
         if cell is None:
@@ -116,7 +125,7 @@ def _cells(group: Group) -> Table:
             label = name if number == 0 else ""
             shown.add_row(Text(label, style="dim"), Text(key, style="dim"), text)
         shown.add_row("", "", Text(place, style="dim"))
-    if only_declared and row.because:
+    if group.declared_only and row.because:
         shown.add_row(Text("by", style="dim"), "", ", ".join(row.because))
     elif reached := [reason for reason in row.because if reason.startswith("can ")]:
         shown.add_row(Text("by", style="dim"), "", ", ".join(reached))

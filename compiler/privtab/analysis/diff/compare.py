@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, assert_never
 
 from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
 from privtab.analysis.diff.mapping import Names
 from privtab.analysis.diff.moved import exact_between
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
-from privtab.analysis.diff.shapes import Shape, Types, subsets
-from privtab.analysis.diff.witness import Separation, Trial
-from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.exact import Exact
+from privtab.analysis.diff.separate import Separation, meeting, separation
+from privtab.analysis.diff.shapes import Shape
+from privtab.analysis.diff.witness import Trial
 from privtab.ir.explain import source_text
-from privtab.ir.facts import Facts, Granted
 from privtab.ir.formula import item_condition, leaves, references, walk
 from privtab.ir.nodes import (
     ALWAYS,
-    NEVER,
-    And,
     Can,
-    Formula,
     Has,
     Holds,
     Member,
@@ -33,9 +27,6 @@ from privtab.ir.nodes import (
     Semantics,
     ServiceAdmin,
 )
-
-_Kind: TypeAlias = tuple[int, frozenset[str], Types]
-"""A kind of request: how many names the resource has, which flags are set, the types of the objects."""
 
 
 class Comparison:
@@ -201,96 +192,6 @@ class Comparison:
 
     def _trial(self, pair: Pair) -> Trial:
         return Trial((self.before, self.before.rules[pair]), (self.after, self.after.rules[pair]))
-
-
-def separation(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
-    """The fewest facts under which one side allows a request and the other does not; None where there are none.
-
-    Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
-    in each every minimal set, those first that can be given by fewest facts.
-    """
-    form = canonical(exact.one)
-    waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
-    for kind in _kinds(allowing, denying):
-        condition, there = _conditions(allowing, denying, *kind)
-        sets = [frozenset(s) for s in form.minimal_sets(condition, kind[1], kind[2])]
-        if exact.alike(condition, there):
-            wanted = [frozenset(s) for s in canonical(exact.other).minimal_sets(there, kind[1], kind[2])]
-            sets = [s for s in sets if not form.implies([s], wanted)]
-        waiting += [(_least(exact, s), len(s), kind, s, there) for s in sets]
-    best: Separation | None = None
-    for least, _, (names, flags, types), atoms, there in sorted(waiting, key=lambda one: one[:2]):
-        if best is not None and least >= len(best.facts):
-            break
-        facts = exact.counterexample(_all_of(atoms), there, flags, types)
-        if facts is not None and (best is None or len(facts) < len(best.facts)):
-            best = Separation(facts=facts, flags=flags, types=types, names=names)
-    return best and _in_plain_words(exact, allowing, denying, best)
-
-
-def _least(exact: Exact, atoms: AtomSet) -> int:
-    """No fewer facts than this give all of the atoms."""
-    privileges = {atom.privilege for atom in atoms if isinstance(atom, Has)}
-    others = sum(not isinstance(atom, Has) for atom in atoms)
-    if exact.here.held:
-        return others  # what one owns may give every privilege
-    if exact.one.roles or exact.one.sets:
-        return others + bool(privileges)  # one role or one set may give all
-    return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
-
-
-def _all_of(atoms: AtomSet) -> Formula:
-    return And(parts=tuple(atoms))
-
-
-def _in_plain_words(exact: Exact, allowing: Shape, denying: Shape, found: Separation) -> Separation:
-    """The same with privileges in place of sets and aliases, where they will do."""
-    conditions = _conditions(allowing, denying, found.names, found.flags, found.types)
-    facts = found.facts
-    for fact in sorted(facts, key=repr):
-        if not isinstance(fact, Granted) or fact.name in exact.one.privileges:
-            continue
-        for name in sorted(exact.here.given(fact.name, fact.target.type)):
-            plainer = facts - {fact} | {replace(fact, name=name)}
-            allowed = exact.here.holds(conditions[0], plainer, found.flags, found.types)
-            if allowed and not exact.there.holds(conditions[1], plainer, found.flags, found.types):
-                facts = plainer
-                break
-    return replace(found, facts=facts)
-
-
-def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
-    """Few facts under which both sides allow a request; None where there are none."""
-    best: Separation | None = None
-    for names, flags, types in _kinds(before, after):
-        conditions = _conditions(before, after, names, flags, types)
-        one = forward.counterexample(conditions[0], NEVER, flags, types)
-        other = backward.counterexample(conditions[1], NEVER, flags, types)
-        if one is None or other is None:
-            continue
-        # Nothing is denied in either, so that both conditions hold under all of the facts together.
-        enough = (one, other, one | other)
-        facts = next(f for f in enough if _hold(forward, conditions, f, flags, types))
-        if best is None or len(facts) < len(best.facts):
-            best = Separation(facts=facts, flags=flags, types=types, names=names)
-    return best
-
-
-def _hold(exact: Exact, conditions: tuple[Formula, Formula], facts: Facts, flags: frozenset[str], types: Types) -> bool:
-    return exact.here.holds(conditions[0], facts, flags, types) and exact.there.holds(
-        conditions[1], facts, flags, types
-    )
-
-
-def _conditions(one: Shape, other: Shape, names: int, flags: frozenset[str], types: Types) -> tuple[Formula, Formula]:
-    return one.condition(names, flags, types), other.condition(names, flags, types)
-
-
-def _kinds(one: Shape, other: Shape) -> Iterator[_Kind]:
-    for names in one.conditions:
-        for flags in subsets(one.flags | other.flags):
-            for types in one.objects():
-                yield names, flags, types
 
 
 def parts(before: Rule, after: Rule) -> Iterator[str]:

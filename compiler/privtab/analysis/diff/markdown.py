@@ -62,16 +62,20 @@ def _row(group: Group) -> str:
     verdict = f"**{group.verdict}**" if group.verdict is not Verdict.RENAMED else f"{group.verdict}"
     if row.waived is not None:
         verdict += f"<br>waived by {_text(row.waived.who)} until {row.waived.until}: {_text(row.waived.why)}"
-    if not row.own and group.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and row.because:
-        return f"| {verdict} | {_code(group.names)} | by {_text(what_changed(row))} | |"
+    if group.declared_only and row.because:
+        return f"| {verdict} | {_names(group)} | by {_text(what_changed(row))} | |"
     if group.verdict is Verdict.RENAMED and row.was is not None:
-        return f"| {verdict} | {_code(group.names)} | {_code('/'.join(row.was))} | {_text(row.recognised or '')} |"
+        return f"| {verdict} | {_names(group)} | {_code('/'.join(row.was))} | {_text(row.recognised or '')} |"
     pairs = pairs_of(group)
     before, after = ("<br>".join(_cell(key, text) for key, *both in pairs if (text := both[side])) for side in (0, 1))
     reached = [reason for reason in row.because if reason.startswith("can ")]
     if reached and before == after:
         after = "through " + ", ".join(map(_code, reached[:3]))
-    return f"| {verdict} | {_code(group.names)} | {before} | {after} |"
+    return f"| {verdict} | {_names(group)} | {before} | {after} |"
+
+
+def _names(group: Group) -> str:
+    return _code(group.names) if group.short == group.names else _text(group.short)
 
 
 def _cell(key: str, text: str) -> str:
@@ -84,6 +88,9 @@ def _witnesses(group: Group) -> Iterator[str]:
     others = f", and {more} more alike" if more else ""
     yield f"<details><summary><code>{_html(row.name)}</code>{others}: {group.verdict}</summary>"
     yield ""
+    if group.short != group.names:
+        yield f"{_code(group.names)}"
+        yield ""
     for witness in row.witnesses:
         yield from _witness(witness)
     yield "</details>"

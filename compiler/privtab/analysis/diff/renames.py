@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TypeAlias, assert_never
@@ -136,7 +137,8 @@ def _rows_by_type(program: Program, types: Iterable[str]) -> dict[str, list[Rule
 def _privileges(before: Program, after: Program, found: Renames) -> Renames:
     gone = [p for p in before.privileges if p not in after.privileges]
     new = [p for p in after.privileges if p not in before.privileges]
-    mine, theirs = _sites(before, gone, found.names), _sites(after, new, Names())
+    both = {found.names.pair(*pair) for pair in before.rules} & after.rules.keys()
+    mine, theirs = _sites(before, gone, found.names, both), _sites(after, new, Names(), both)
     where: dict[object, list[str]] = defaultdict(list)
     for name in new:
         for site in theirs[name]:
@@ -178,11 +180,17 @@ def _by_alias(before: Program, after: Program, name: str) -> str | None:
     )
 
 
-def _sites(program: Program, privileges: Iterable[str], names: Names) -> dict[str, set[object]]:
-    """Where each privilege is asked for, given, or part of a set or a role."""
+def _sites(
+    program: Program, privileges: Iterable[str], names: Names, both: AbstractSet[Pair]
+) -> dict[str, set[object]]:
+    """Where each privilege is asked for, given, or part of a set or a role.
+
+    `both`: the operations of both sides; any other may have another name there, so that only its entity counts.
+    """
     sites: dict[str, set[object]] = {name: set() for name in privileges}
     for (type_, operation), rule in program.rules.items():
-        pair = names.pair(type_, operation)
+        named = names.pair(type_, operation)
+        pair = named if named in both else named[0]
         for part, formula in (("gate", rule.gate), ("requires", rule.requires), ("each", rule.each)):
             for node in () if formula is None else walk(formula):
                 if isinstance(node, Has) and node.privilege in sites:

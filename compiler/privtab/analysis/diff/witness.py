@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from privtab.analysis.diff.nodes import Answer, Tables, Witness
-from privtab.analysis.diff.shapes import Shape, Types
+from privtab.analysis.diff.separate import Separation
+from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.evaluate import Reference
-from privtab.ir.facts import Facts
 from privtab.ir.formula import item_condition, references
 from privtab.ir.nodes import Program, Rule, Target
 from privtab.ir.scene import Scene
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Separation:
-    """A kind of request, and facts under which one side allows it and the other denies it."""
-
-    facts: Facts
-    flags: frozenset[str]
-    types: Types
-    names: int
-    """How many names the path of the resource has."""
 
 
 class Stage(Scene):

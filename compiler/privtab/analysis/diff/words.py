@@ -10,6 +10,8 @@ from typing import TypeAlias
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, Diff, RowChange, Tables, Verdict, Witness
 from privtab.request import Request
 
+FEW = 12
+"""So many operations are named one by one where space is short."""
 Pair: TypeAlias = tuple[str, str | None, str | None]
 """(key of a row, text before, text after)"""
 
@@ -31,6 +33,18 @@ class Group:
         """All of the operations, those of one entity or of one name drawn together."""
         return ", ".join(drawn_together([(row.entity, row.operation) for row in self.rows]))
 
+    @property
+    def short(self) -> str:
+        """The same; where there are many, how many and of what."""
+        if len(self.rows) <= FEW:
+            return self.names
+        return f"{len(self.rows)} operations of {', '.join(dict.fromkeys(row.entity for row in self.rows))}"
+
+    @property
+    def declared_only(self) -> bool:
+        """Whether the rows say what they said, and only declarations of the file make the difference."""
+        return not self.first.own and self.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
+
 
 def groups(diff: Diff) -> list[Group]:
     """The changed operations by what changed: same verdict, same cells but for the names of entity and parent."""
@@ -38,7 +52,7 @@ def groups(diff: Diff) -> list[Group]:
     for row in diff.changes:
         found.setdefault(_likeness(row), []).append(row)
     listed = [Group(verdict=rows[0].verdict, rows=tuple(rows)) for rows in found.values()]
-    return sorted(listed, key=lambda group: OPERATION_VERDICTS.index(group.verdict))
+    return sorted(listed, key=lambda group: (OPERATION_VERDICTS.index(group.verdict), group.declared_only))
 
 
 def _likeness(row: RowChange) -> object:

@@ -1,0 +1,157 @@
+"""The fewest facts that tell two rows apart, or that fulfil both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from math import comb
+from typing import TypeAlias
+
+from privtab.analysis.diff.shapes import Shape, Types, subsets
+from privtab.ir.canonical import AtomSet, canonical
+from privtab.ir.exact import Exact
+from privtab.ir.facts import Assigned, Fact, Facts, Granted, Owned
+from privtab.ir.formula import atoms
+from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
+
+_Kind: TypeAlias = tuple[int, frozenset[str], Types]
+"""A kind of request: how many names the resource has, which flags are set, the types of the objects."""
+
+MOST_TRIED = 1_000
+"""Sets of facts that are tried to find a smaller one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Separation:
+    """A kind of request, and facts under which one side allows it and the other denies it."""
+
+    facts: Facts
+    flags: frozenset[str]
+    types: Types
+    names: int
+    """How many names the path of the resource has."""
+
+
+def separation(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
+    """The fewest facts under which one side allows a request and the other does not; None where there are none.
+
+    Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
+    in each every minimal set, those first that can be given by fewest facts.
+    """
+    form = canonical(exact.one)
+    waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
+    for kind in _kinds(allowing, denying):
+        condition, there = _conditions(allowing, denying, *kind)
+        sets = [frozenset(s) for s in form.minimal_sets(condition, kind[1], kind[2])]
+        if exact.alike(condition, there):
+            wanted = [frozenset(s) for s in canonical(exact.other).minimal_sets(there, kind[1], kind[2])]
+            sets = [s for s in sets if not form.implies([s], wanted)]
+        waiting += [(_least(exact, s), len(s), kind, s, there) for s in sets]
+    best: Separation | None = None
+    for least, _, (names, flags, types), wanted_atoms, there in sorted(waiting, key=lambda one: one[:2]):
+        if best is not None and least >= len(best.facts):
+            break
+        facts = exact.counterexample(_all_of(wanted_atoms), there, flags, types)
+        if facts is not None and (best is None or len(facts) < len(best.facts)):
+            best = Separation(facts=facts, flags=flags, types=types, names=names)
+    return best and _smallest(exact, allowing, denying, best)
+
+
+def _least(exact: Exact, wanted: AtomSet) -> int:
+    """No fewer facts than this give all of the atoms."""
+    privileges = {atom.privilege for atom in wanted if isinstance(atom, Has)}
+    others = sum(not isinstance(atom, Has) for atom in wanted)
+    if exact.here.held:
+        return others  # what one owns may give every privilege
+    if exact.one.roles or exact.one.sets:
+        return others + bool(privileges)  # one role or one set may give all
+    return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
+
+
+def _all_of(wanted: AtomSet) -> Formula:
+    return And(parts=tuple(wanted))
+
+
+def _smallest(exact: Exact, allowing: Shape, denying: Shape, found: Separation) -> Separation:
+    """The same with fewer facts where one gives several things, and in privileges in place of sets where they will do."""
+    f, g = _conditions(allowing, denying, found.names, found.flags, found.types)
+
+    def tells_apart(facts: Facts) -> bool:
+        allowed = exact.here.holds(f, facts, found.flags, found.types)
+        return allowed and not exact.there.holds(g, facts, found.flags, found.types)
+
+    facts = _fewer(exact, f, found.facts, tells_apart)
+    for fact in sorted(facts, key=repr):
+        if isinstance(fact, Granted) and fact.name not in exact.one.privileges:
+            names = sorted(exact.here.given(fact.name, fact.target.type))
+            plainer = (facts - {fact} | {replace(fact, name=name)} for name in names)
+            facts = next((some for some in plainer if tells_apart(some)), facts)
+    return replace(found, facts=facts)
+
+
+def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts], bool]) -> Facts:
+    """Fewer facts that do the same; the facts themselves where no one gives several things."""
+    granted = [fact.name for fact in facts if isinstance(fact, Granted)]
+    repeated = len(set(granted)) < len(granted)
+    if len(facts) < 2 or not (repeated or exact.here.held or exact.one.sets or exact.one.roles):
+        return facts
+    pool = sorted({*facts, *_several(exact, f)}, key=repr)
+    sizes = [size for size in range(1, len(facts)) if comb(len(pool), size) <= MOST_TRIED]
+    tried = map(frozenset, chain.from_iterable(combinations(pool, size) for size in sizes))
+    return next((some for some in tried if tells_apart(some)), facts)
+
+
+def _several(exact: Exact, f: Formula) -> Iterator[Fact]:
+    """Facts that may give more than one of the things that a condition asks for: sets, roles, ownership."""
+    here = exact.here
+    for atom in atoms(f):
+        if isinstance(atom, Owner) and "user" in here.kinds and here.held:
+            yield Owned(target=atom.target)
+        if not isinstance(atom, Has):
+            continue
+        path = here.path(atom.target)
+        for at in here.looked_at(atom.target):
+            for name in here.names_of(atom.privilege):
+                yield Granted(effect="allow", name=name, target=at)
+            if atom.privilege in here.held and "user" in here.kinds:
+                yield Owned(target=at)
+        for role in exact.one.roles.values():
+            for scope in (None, *path):
+                assigned = Assigned(role=role.name, scope=scope)
+                if here.fits(assigned) and any(here.by_default(atom.privilege, at, assigned) for at in path):
+                    yield assigned
+
+
+def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
+    """Few facts under which both sides allow a request; None where there are none."""
+    best: Separation | None = None
+    for names, flags, types in _kinds(before, after):
+        conditions = _conditions(before, after, names, flags, types)
+        one = forward.counterexample(conditions[0], NEVER, flags, types)
+        other = backward.counterexample(conditions[1], NEVER, flags, types)
+        if one is None or other is None:
+            continue
+        # Nothing is denied in either, so that both conditions hold under all of the facts together.
+        enough = (one, other, one | other)
+        facts = next(f for f in enough if _hold(forward, conditions, f, flags, types))
+        if best is None or len(facts) < len(best.facts):
+            best = Separation(facts=facts, flags=flags, types=types, names=names)
+    return best
+
+
+def _hold(exact: Exact, conditions: tuple[Formula, Formula], facts: Facts, flags: frozenset[str], types: Types) -> bool:
+    return exact.here.holds(conditions[0], facts, flags, types) and exact.there.holds(
+        conditions[1], facts, flags, types
+    )
+
+
+def _conditions(one: Shape, other: Shape, names: int, flags: frozenset[str], types: Types) -> tuple[Formula, Formula]:
+    return one.condition(names, flags, types), other.condition(names, flags, types)
+
+
+def _kinds(one: Shape, other: Shape) -> Iterator[_Kind]:
+    for names in one.conditions:
+        for flags in subsets(one.flags | other.flags):
+            for types in one.objects():
+                yield names, flags, types
