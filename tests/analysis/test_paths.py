@@ -334,3 +334,14 @@ def test_escalations_are_about_what_is_there_and_not_held() -> None:
     assert found == {"member (workspace:a)": 1, "SHARE (workspace:a)": 2, "ADMIN (project:a/web)": 4}
     reach = Reach(asked, state, "ann")
     assert {str(action.resource) for action in reach.makes()} == {"project:a/new", "report:a/web/new"}
+
+
+def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("privtab.analysis.paths.MOST_TRIALS", 0)
+    asked, state = reference()
+    path = Reach(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
+    assert path is not None
+    assert not path.shortest
+    assert [step.rule.operation for step in path.steps] == ["join", "enter", "create", "take"]

@@ -70,7 +70,8 @@ def who_can(
 
     \b
       privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
-      privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml --by principal
+      privtab who-can drop table:m/c/s/t --by principal \\
+              -p gravitino/1.1.0 -s state.yaml
     """
     from privtab.analysis.who_can import who_can as asked
     from privtab.ir.evaluate import Reference
