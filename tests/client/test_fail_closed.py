@@ -6,13 +6,14 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from privtab import Client, DecisionError, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
-from privtab.client import RequestsTransport
+from privtab.client import HttpTransport, RequestsTransport
 from privtab.opa.server import OpaServer
 
 YES = '{"result": true}'
@@ -25,13 +26,15 @@ FORCED = Request(
     with_={"source": Entity("doc", "s/e")},
     flags=frozenset({"force"}),
 )
+OTHER = Request(user="bob", action="read", resource=Entity("doc", "s/d"))
+FORCED_OTHER = replace(FORCED, user="bob")
 EVERY_WAY: dict[str, Ask] = {
     "check": lambda c: c.check(REQUEST),
     "decide": lambda c: c.decide(REQUEST),
     "require": lambda c: c.require(REQUEST),
-    "check_many": lambda c: c.check_many([REQUEST, REQUEST]),
-    "check_many_mixed": lambda c: c.check_many([FORCED, FORCED]),
-    "decide_many": lambda c: c.decide_many([REQUEST, REQUEST]),
+    "check_many": lambda c: c.check_many([REQUEST, OTHER]),
+    "check_many_mixed": lambda c: c.check_many([FORCED, FORCED_OTHER]),
+    "decide_many": lambda c: c.decide_many([REQUEST, OTHER]),
     "visible": lambda c: c.visible("alice", "list", "doc", ["s/d", "s/e"]),
 }
 
@@ -42,11 +45,16 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
 
 def raised(url: str, ask: Ask, **more: Any) -> DecisionError:
-    """The error of a call that must not return."""
+    """The error of a call that must not return, whichever transport it goes through."""
     more.setdefault("timeout", (0.5, 0.5))
-    with Client(url, system="demo", **more) as client, pytest.raises(DecisionError) as caught:
-        ask(client)
-    return caught.value
+    transports = [more.pop("transport")] if "transport" in more else [None, RequestsTransport(url)]
+    caught: list[DecisionError] = []
+    for transport in transports:
+        with Client(url, system="demo", transport=transport, **more) as client, pytest.raises(DecisionError) as found:
+            ask(client)
+        caught.append(found.value)
+    assert len({type(error) for error in caught}) == 1, caught
+    return caught[0]
 
 
 @pytest.mark.parametrize(
@@ -198,20 +206,24 @@ def test_a_body_that_drips_is_unavailable_after_the_timeout(
     assert time.monotonic() - started < 3
 
 
-def test_a_huge_body_is_refused_before_it_is_read(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+@pytest.mark.parametrize("transport_class", [HttpTransport, RequestsTransport])
+def test_a_huge_body_is_refused_before_it_is_read(
+    transport_class: Any, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
     server = wire(http_reply(YES + " " * 300_000))
-    transport = RequestsTransport(server.url, max_body=100_000)
+    transport = transport_class(server.url, max_body=100_000)
     error = raised(server.url, EVERY_WAY["check"], transport=transport)
     assert isinstance(error, PolicyError)
     assert "more than 100000 bytes" in str(error)
 
 
+@pytest.mark.parametrize("transport_class", [HttpTransport, RequestsTransport])
 def test_what_is_left_of_a_bad_answer_is_not_the_next_one(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    transport_class: Any, wire: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     answers = [http_reply("[" + " " * 200_000 + "]") + http_reply(YES), http_reply('{"result": false}')]
     server = wire(lambda c, _: c.sendall(answers.pop(0)))
-    transport = RequestsTransport(server.url, max_body=100_000)
+    transport = transport_class(server.url, max_body=100_000)
     with Client(server.url, transport=transport) as client:
         with pytest.raises(PolicyError):
             client.check(REQUEST)

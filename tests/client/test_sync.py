@@ -125,7 +125,7 @@ def test_any_number_of_requests_is_asked_in_bounded_calls(opa: OpaServer) -> Non
         assert client.check_many([]) == []
     sizes = [len(sent.get("items", sent.get("requests"))) for _, sent in recorder.sent]
     assert max(sizes) <= 10
-    assert sum(sizes) == 5000
+    assert sum(sizes) == len({json.dumps(request.to_json()) for request in asked}) > 50  # each asked once
 
 
 def test_plain_requests_go_by_type_and_operation_and_the_rest_as_they_are(opa: OpaServer) -> None:

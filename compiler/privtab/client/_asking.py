@@ -157,7 +157,12 @@ class Asking:
         return [_with_id(answer) for answer in answers], known
 
     def visible(
-        self, user: object, action: object, type_or_items: str | Iterable[Item], items: Iterable[Item] | None, **beside: Any
+        self,
+        user: object,
+        action: object,
+        type_or_items: str | Iterable[Item],
+        items: Iterable[Item] | None,
+        **beside: Any,
     ) -> Flow[list[Item]]:
         """The items that pass, in their order."""
         kept = _items(type_or_items, items)

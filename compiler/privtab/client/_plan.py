@@ -10,6 +10,9 @@ from privtab.client._protocol import Call, Known
 from privtab.errors import InvalidRequest
 from privtab.request import Entity, OperationShape, Request
 
+_WORTH_A_CALL = 20
+"""So many requests save by the faster form what another call costs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
@@ -32,11 +35,12 @@ def check_all(asked: Sequence[Request], known: Known, *, start: int = 0, what: s
 
 
 def batches(
-    asked: Sequence[Request], shapes: Sequence[OperationShape], known: Known, chunk_size: int
+    asked: Sequence[Request], shapes: Sequence[OperationShape], known: Known, chunk_size: int, *, few: bool = False
 ) -> Iterator[Batch]:
     """The calls that answer all requests, none with more than `chunk_size`.
 
     Requests that share operation and type and have nothing beside them go as `items`, the faster form; the rest as they come.
+    `few`: groups that are not worth a call of their own go with the rest.
     """
     plain: dict[tuple[str, str], list[int]] = {}
     mixed: list[int] = []
@@ -54,7 +58,10 @@ def batches(
         return protocol.decisions(known.system, chunk)
 
     for positions in plain.values():
-        yield from _chunks(asked, positions, chunk_size, as_items)
+        if few and len(positions) < _WORTH_A_CALL and (mixed or len(plain) > 1):
+            mixed += positions
+        else:
+            yield from _chunks(asked, positions, chunk_size, as_items)
     yield from _chunks(asked, mixed, chunk_size, as_requests)
 
 

@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from privtab.client._observe import note_id
 from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request, Vocabulary
 
@@ -22,8 +24,11 @@ EntityLike: TypeAlias = Entity | str | tuple[str, str]
 """An entity as callers write it: `Entity`, `"table:m/c/s/t"` or `("table", "m/c/s/t")`."""
 
 HEALTH_PATH = "/health?bundles=true"
+STATUS_PATH = "/v1/status"
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 _EXCERPT = 300
+_PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}
+"""What OPA answers as a rule; everything else is read as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +233,11 @@ def system_name(system: str) -> Call[str | None]:
     return Call(path=f"/v1/data/privtab_program/{system}/system", body=None, read=_read_system)
 
 
+def status() -> Call[dict[str, float]]:
+    """How fresh the bundles are."""
+    return Call(path=STATUS_PATH, body=None, read=read_status)
+
+
 def state_revision(system: str) -> Call[str | None]:
     """The revision of the active state; None where there is none."""
     return Call(path=f"/v1/data/privtab_state/{system}/revision", body=None, read=read_revision)
@@ -255,21 +265,30 @@ def encode(document: object) -> bytes:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def check_status(status: int, body: bytes, url: str) -> None:
-    """Raise for any answer but 200: DecisionUnavailable for a 5xx, PolicyError for the rest."""
+def check_status(status: int, body: bytes, url: str, retry_after: str | None = None) -> None:
+    """Raise for any answer but 200: DecisionUnavailable for a 5xx and a 429 that says when, PolicyError for the rest."""
     if status == 200:
         return
     said = excerpt(body)
-    if status >= 500:
-        raise DecisionUnavailable(f"{url} answered {status}{said}")
+    after = _seconds(retry_after)
+    if status >= 500 or (status == 429 and after is not None):
+        raise DecisionUnavailable(f"{url} answered {status}{said}", retry_after=after)
     if 300 <= status < 400:
         raise PolicyError(f"{url} answered {status}, a redirect; a decision point is asked directly")
     raise PolicyError(f"{url} answered {status}{said}")
 
 
+def _seconds(retry_after: str | None) -> float | None:
+    """A Retry-After header in seconds, which is how sidecars and gateways write it; None for a date or nonsense."""
+    if retry_after is None or not retry_after.strip().isdecimal():
+        return None
+    return float(retry_after)
+
+
 def read_result(body: bytes, what: str) -> Any:
     """The `result` of a data document; raises PolicyError where it is undefined or not JSON."""
     document = _document(body)
+    note_id(document.get("decision_id"))
     if "result" not in document:
         raise PolicyError(f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active?")
     return document["result"]
@@ -277,6 +296,8 @@ def read_result(body: bytes, what: str) -> Any:
 
 def read_allow(body: bytes) -> bool:
     """A boolean and nothing else."""
+    if body in _PLAIN:
+        return _PLAIN[body]
     result = read_result(body, "allow")
     if not isinstance(result, bool):
         raise PolicyError(f"`allow` is not a boolean{excerpt(body)}")
@@ -286,6 +307,18 @@ def read_allow(body: bytes) -> bool:
 def read_decision(body: bytes) -> Decision:
     """A decision whose explanation has the shape that its readers rely on."""
     return _decision(read_result(body, "decision"), body)
+
+
+def read_status(body: bytes) -> dict[str, float]:
+    """For each bundle when OPA last heard from its server, in seconds since 1970; PolicyError where OPA does not say."""
+    try:
+        bundles = _document(body)["result"]["bundles"]
+        return {
+            name: datetime.fromisoformat(status["last_successful_request"]).timestamp()
+            for name, status in bundles.items()
+        }
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PolicyError(f"OPA's status does not tell how old its bundles are: {error!r}") from None
 
 
 def read_explained(body: bytes, count: int) -> list[Decision]:

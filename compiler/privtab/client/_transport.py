@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from privtab.client._protocol import check_status
@@ -16,6 +16,24 @@ if TYPE_CHECKING:
 
 Timeout: TypeAlias = tuple[float, float]
 """Seconds to connect, and seconds to wait for bytes; the whole call is bounded by their sum once the answer has begun."""
+
+
+class Limits(tuple[float, float]):  # noqa: SLOT001  (a tuple cannot have slots)
+    """A Timeout that also says how many seconds the whole exchange may take."""
+
+    total: float
+
+    def __new__(cls, connect: float, read: float, *, total: float) -> Self:
+        """No wait is longer than the whole."""
+        limits = super().__new__(cls, (min(connect, total), min(read, total)))
+        limits.total = min(total, connect + read)
+        return limits
+
+
+def total(timeout: Timeout) -> float:
+    """The seconds that an exchange may take."""
+    return timeout.total if isinstance(timeout, Limits) else sum(timeout)
+
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of an answer that are read; a longer one is refused."""
@@ -130,7 +148,7 @@ class RequestsTransport:
             if self._given is not None:
                 self._given.close()
             self._open()
-        deadline = time.monotonic() + sum(timeout)
+        deadline = time.monotonic() + total(timeout)
         try:
             response = self._answer(method, path, body, timeout)
             try:
@@ -141,7 +159,7 @@ class RequestsTransport:
                 raise
         except self._errors as error:
             raise DecisionUnavailable(f"OPA at {self.url} did not answer: {error}") from error
-        check_status(response.status_code, content, f"{self.url}{path}")
+        check_status(response.status_code, content, f"{self.url}{path}", response.headers.get("Retry-After"))
         return content
 
     def _answer(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> requests.Response:

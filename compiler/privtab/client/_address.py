@@ -1,0 +1,193 @@
+"""Where an OPA is: addresses, proxies, certificates, tokens. What both the sync and the async sender are told."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from privtab.errors import UsageError
+
+Verify: TypeAlias = bool | str | ssl.SSLContext
+"""Whether the certificate is checked, or by which authorities: a file, a folder, a context."""
+Cert: TypeAlias = str | tuple[str, str] | None
+"""A client certificate: one file with both, or (certificate, key)."""
+
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A parsed address."""
+
+    url: str
+    """As it is shown; without a slash at the end."""
+    scheme: str
+    """`http`, `https` or `unix`."""
+    host: str
+    port: int
+    base: str
+    """The path that everything lies below; empty as a rule."""
+    socket: str | None = None
+
+    @property
+    def authority(self) -> str:
+        """What the Host header says."""
+        if self.socket is not None:
+            return "localhost"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it is this machine: no proxy has a say then."""
+        return self.socket is not None or is_loopback(self.host)
+
+
+def parse(url: str) -> Address:
+    """Read `http://host:port`, `https://…`, `unix:/path` or `http+unix://%2Fpath`; raises UsageError."""
+    if url.startswith(("unix:", "http+unix:")):
+        return _unix(url)
+    wrong = UsageError(
+        f"`{_shown(url)}` is not the address of an OPA: write http://host:port, https://host:port or unix:/path"
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise wrong
+    if parts.username is not None:
+        raise UsageError("a name and password do not belong into the address of an OPA: give a token")
+    if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url):
+        raise wrong
+    return Address(
+        url=url.rstrip("/"),
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=port or (443 if parts.scheme == "https" else 80),
+        base=parts.path.rstrip("/"),
+    )
+
+
+def _unix(url: str) -> Address:
+    rest = url.partition(":")[2]
+    path = unquote(rest.removeprefix("//")) if url.startswith("http+unix:") else "/" + rest.lstrip("/")
+    if not path.startswith("/") or not path.strip("/"):
+        raise UsageError(f"`{url}` names no socket: write unix:/path/to/opa.sock")
+    return Address(url=f"unix:{path}", scheme="unix", host="localhost", port=0, base="", socket=path)
+
+
+def _shown(url: str) -> str:
+    """An address without the password that it may hold."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://…{at}{tail}" if at else url
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_for(address: Address) -> str | None:
+    """The proxy that the environment names for an address; None for this machine: a proxy could not reach it."""
+    if address.loopback:
+        return None
+    from urllib.request import getproxies, proxy_bypass
+
+    if proxy_bypass(address.host):
+        return None
+    proxies = getproxies()
+    return proxies.get(address.scheme) or proxies.get("all")
+
+
+def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
+    """The context of an https address; raises UsageError for files that are not there or are no certificates.
+
+    `verify=True` goes by REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE of the environment, else by certifi's authorities.
+    """
+    if isinstance(verify, ssl.SSLContext):
+        context = verify
+    else:
+        try:
+            authorities = verify if isinstance(verify, str) else _authorities()
+            folder = Path(authorities).is_dir()
+            context = ssl.create_default_context(
+                cafile=None if folder else authorities, capath=authorities if folder else None
+            )
+            if verify is False:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"verify is `{verify}`: no certificates of authorities could be read ({error})") from None
+    if cert is not None:
+        files = (cert, None) if isinstance(cert, str) else cert
+        try:
+            context.load_cert_chain(files[0], files[1])
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"cert is `{files[0]}`: no certificate and key could be read ({error})") from None
+    return context
+
+
+def _authorities() -> str:
+    import os
+
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+        if found := os.environ.get(name):
+            return found
+    import certifi
+
+    return certifi.where()
+
+
+class Token:
+    """A bearer token: given, or in a file that is read again when it changes. Never shown."""
+
+    def __init__(self, token: str | None, file: str | None) -> None:
+        if token is not None and file is not None:
+            raise UsageError("give a token or a token_file, not both")
+        self._file = file
+        self._token = _clean(token, "token") if token is not None else None
+        self._stamp: tuple[int, int] | None = None
+        self._looked_at = 0.0
+        if file is not None:
+            self.value()
+
+    def value(self) -> str | None:
+        """The token as it is now. A file that cannot be read any more leaves the last one in force."""
+        if self._file is None:
+            return self._token
+        now = time.monotonic()
+        if self._token is not None and now - self._looked_at < _LOOK_SECONDS:
+            return self._token
+        try:
+            status = Path(self._file).stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            if stamp != self._stamp:
+                self._token = _clean(Path(self._file).read_text(encoding="utf-8").strip(), "token_file")
+                self._stamp = stamp
+        except (OSError, UnicodeDecodeError, UsageError) as error:
+            if self._token is None:
+                raise UsageError(f"token_file is `{self._file}`: no token could be read ({error})") from None
+        self._looked_at = now
+        return self._token
+
+    def __repr__(self) -> str:
+        return "Token(…)"
+
+
+def _clean(token: str, where: str) -> str:
+    """The token itself; it becomes part of a header, so it is one line of visible ASCII."""
+    if not token or not all(33 <= ord(letter) <= 126 for letter in token):
+        raise UsageError(f"the {where} holds no token: it must be visible ASCII without spaces")
+    return token

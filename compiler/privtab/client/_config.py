@@ -1,0 +1,364 @@
+"""Settings: what an argument says, else the environment, else a file, else what is usual. One definition for all of it.
+
+The file is the one that PRIVTAB_CONFIG names, else `privtab.toml` in the working directory; its table `client` counts.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import ssl
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privtab.client._asking import Mode
+from privtab.errors import UsageError
+from privtab.request import hint
+
+FILE = "privtab.toml"
+FILE_VARIABLE = "PRIVTAB_CONFIG"
+PREFIX = "PRIVTAB_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting."""
+
+    name: str
+    usual: Any
+    read: Callable[[Any], Any]
+    """The value as the clients take it; raises ValueError that says what it must be."""
+    parse: Callable[[str], Any] = str
+    """The text of a variable as the value that a file would have; raises ValueError."""
+    help: str
+    shown: str | None = None
+    """The usual value for people, where it does not show itself."""
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return PREFIX + self.name.upper()
+
+
+# --- kinds of values: what an argument or a file gives, and what the text of a variable means -------------------------
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("give a text")
+    return value
+
+
+def _path(value: Any) -> str:
+    return _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def _count(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"give a whole number, {least} or more")
+        return value
+
+    return read
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise ValueError("give seconds above zero")
+    return float(value)
+
+
+def _window(value: Any) -> float:
+    """Seconds; below zero for none."""
+    if value is False or value == "off":
+        return -1.0
+    try:
+        return 0.0 if value == 0 else _seconds(value)
+    except ValueError:
+        raise ValueError("give seconds, 0 or more, or `off`") from None
+
+
+def _timeout(value: Any) -> tuple[float, float]:
+    pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
+    if len(pair) != 2:
+        raise ValueError("give seconds above zero, for connect and read")
+    try:
+        return _seconds(pair[0]), _seconds(pair[1])
+    except ValueError:
+        raise ValueError("give seconds above zero, for connect and read") from None
+
+
+def _mode(value: Any) -> Mode:
+    try:
+        return Mode(value)
+    except ValueError:
+        raise ValueError(f"give one of {', '.join(Mode)}") from None
+
+
+def _verify(value: Any) -> bool | str | ssl.SSLContext:
+    if isinstance(value, bool | ssl.SSLContext):
+        return value
+    try:
+        return _path(value)
+    except ValueError:
+        raise ValueError("give true, false, or a file or folder with certificates of authorities") from None
+
+
+def _cert(value: Any) -> str | tuple[str, str]:
+    if isinstance(value, list | tuple):
+        if len(value) != 2:
+            raise ValueError("give a file, or a certificate and its key")
+        return _path(value[0]), _path(value[1])
+    return _path(value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("it is no number") from None
+
+
+def _number_or_off(text: str) -> float | str:
+    return text if text == "off" else _number(text)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("it is no whole number") from None
+
+
+def _numbers(text: str) -> float | list[float]:
+    parts = [_number(part) for part in text.split(",")]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _pair(text: str) -> str | list[str]:
+    parts = text.split(",")
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _switch(text: str) -> bool | str:
+    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+
+
+# --- the settings ----------------------------------------------------------------------------------------------------
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="url",
+        usual="http://127.0.0.1:8181",
+        read=_text,
+        help="Where OPA is: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. "
+        "`connect()` takes bundles as well",
+    ),
+    Setting(
+        name="system", usual=None, read=_text, shown="the only one", help="Which system is asked, where OPA has several"
+    ),
+    Setting(
+        name="mode",
+        usual=Mode.ENFORCE,
+        read=_mode,
+        help="`enforce`; `observe`: ask, log would-be denials and failures as warnings, let everything pass; "
+        "`off`: ask nothing, let everything pass",
+    ),
+    Setting(
+        name="timeout",
+        usual=(1.0, 5.0),
+        shown="1, 5",
+        read=_timeout,
+        parse=_numbers,
+        help="Seconds to connect and to wait for bytes, two numbers or one for both",
+    ),
+    Setting(
+        name="total",
+        usual=None,
+        shown="their sum",
+        read=_seconds,
+        parse=_number,
+        help="Seconds that a call may take in all: names, retries and pauses included. "
+        "Each further chunk of many requests has as much again",
+    ),
+    Setting(
+        name="retries",
+        usual=2,
+        read=_count(0),
+        parse=_whole,
+        help="How often a failed exchange is tried again, while time is left",
+    ),
+    Setting(
+        name="breaker_failures",
+        usual=5,
+        read=_count(0),
+        parse=_whole,
+        help="After so many failed exchanges in a row calls are refused at once; 0: never",
+    ),
+    Setting(
+        name="breaker_seconds",
+        usual=1.0,
+        shown="1",
+        read=_seconds,
+        parse=_number,
+        help="How long, before OPA is tried again; doubled each time, up to 30",
+    ),
+    Setting(
+        name="max_staleness",
+        usual=None,
+        shown="not asked",
+        read=_seconds,
+        parse=_number,
+        help="Seconds since OPA last heard from its bundle server, after which it is not believed any more",
+    ),
+    Setting(name="token", usual=None, shown="none", read=_text, secret=True, help="Sent as a bearer token"),
+    Setting(
+        name="token_file",
+        usual=None,
+        shown="none",
+        read=_path,
+        help="A file with the token; read again when it changes",
+    ),
+    Setting(
+        name="verify",
+        usual=True,
+        shown="true",
+        read=_verify,
+        parse=_switch,
+        help="Whether the certificate of an https address is checked, or a file or folder with the authorities to go by",
+    ),
+    Setting(
+        name="cert",
+        usual=None,
+        shown="none",
+        read=_cert,
+        parse=_pair,
+        help="A client certificate: one file with certificate and key, or both as two",
+    ),
+    Setting(
+        name="chunk_size",
+        usual=1000,
+        read=_count(1),
+        parse=_whole,
+        help="How many requests one exchange of `check_many`, `decide_many`, `visible` or `filter` holds at most",
+    ),
+    Setting(name="concurrency", usual=1, read=_count(1), parse=_whole, help="How many such exchanges run at once"),
+    Setting(name="pool_size", usual=10, read=_count(1), parse=_whole, help="How many idle connections are kept"),
+    Setting(
+        name="batch_window",
+        usual=0.0,
+        shown="0",
+        read=_window,
+        parse=_number_or_off,
+        help="`AsyncClient`: checks that begin within so many seconds of each other go as one exchange; 0: those of one "
+        "turn of the event loop; `off`: each on its own",
+    ),
+    Setting(
+        name="cache_size", usual=0, shown="0, no cache", read=_count(0), parse=_whole, help="How many answers are kept"
+    ),
+    Setting(
+        name="cache_ttl", usual=60.0, shown="60", read=_seconds, parse=_number, help="Seconds that an answer is kept"
+    ),
+    Setting(
+        name="cache_refresh",
+        usual=1.0,
+        shown="1",
+        read=_seconds,
+        parse=_number,
+        help="Seconds after which kept answers are used only after a look whether policy and state are still the same",
+    ),
+)
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+NAMES = frozenset(_BY_NAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting's value, and where it comes from."""
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """For those that are not as usual: `argument`, the variable, or the file."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+def resolve(arguments: Mapping[str, Any]) -> Settings:
+    """The settings for these arguments (None: not given); raises UsageError that names the source of a wrong one."""
+    file, document = _file()
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for setting in SETTINGS:
+        given = arguments.get(setting.name)
+        text = os.environ.get(setting.variable)
+        if given is not None:
+            source, value = "argument", given
+        elif text:
+            source = setting.variable
+            value = _told(setting, source, text, setting.parse, text.strip())
+        elif setting.name in document:
+            source, value = file, document[setting.name]
+        else:
+            values[setting.name] = setting.usual
+            continue
+        values[setting.name] = _told(setting, source, value, setting.read, value)
+        sources[setting.name] = source
+    _one_token(values, sources)
+    return Settings(values=values, sources=sources)
+
+
+def _one_token(values: dict[str, Any], sources: Mapping[str, str]) -> None:
+    """Of `token` and `token_file` the one from the nearer source counts; both from one source is a mistake."""
+    order = ("argument", PREFIX, "")
+    if values["token"] is None or values["token_file"] is None:
+        return
+    ranks = {
+        name: next(at for at, start in enumerate(order) if sources[name].startswith(start))
+        for name in ("token", "token_file")
+    }
+    if ranks["token"] == ranks["token_file"]:
+        raise UsageError(f"{sources['token']}: give a token or a token_file, not both")
+    values[max(ranks, key=lambda name: ranks[name])] = None
+
+
+def _told(setting: Setting, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
+    try:
+        return read(argument)
+    except ValueError as error:
+        shown = "wrong" if setting.secret else f"`{value}`"
+        where = setting.name if source == "argument" else f"{source}: {setting.name}"
+        raise UsageError(f"{where} is {shown}: {error}") from None
+
+
+def _file() -> tuple[str, Mapping[str, Any]]:
+    """The settings file and its table."""
+    named = os.environ.get(FILE_VARIABLE)
+    path = Path(named or FILE)
+    if not named and not path.is_file():
+        return FILE, {}
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        said = f"{FILE_VARIABLE}: " if named else ""
+        raise UsageError(f"{said}{path} cannot be read as TOML: {error}") from None
+    table = document.get("client", {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: `client` is not a table")
+    for name in table:
+        if name not in _BY_NAME:
+            raise UsageError(f"{path}: unknown setting `{name}` in `client`" + hint(name, _BY_NAME))
+    return str(path), table
+
+
+def table() -> str:
+    """The settings as a Markdown table, for the documentation."""
+    lines = ["| argument, key in the file | environment | usual | what |", "|---|---|---|---|"]
+    for setting in SETTINGS:
+        usual = setting.shown or f"`{setting.usual}`"
+        lines.append(f"| `{setting.name}` | `{setting.variable}` | {usual} | {setting.help} |")
+    return "\n".join(lines)

@@ -1,0 +1,37 @@
+"""One way in: an address gives a client of OPA, bundles give an engine in process."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from privtab.client import _config
+from privtab.client._base import Asker
+from privtab.client.sync import Client
+from privtab.errors import UsageError
+
+_ADDRESSES = ("http://", "https://", "unix:", "http+unix:")
+_BUNDLES = (".tar.gz", ".tgz")
+
+
+def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> Asker:
+    """Whatever answers at `target`: a Client for the address of an OPA, Embedded for bundles.
+
+    `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: those, files, folders
+    and `package:name` are bundles. Left out it is PRIVTAB_URL, or what the settings file says, or an OPA on this machine.
+    `engine="opa"` says that it must be an OPA; other engines are `Embedded`'s.
+    """
+    where = os.fspath(target) if target is not None else _config.resolve({})["url"]
+    engine = settings.pop("engine", None)
+    served = where.startswith(_ADDRESSES) and not where.partition("?")[0].endswith(_BUNDLES)
+    if engine == "opa" or (engine is None and served):
+        if not served:
+            raise UsageError(f"`{where}` is not the address of an OPA: write http://host:port or unix:/path")
+        return Client(where, **settings)
+    if served:
+        raise UsageError(f"`{where}` is an OPA; the engine `{engine}` runs bundles: give a path or an address of them")
+    from privtab.client.embedded import Embedded
+
+    if engine is not None:
+        settings["engine"] = engine
+    return Embedded(where, **settings)

@@ -1,0 +1,352 @@
+"""The default transport: kept-alive connections of our own, read by the standard library's HTTP parser.
+
+Per call it costs a little less than a bare `http.client` loop: head and body leave in one piece, the head is made once.
+What is kept of `requests`: proxies of the environment, its authorities, and that an answer which is not whole is none.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import os
+import select
+import socket
+import ssl
+import time
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from privtab.client import _address
+from privtab.client._address import Address, Cert, Token, Verify
+from privtab.client._protocol import check_status
+from privtab.client._transport import MAX_BODY, Timeout, total
+from privtab.errors import DecisionUnavailable, PolicyError, UsageError
+
+_PIECE = 64 * 1024
+_ONE_GO = 1024 * 1024
+"""Bytes of an answer of known length that are read in one go."""
+
+
+class HttpTransport:
+    """Sends over pooled connections. Safe to share between threads; a forked process gets connections of its own.
+
+    `verify` and `cert` are as in `requests`. `headers` gives more headers for each exchange (a trace context).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: str | None = None,
+        verify: Verify = True,
+        cert: Cert = None,
+        pool_size: int = 10,
+        max_body: int = MAX_BODY,
+        headers: Callable[[], Mapping[str, str]] | None = None,
+    ) -> None:
+        self._settings: dict[str, Any] = {
+            "token": token,
+            "token_file": token_file,
+            "verify": verify,
+            "cert": cert,
+            "pool_size": pool_size,
+            "max_body": max_body,
+            "headers": headers,
+        }
+        self._address = _address.parse(url)
+        self.url = self._address.url
+        self._token = Token(token, token_file)
+        self._pool_size = pool_size
+        self._max_body = max_body
+        self._more_headers = headers
+        self._open = _opener(self._address, verify, cert)
+        self._heads: dict[tuple[str, str, str | None], bytes] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        self._idle: deque[_Connection] = deque()
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy in another process is made from; connections stay here."""
+        return {"url": self.url, **self._settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"HttpTransport({self.url!r})"
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
+        """Send a JSON body; the body of the answer."""
+        return self._send("POST", path, body, timeout)
+
+    def get(self, path: str, timeout: Timeout) -> bytes:
+        """Read a path; the body of the answer."""
+        return self._send("GET", path, b"", timeout)
+
+    def close(self) -> None:
+        """Close the connections."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _send(self, method: str, path: str, body: bytes, timeout: Timeout) -> bytes:
+        deadline = time.monotonic() + total(timeout)
+        message = self._head(method, path, len(body)) + body
+        connection: _Connection | None = None
+        try:
+            connection = self._connection(timeout[0], deadline)
+            connection.read_timeout, connection.deadline = timeout[1], deadline
+            status, retry_after, content = connection.exchange(method, message, self._max_body)
+        except BaseException as error:
+            # What is left unread must not be taken for the next answer.
+            if connection is not None:
+                connection.close()
+            if isinstance(error, (OSError, http.client.HTTPException, ValueError)):
+                raise self._unavailable(error) from error
+            raise
+        if connection.reusable and len(self._idle) < self._pool_size:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        check_status(status, content, f"{self.url}{path}", retry_after)
+        return content
+
+    def _connection(self, connect: float, deadline: float) -> _Connection:
+        """One that is open and silent, else a new one."""
+        if self._pid != os.getpid():
+            # Two processes on one connection would read each other's answers.
+            self._forget()
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if connection.silent():
+                return connection
+            connection.close()
+        return _Connection(self._open(min(connect, max(deadline - time.monotonic(), 0.001))))
+
+    def _head(self, method: str, path: str, length: int) -> bytes:
+        token = self._token.value()
+        key = (method, path, token)
+        head = self._heads.get(key)
+        if head is None:
+            head = self._heads[key] = self._make_head(method, path, token)
+            if len(self._heads) > 64:
+                self._heads.clear()
+        if self._more_headers is not None:
+            more = "".join(_header(name, value) for name, value in self._more_headers().items())
+            head += more.encode("ascii")
+        if method == "GET":
+            return head + b"\r\n"
+        return head + b"Content-Length: %d\r\n\r\n" % length
+
+    def _make_head(self, method: str, path: str, token: str | None) -> bytes:
+        target = self._address.base + path
+        proxy = self._open.proxy
+        if proxy is not None and self._address.scheme == "http":
+            target = f"http://{self._address.authority}{target}"
+        lines = [f"{method} {target} HTTP/1.1\r\n", _header("Host", self._address.authority)]
+        lines += [_header("Accept", "application/json"), _header("Accept-Encoding", "identity")]
+        lines.append(_header("User-Agent", "privtab"))
+        if method == "POST":
+            lines.append(_header("Content-Type", "application/json"))
+        if proxy is not None and self._address.scheme == "http" and proxy.credentials is not None:
+            lines.append(_header("Proxy-Authorization", proxy.credentials))
+        if token is not None:
+            lines.append(_header("Authorization", f"Bearer {token}"))
+        return "".join(lines).encode("ascii")
+
+    def _unavailable(self, error: BaseException) -> DecisionUnavailable:
+        return unavailable(self.url, error)
+
+
+def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
+    """What went wrong on the wire, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return DecisionUnavailable(
+            f"the certificate of OPA at {url} is not trusted: {error.verify_message}; "
+            "its authority is given as `verify`",
+            retry=False,
+        )
+    if isinstance(error, ssl.SSLError):
+        return DecisionUnavailable(f"no TLS connection to OPA at {url}: {error}", retry=False)
+    if isinstance(error, TimeoutError):
+        return DecisionUnavailable(f"OPA at {url} did not answer in time")
+    return DecisionUnavailable(f"OPA at {url} did not answer: {str(error) or type(error).__name__}")
+
+
+def _header(name: str, value: str) -> str:
+    """One line of a head; raises UsageError for a value that would be two."""
+    if "\r" in value or "\n" in value or not value.isascii():
+        raise UsageError(f"the header {name} cannot be sent: its value must be one line of ASCII")
+    return f"{name}: {value}\r\n"
+
+
+# --- opening connections ---
+
+
+class _Proxy:
+    """A proxy of the environment."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme != "http" or not parts.hostname:
+            raise UsageError(
+                f"a {parts.scheme} proxy is set in the environment; such proxies work with a `requests.Session` "
+                "of yours: Client(session=…)"
+            )
+        self.host, self.port = parts.hostname, parts.port or 80
+        self.credentials: str | None = None
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self.credentials = "Basic " + b64encode(pair.encode()).decode()
+
+
+class _opener:  # noqa: N801  (a function with settings)
+    """Opens sockets to one address."""
+
+    def __init__(self, address: Address, verify: Verify, cert: Cert) -> None:
+        self._address = address
+        found = _address.proxy_for(address)
+        self.proxy = _Proxy(found) if found else None
+        self._tls = _address.tls_context(verify, cert) if address.scheme == "https" else None
+
+    def __call__(self, seconds: float) -> socket.socket:
+        """A connected socket, TLS spoken; raises OSError."""
+        address = self._address
+        if address.socket is not None:
+            opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                opened.settimeout(seconds)
+                opened.connect(address.socket)
+            except BaseException:
+                opened.close()
+                raise
+            return opened
+        near = (self.proxy.host, self.proxy.port) if self.proxy is not None else (address.host, address.port)
+        # The standard library's connection does name look-up, TCP_NODELAY and the tunnel through a proxy.
+        connection = http.client.HTTPConnection(*near, timeout=seconds)
+        try:
+            if self.proxy is not None and self._tls is not None:
+                credentials = self.proxy.credentials
+                headers = {"Proxy-Authorization": credentials} if credentials is not None else {}
+                connection.set_tunnel(address.host, address.port, headers)
+            connection.connect()
+            opened = connection.sock
+            if self._tls is not None:
+                opened = self._tls.wrap_socket(opened, server_hostname=address.host)
+        except BaseException:
+            connection.close()
+            raise
+        return opened
+
+
+# --- one connection ---
+
+
+class _Source(io.RawIOBase):
+    """Bytes from a socket until a deadline, however slowly they drip."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self.ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if self.ended:
+            return 0
+        return self._connection.receive(buffer)
+
+
+class _Buffer(io.BufferedReader):
+    """What http.client reads from; knows at its end whether more came than was asked for."""
+
+    raw: _Source
+    spilt = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.raw.ended = True
+            self.spilt = bool(self.peek(1))
+        super().close()
+
+
+class _Connection:
+    """A socket that answers one request after the other."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self._poll: Any = None
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(opened, select.POLLIN)
+        self.read_timeout = self.deadline = 0.0
+        self.reusable = False
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def silent(self) -> bool:
+        """Nothing has come since the last answer: neither the end of the connection nor an answer to no question."""
+        try:
+            if self._poll is not None:
+                return not self._poll.poll(0)
+            return not select.select([self._socket], [], [], 0)[0]
+        except (OSError, ValueError):
+            return False
+
+    def _left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def receive(self, buffer: Any) -> int:
+        self._socket.settimeout(min(self.read_timeout, self._left()))
+        return self._socket.recv_into(buffer)
+
+    def makefile(self, mode: str) -> _Buffer:
+        """What http.client asks a socket for."""
+        del mode
+        self._buffer = _Buffer(_Source(self))
+        return self._buffer
+
+    def exchange(self, method: str, message: bytes, max_body: int) -> tuple[int, str | None, bytes]:
+        """Status, Retry-After and body; `reusable` says whether another exchange may follow."""
+        self.reusable = False
+        self._socket.settimeout(self._left())
+        self._socket.sendall(message)
+        response = http.client.HTTPResponse(self, method=method)  # type: ignore[arg-type]  # only makefile is used
+        try:
+            response.begin()
+            content = _body(response, max_body)
+            self.reusable = not response.will_close
+        finally:
+            response.close()
+        self.reusable = self.reusable and not self._buffer.spilt
+        return response.status, response.headers.get("Retry-After"), content
+
+
+def _body(response: http.client.HTTPResponse, max_body: int) -> bytes:
+    """The whole body, bounded; raises HTTPException where it is cut short."""
+    length = response.length
+    if length is not None and length <= min(_ONE_GO, max_body):
+        return response.read()
+    pieces: list[bytes] = []
+    size = 0
+    while size <= max_body and (piece := response.read(_PIECE)):
+        pieces.append(piece)
+        size += len(piece)
+    if size > max_body:
+        raise PolicyError(f"OPA answered with more than {max_body} bytes")
+    if length is not None and size < length:
+        raise http.client.IncompleteRead(b"", length - size)
+    return b"".join(pieces)

@@ -1,0 +1,320 @@
+"""The engine `opa`: its names kept current, its answers asked in few calls. Flows, for whichever wires carry them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from privtab.client import _plan as plan
+from privtab.client import _protocol as protocol
+from privtab.client._cache import Cache, Key, request_key
+from privtab.client._engine import Flow
+from privtab.client._observe import CURRENT, LOG, Asked
+from privtab.client._protocol import Call, Known, Revision
+from privtab.client._resilience import Resilience
+from privtab.client._transport import Limits, Timeout
+from privtab.errors import DecisionError, DecisionUnavailable, UsageError
+from privtab.request import Decision, Entity, OperationShape, Request
+
+T = TypeVar("T")
+
+STATUS_SECONDS = 1.0
+"""The least time between two looks at OPA's status."""
+
+
+class Wires(Protocol):
+    """What differs between senders. Each method gives its result, or a coroutine for it."""
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> Any:
+        """As Transport.post."""
+
+    def get(self, path: str, timeout: Timeout) -> Any:
+        """As Transport.get."""
+
+    def sleep(self, seconds: float) -> Any:
+        """Wait."""
+
+    def together(self, flows: Iterator[Flow[None]], most: int) -> Any:
+        """Run flows, at most so many at once; the first error ends all."""
+
+    def acquire(self) -> Any:
+        """Take the lock that guards the names."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asks:
+    """How OPA is asked."""
+
+    system: str | None
+    chunk_size: int
+    concurrency: int
+    max_staleness: float | None
+    refresh: Callable[[], float]
+    """Seconds for which the names are taken for current without a look at the revisions."""
+    recheck: Callable[[], float]
+    """Seconds after such a look in which a request with an unknown name is refused without another."""
+
+
+class OpaFlows:
+    """The methods of an Engine, as flows."""
+
+    def __init__(self, wires: Wires, asks: Asks, resilience: Resilience, cache: Cache | None) -> None:
+        self._wires = wires
+        self._asks = asks
+        self._resilience = resilience
+        self._cache = cache
+        self._known: Known | None = None
+        self._state: str | None = None
+        self._looked_at = 0.0
+        self._heard_at = 0.0
+        self._status_at = float("-inf")
+
+    # --- the names and the revisions ---
+
+    def current(self) -> Known | None:
+        """The names, where nothing has to be asked for them."""
+        known = self._known
+        if known is None or time.monotonic() - self._looked_at >= self._asks.refresh() or self._may_be_stale():
+            return None
+        return known
+
+    def known(self) -> Flow[Known]:
+        """The names by the policy that is active; DecisionUnavailable where there is none or it is too old."""
+        known = yield from self._look(self._known, at_most_every=self._asks.refresh())
+        if self._may_be_stale():
+            yield from self._check_age()
+        return known
+
+    def newer(self, known: Known) -> Flow[Known]:
+        """The names after one more look; `known` itself where it is current, or was a moment ago."""
+        return (yield from self._look(known, at_most_every=self._asks.recheck()))
+
+    def _look(self, known: Known | None, *, at_most_every: float) -> Flow[Known]:
+        if known is not None and time.monotonic() - self._looked_at < at_most_every:
+            return self._known or known
+        yield self._wires.acquire
+        try:
+            known = self._known
+            if known is not None and time.monotonic() - self._looked_at < at_most_every:
+                return known  # another thread has looked meanwhile
+            if known is not None:
+                revision = yield from self._send(protocol.policy_revision(known.system))
+                known = known if revision is not None and revision == known.revision else None
+            if known is None:
+                known = yield from self._fetch()
+            state = yield from self._send(protocol.state_revision(known.vocabulary.system))
+            if state is None:
+                # A policy without a state would deny everything; that is no answer.
+                raise protocol.no_bundle(known.vocabulary.system, "state")
+            self._tell(known, state)
+            self._known, self._state = known, state
+            self._looked_at = time.monotonic()
+            return known
+        finally:
+            self._wires.release()
+
+    def _tell(self, known: Known, state: str) -> None:
+        if self._known is None or self._known.revision != known.revision or self._state != state:
+            LOG.info("system %s: policy revision %s, state revision %s", known.system, known.revision, state)
+            if self._cache is not None:
+                self._cache.clear()
+
+    def _fetch(self) -> Flow[Known]:
+        if self._asks.system is not None:
+            return (yield from self._send(protocol.program(self._asks.system)))
+        systems = yield from self._send(protocol.programs())
+        if not systems:
+            raise protocol.no_bundle(None)
+        if len(systems) > 1:
+            names = ", ".join(f"`{name}`" for name in sorted(systems))
+            raise UsageError(f"OPA has {len(systems)} systems, {names}: say which, as in Client(system=…)")
+        (known,) = systems.values()
+        return known
+
+    # --- how old the bundles are ---
+
+    def _may_be_stale(self) -> bool:
+        most = self._asks.max_staleness
+        return most is not None and time.time() - self._heard_at > most
+
+    def _check_age(self) -> Flow[None]:
+        """Raise DecisionUnavailable where OPA has not heard from its bundle server for too long."""
+        if time.monotonic() - self._status_at >= STATUS_SECONDS:
+            try:
+                heard = yield from self._send(protocol.status())
+            except DecisionError as error:
+                raise DecisionUnavailable(
+                    f"max_staleness is set, and OPA does not tell how old its bundles are: {error}; "
+                    "its configuration needs `status`, as in `status: {prometheus: true}`"
+                ) from error
+            self._heard_at = min(heard.values(), default=0.0)
+            self._status_at = time.monotonic()
+        if self._may_be_stale():
+            age = time.time() - self._heard_at
+            raise DecisionUnavailable(
+                f"what OPA knows is too old: it has not heard from its bundle server for {age:.0f} seconds, "
+                f"and max_staleness is {self._asks.max_staleness:g}"
+            )
+
+    # --- answers ---
+
+    def allow(self, request: Request) -> Flow[bool]:
+        """Yes or no."""
+        known = yield from self._names()
+        call = partial(protocol.allow, known.system, request)
+        return (yield from self._through_cache(known, "allow", request, call))
+
+    def decide(self, request: Request) -> Flow[Decision]:
+        """The answer with its explanation."""
+        known = yield from self._names()
+        call = partial(protocol.decision, known.system, request)
+        return (yield from self._through_cache(known, "decide", request, call))
+
+    def _through_cache(self, known: Known, kind: str, request: Request, call: Callable[[], Call[T]]) -> Flow[T]:
+        if self._cache is None:
+            return (yield from self._send(call()))
+        key = self._key(known, kind, request_key(request))
+        kept: T | None = self._cache.get(key)
+        if kept is None:
+            kept = yield from self._send(call())
+            self._cache.put(key, kept)
+        return kept
+
+    def _key(self, known: Known, kind: str, request: Key) -> Key:
+        # The revisions are those from before the question: an answer is at least as new as its key says.
+        return known.revision, self._state, kind, request
+
+    def allow_many(
+        self, requests: Sequence[Request], shapes: Sequence[OperationShape], *, few: bool = False
+    ) -> Flow[list[bool]]:
+        """Yes or no by position; `few` prefers one call of mixed requests to one for each operation."""
+        known = yield from self._names()
+
+        def ask(positions: Sequence[int], give: Callable[[int, bool], None]) -> Iterator[Flow[None]]:
+            asked = [requests[at] for at in positions]
+            plans = plan.batches(asked, [shapes[at] for at in positions], known, self._asks.chunk_size, few=few)
+            for number, batch in enumerate(plans):
+                yield self._chunk(batch.call, [positions[at] for at in batch.positions], give, first=number == 0)
+
+        return (yield from self._each_once(known, "allow", requests, ask))
+
+    def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
+        """Answers with explanations, by position."""
+        known = yield from self._names()
+
+        def ask(positions: Sequence[int], give: Callable[[int, Decision], None]) -> Iterator[Flow[None]]:
+            for start in range(0, len(positions), self._asks.chunk_size):
+                chunk = positions[start : start + self._asks.chunk_size]
+                call = protocol.explained(known.system, [requests[at] for at in chunk])
+                yield self._chunk(call, chunk, give, first=start == 0)
+
+        return (yield from self._each_once(known, "decide", requests, ask))
+
+    def visible(self, request: Request, items: Sequence[Entity]) -> Flow[list[int]]:
+        """The positions of the items that pass."""
+        known = yield from self._names()
+        places: dict[Entity, list[int]] = {}
+        for at, item in enumerate(items):
+            places.setdefault(item, []).append(at)
+        distinct = list(places)
+        passed: list[int] = []
+
+        def chunk(start: int, call: Call[list[int]]) -> Flow[None]:
+            found = yield from self._send(call, fresh=start > 0)
+            for at in found:
+                passed.extend(places[distinct[start + at]])
+
+        calls = plan.listing(request, distinct, known, self._asks.chunk_size)
+        yield from self._together(chunk(start, call) for start, call in calls)
+        return sorted(passed)
+
+    def _each_once(
+        self,
+        known: Known,
+        kind: str,
+        requests: Sequence[Request],
+        ask: Callable[[Sequence[int], Callable[[int, T], None]], Iterable[Flow[None]]],
+    ) -> Flow[list[T]]:
+        """The answers by position: the kept ones, and each other request asked once."""
+        answers: list[Any] = [None] * len(requests)
+        first: dict[Key, int] = {}
+        repeated: list[tuple[int, int]] = []
+        keys: dict[int, Key] = {}
+        for at, request in enumerate(requests):
+            key = request_key(request)
+            before = first.setdefault(key, at)
+            if before != at:
+                repeated.append((at, before))
+            elif self._cache is not None:
+                keys[at] = self._key(known, kind, key)
+                answers[at] = self._cache.get(keys[at])
+        open_ = [at for at in first.values() if answers[at] is None] if self._cache else list(first.values())
+
+        def give(at: int, answer: T) -> None:
+            answers[at] = answer
+            if self._cache is not None:
+                self._cache.put(keys[at], answer)
+
+        yield from self._together(ask(open_, give))
+        for at, before in repeated:
+            answers[at] = answers[before]
+        return answers
+
+    def _chunk(
+        self, call: Call[list[T]], positions: Sequence[int], give: Callable[[int, T], None], *, first: bool
+    ) -> Flow[None]:
+        answers = yield from self._send(call, fresh=not first)
+        for at, answer in zip(positions, answers, strict=True):
+            give(at, answer)
+
+    def _together(self, flows: Iterable[Flow[None]]) -> Flow[None]:
+        if self._asks.concurrency == 1:
+            for flow in flows:
+                yield from flow
+        else:
+            yield partial(self._wires.together, iter(flows), self._asks.concurrency)
+
+    # --- the decision point ---
+
+    def healthy(self) -> Flow[bool]:
+        """Whether OPA answers and all of its bundles are active; asked once, whatever the circuit."""
+        timeout = self._resilience.timeout
+        limits = Limits(*timeout, total=self._resilience.total)
+        try:
+            yield partial(self._wires.get, protocol.HEALTH_PATH, limits)
+        except DecisionError:
+            return False
+        return True
+
+    def revision(self) -> Flow[Revision]:
+        """The revisions that are active now."""
+        system = self._asks.system or (yield from self._names()).system
+        own_name = (yield from self._send(protocol.system_name(system))) or system
+        policy = yield from self._send(protocol.policy_revision(system))
+        state = yield from self._send(protocol.state_revision(own_name))
+        return Revision(policy=policy, state=state)
+
+    # --- inside ---
+
+    def _names(self) -> Flow[Known]:
+        return self._known or (yield from self.known())
+
+    def _send(self, call: Call[T], *, fresh: bool = False) -> Flow[T]:
+        """The answer to one exchange. It ends with the caller's call; a further chunk (`fresh`) has as much time as that."""
+        asked = CURRENT.get() or Asked()
+        if asked.deadline is None:
+            asked.deadline = self._resilience.deadline()
+        deadline = self._resilience.deadline() if fresh else asked.deadline
+        exchange: Callable[[Limits], Any]
+        if call.body is None:
+            exchange = partial(self._wires.get, call.path)
+        else:
+            exchange = partial(self._wires.post, call.path, call.body)
+        body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
+        return call.read(body)
