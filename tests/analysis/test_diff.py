@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from privtab.analysis.diff import Diff, RowChange, Verdict, diff
+from privtab.ir.nodes import NEVER
+from privtab.pipeline import load_program, program_of
+from privtab.source import SourceFile
+
+POLICY = """\
+privtab: 1
+system: shop
+version: "1"
+entities:
+  store: {shelf: {item: }}
+privileges: [READ, WRITE, SHARE]
+sets: {BOTH: [READ, WRITE]}
+semantics: {inheritance: none, deny: none, owner: {kinds: [user]}}
+roles:
+  clerk: {scope: store, grants: {item: [READ]}}
+tables:
+  store:
+    open: READ (store)
+  shelf:
+    open: READ (shelf)
+  item:
+    read: READ (item) or owner (item)
+    write: WRITE (item) and READ (item)
+    list: {requires: READ (shelf), each: READ (item)}
+    create: {requires: WRITE (shelf), grants: BOTH (item)}
+    drop: {requires: WRITE (item), revokes: BOTH (item)}
+    move: {with: {to: shelf}, requires: WRITE (item) and WRITE (to)}
+    burn: WRITE (item) and (SHARE (item) when really)
+    open: can open (shelf) and READ (item)
+"""
+
+
+def compared(*changes: tuple[str, str], renames: bool = False) -> Diff:
+    """The policy and what becomes of it by replacing texts."""
+    text = POLICY
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    sides = (program_of(SourceFile.of(name, part)) for name, part in (("a.yaml", POLICY), ("b.yaml", text)))
+    return diff(*sides, renames=renames)
+
+
+def row(found: Diff, name: str) -> RowChange:
+    return next(r for r in found.rows if r.name == name)
+
+
+def verdicts(found: Diff) -> dict[str, str]:
+    """The operations that changed."""
+    return {r.name: str(r.verdict) for r in found.changes}
+
+
+def rows(r: RowChange, shows: str) -> list[str]:
+    """The rows of the state that shows it, on one line each."""
+    witness = next(w for w in r.witnesses if w.shows == shows)
+    return [" ".join(line.values()) for lines in witness.state.values() for line in lines]
+
+
+def test_a_policy_against_itself() -> None:
+    found = compared()
+    assert found.same
+    assert [r for r in found.rows if not r.alike] == []
+    assert len(found.rows) == 10
+
+
+def test_fewer_are_asked_for() -> None:
+    found = compared(("WRITE (item) and READ (item)", "WRITE (item)"))
+    assert verdicts(found) == {"item/write": "wider"}
+    (witness,) = row(found, "item/write").witnesses
+    assert (witness.before, witness.after) == ("deny", "allow")
+    assert rows(row(found, "item/write"), "wider") == ["user:alice allow WRITE item:store1/shelf1/item1"]
+    assert row(found, "item/write").parts == ("requires",)
+
+
+def test_more_are_asked_for() -> None:
+    found = compared(("read: READ (item) or owner (item)", "read: READ (item)"))
+    assert verdicts(found) == {"item/read": "narrower"}
+    assert rows(row(found, "item/read"), "narrower") == ["item:store1/shelf1/item1 user:alice"]
+
+
+def test_another_one_is_asked_for() -> None:
+    found = compared(("  item:\n    read: READ (item) or", "  item:\n    read: SHARE (item) or"))
+    assert verdicts(found) == {"item/read": "incomparable"}
+    assert {w.shows for w in row(found, "item/read").witnesses} == {"wider", "narrower"}
+
+
+def test_other_words_for_the_same() -> None:
+    found = compared(("WRITE (item) and READ (item)", "READ (item) and (WRITE (item) or BOTH (item))"))
+    assert found.same
+    assert [r.name for r in found.rewritten] == ["item/write"]
+
+
+def test_operations_that_come_and_go() -> None:
+    found = compared(("    write: WRITE (item) and READ (item)\n", "    hide: SHARE (shelf)\n"))
+    assert verdicts(found) == {"item/write": "removed", "item/hide": "added"}
+    assert row(found, "item/write").after is None
+    assert row(found, "item/hide").before is None
+
+
+def test_who_refers_to_a_row_changes_with_it() -> None:
+    found = compared(("  shelf:\n    open: READ (shelf)", "  shelf:\n    open: READ/WRITE (shelf)"))
+    assert verdicts(found) == {"shelf/open": "wider", "item/open": "wider"}
+    assert row(found, "item/open").parts == ()
+    assert row(found, "item/open").because == ("can open (shelf)",)
+
+
+def test_the_call_and_the_items_of_a_listing_are_told_apart() -> None:
+    found = compared(("{requires: READ (shelf), each: READ (item)}", "{each: READ (item)}"))
+    assert verdicts(found) == {"item/list": "wider"}
+    (witness,) = row(found, "item/list").witnesses
+    assert str(witness.request.resource) == "item:store1/shelf1", "without the last name"
+    assert witness.rows == 0
+    narrower = compared(("{requires: READ (shelf), each: READ (item)}", "READ (shelf) and READ (item)"))
+    (witness,) = row(narrower, "item/list").witnesses
+    assert (witness.before, witness.after) == ("allow", "invalid"), "a call without a name is refused now"
+
+
+def test_a_flag_that_asks_for_more_and_one_that_is_gone() -> None:
+    found = compared(("(SHARE (item) when really)", "READ (item)"))
+    assert verdicts(found) == {"item/burn": "incomparable"}
+    more = next(w for w in row(found, "item/burn").witnesses if w.shows == "wider")
+    less = next(w for w in row(found, "item/burn").witnesses if w.shows == "narrower")
+    assert (more.request.flags, less.request.flags) == (frozenset({"really"}), frozenset())
+
+
+def test_objects_of_the_request() -> None:
+    found = compared(("{to: shelf}", "{to: [shelf, store]}"))
+    assert verdicts(found) == {"item/move": "wider"}
+    (witness,) = row(found, "item/move").witnesses
+    assert (witness.before, witness.after) == ("invalid", "allow")
+    assert witness.request.with_["to"].type == "store"
+    assert verdicts(compared(("{with: {to: shelf}, requires: WRITE (item) and WRITE (to)}", "WRITE (item)"))) == {
+        "item/move": "wider"
+    }, "who named the object before may name it still: nobody looks at it"
+    other = compared(
+        ("{to: shelf}, requires: WRITE (item) and WRITE (to)", "{by: shelf}, requires: WRITE (item) and WRITE (by)")
+    )
+    assert verdicts(other) == {"item/move": "incomparable"}
+
+
+@pytest.mark.parametrize(
+    ("effects", "verdict"),
+    [
+        ("grants: READ (item)", "narrower"),
+        ("grants: READ + WRITE (item)", None),
+        ("grants: BOTH (item), becomes: owner", "wider"),
+        ("grants: READ + SHARE (item)", "incomparable"),
+    ],
+)
+def test_what_success_gives(effects: str, verdict: str | None) -> None:
+    found = compared(("grants: BOTH (item)", effects))
+    assert verdicts(found) == ({} if verdict is None else {"item/create": verdict})
+    changed = row(found, "item/create")
+    assert changed.condition is Verdict.EQUAL
+    if verdict is not None:
+        assert changed.parts == ("effects",)
+        (witness,) = changed.witnesses
+        assert witness.shows == "effects"
+        assert (witness.before, witness.after) == ("allow", "allow")
+        assert witness.effects_before != witness.effects_after
+
+
+def test_who_may_and_what_it_gives_make_the_verdict_together() -> None:
+    both = compared(
+        ("{requires: WRITE (shelf), grants: BOTH (item)}", "{requires: READ/WRITE (shelf), grants: READ (item)}")
+    )
+    assert verdicts(both) == {"item/create": "incomparable"}
+    assert (row(both, "item/create").condition, row(both, "item/create").effects) == (Verdict.WIDER, Verdict.NARROWER)
+    less_goes = compared(("revokes: BOTH (item)", "revokes: READ (item)"))
+    assert verdicts(less_goes) == {"item/drop": "wider"}
+
+
+def test_effects_that_nobody_gets_are_no_change() -> None:
+    pair = "item", "create"
+    sides = []
+    for effects in ("BOTH", "READ"):
+        program = program_of(
+            SourceFile.of("x.yaml", POLICY.replace("grants: BOTH (item)", f"grants: {effects} (item)"))
+        )
+        sides.append(replace(program, rules={**program.rules, pair: replace(program.rules[pair], requires=NEVER)}))
+    found = diff(*sides, renames=False)
+    assert found.same
+    assert [r.name for r in found.rewritten] == ["item/create"]
+
+
+DECLARED: list[tuple[tuple[str, str], str, str, dict[str, str]]] = [
+    (
+        ("inheritance: none", "inheritance: down"),
+        "inheritance",
+        "wider",
+        {"item/create": "wider", "item/read": "wider"},
+    ),
+    (("deny: none", "deny: overrides"), "deny", "narrower", {"item/read": "narrower", "store/open": "narrower"}),
+    (("kinds: [user]", "kinds: [user, group]"), "owner.kinds", "wider", {"item/read": "wider"}),
+    (("kinds: [user]", "kinds: [user], holds: [SHARE]"), "owner.holds", "wider", {"item/burn": "wider"}),
+    (
+        ("BOTH: [READ, WRITE]", "BOTH: [READ]"),
+        "BOTH",
+        "changed",
+        {"item/write": "narrower", "item/drop": "incomparable"},
+    ),
+    (("item: [READ]}", "item: [READ, WRITE]}"), "clerk", "wider", {"item/write": "wider", "item/drop": "wider"}),
+    (("scope: store, grants", "grants"), "clerk", "wider", {"item/read": "wider"}),
+    (("scope: store", "scope: shelf"), "clerk", "changed", {"item/read": "incomparable"}),
+    (("[READ, WRITE, SHARE]", "{READ: , WRITE: {on: [shelf, item]}, SHARE: }"), "WRITE", "narrower", {}),
+]
+
+
+@pytest.mark.parametrize(("change", "name", "verdict", "expected"), DECLARED, ids=[f"{d[1]} {d[2]}" for d in DECLARED])
+def test_declarations(change: tuple[str, str], name: str, verdict: str, expected: dict[str, str]) -> None:
+    found = compared(change)
+    (declared,) = found.declared
+    assert (declared.name, str(declared.verdict)) == (name, verdict)
+    assert expected.items() <= verdicts(found).items()
+    assert all(r.because and not r.own for r in found.changes if r.effects is Verdict.EQUAL)
+
+
+def test_a_gate_is_part_of_every_row() -> None:
+    found = compared(("owner: {kinds: [user]}", "owner: {kinds: [user]}, gate: member (store)"))
+    assert {str(r.verdict) for r in found.rows} == {"narrower"}
+    assert all("gate" in r.parts for r in found.rows)
+    assert rows(row(found, "store/open"), "narrower") == ["user:alice allow READ store:store1"]
+
+
+def test_a_role_that_the_other_side_does_not_declare() -> None:
+    found = compared(("  clerk: {scope: store, grants: {item: [READ]}}", "  boss: {grants: {item: [WRITE]}}"))
+    assert verdicts(found)["item/read"] == "narrower"
+    assert verdicts(found)["item/drop"] == "wider"
+    assert rows(row(found, "item/drop"), "wider") == ["user:alice boss"]
+
+
+def test_words_are_no_change() -> None:
+    found = compared(("[READ, WRITE, SHARE]", "{READ: {deprecated: use WRITE}, WRITE: , SHARE: }"))
+    assert found.same
+    assert [d.meaning for d in found.declared] == [False]
+
+
+def test_every_witness_of_the_shipped_history_is_small() -> None:
+    for before, after in (("initial", "draft"), ("draft", "revised"), ("revised", "final")):
+        found = diff(load_program(f"cdap/{before}"), load_program(f"cdap/{after}"))
+        assert max(w.rows for r in found.rows for w in r.witnesses) <= 2
+
+
+def test_the_last_change_of_the_shipped_history_is_the_listings() -> None:
+    found = diff(load_program("cdap/revised"), load_program("cdap/final"))
+    listings = {f"{type_}/list" for type_ in ("namespace", "artifact", "application", "program", "stream", "dataset")}
+    assert verdicts(found) == dict.fromkeys(listings, "incomparable")
+
+
+def test_names_are_called_as_the_caller_did() -> None:
+    program = load_program("cdap/final")
+    found = diff(program, program, shown=("this", "that"))
+    assert (found.before.shown, found.after.shown) == ("this", "that")
+    assert (found.before.system, found.before.version) == ("cdap", "final")
+
+
+def test_a_comparison_says_the_same_twice() -> None:
+    once, again = (diff(load_program("cdap/initial"), load_program("cdap/final")) for _ in range(2))
+    assert once == again
