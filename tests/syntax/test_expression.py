@@ -3,6 +3,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privtab.syntax import expression as x
 
@@ -154,3 +156,45 @@ def test_parsing_is_linear() -> None:
     seconds(200)
     few = min(seconds(500), seconds(501))
     assert seconds(4000) < few * 8 * 4
+
+
+WORDS = (
+    *("A", "b", "x", "xx", "É_1", "A.b:c-d", "ownerx", "owner.x", "or-", "can.x", "andy", "serviceable"),
+    *("and", "or", "when", "can", "owner", "member", "holds", "self", "anyone", "service admin", "service \n admin"),
+    *(
+        "service",
+        "admin",
+        "(",
+        ")",
+        "(a)",
+        "(a, b)",
+        "(owner, service)",
+        ",",
+        "/",
+        "+",
+        "&",
+        "1",
+        "1a",
+        "?",
+        ".",
+        "-",
+        "not",
+    ),
+)
+TERMS = (
+    *("A/B (x)", "A + B (x, y)", "owner (a)", "owner(owner)", "member ( m )", "holds (r)", "can load (self)", "self"),
+    *("service  admin", "service (admin)", "anyone", "A (x) when f", "x.y (service)", "(A (b) or B (a))", "É (é)"),
+)
+
+
+@given(st.lists(st.sampled_from(TERMS), min_size=1, max_size=5), st.sampled_from([" and ", " or ", "\n or\n ", " & "]))
+def test_a_sound_cell_is_read_as_if_its_shape_had_never_been_seen(terms: list[str], between: str) -> None:
+    text = between.join(terms)
+    assert not isinstance(x.parse_condition(text), x.CellError)
+    assert x.parse_condition(text) == x._parse(text, "condition")
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=9), st.sampled_from(["", " ", "  ", "\n"]))
+def test_a_cell_is_read_as_if_its_shape_had_never_been_seen(words: list[str], between: str) -> None:
+    text = between.join(words)
+    assert x.parse_condition(text) == x._parse(text, "condition")

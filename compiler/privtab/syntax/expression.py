@@ -1,11 +1,16 @@
-"""Cells: their text → a condition or effects. Offsets are relative to the cell, so equal cells share one tree."""
+"""Cells: their text → a condition or effects. Offsets are relative to the cell, so equal cells share one tree.
+
+Cells that differ in names alone are parsed once: large tables have thousands of cells and a few dozen shapes.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, assert_never
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -125,6 +130,9 @@ _TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "A
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar: privileges and sets must not be called so."""
+_ANY_WORD = re.compile(
+    rf"(?P<kept>service[ \t\r\n]+admin\b|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
+)
 
 
 def _name(token: Token) -> Name:
@@ -198,8 +206,60 @@ def _parser() -> Lark:
 @lru_cache(maxsize=1 << 16)
 def parse_condition(text: str) -> Expression | CellError:
     """The condition of a cell, or what is wrong with it."""
-    parsed: Expression | CellError = _parse(text, "condition")
+    shape, words = _shape(text)
+    parsed = _parse_shape(shape)
+    if isinstance(parsed, CellError):
+        wrong: Expression | CellError = _parse(text, "condition")
+        return wrong
+    return _placed(parsed, words)
+
+
+@lru_cache(maxsize=1 << 12)
+def _parse_shape(shape: str) -> Expression | CellError:
+    parsed: Expression | CellError = _parse(shape, "condition")
     return parsed
+
+
+def _shape(text: str) -> tuple[str, dict[int, Name]]:
+    """The text with one name in place of all, and its words by where they stand then."""
+    pieces: list[str] = []
+    words: dict[int, Name] = {}
+    read = length = 0
+    for match in _ANY_WORD.finditer(text):
+        start, end = match.span()
+        word = match.group()
+        stands = word if match["kept"] else "x"
+        length += start - read
+        words[length] = Name(word, start, end)
+        pieces += (text[read:start], stands)
+        read, length = end, length + len(stands)
+    pieces.append(text[read:])
+    return "".join(pieces), words
+
+
+def _placed(shape: Expression, words: Mapping[int, Name]) -> Expression:
+    """The tree of a shape with the words of a cell."""
+
+    def names(of: tuple[Name, ...]) -> tuple[Name, ...]:
+        return tuple([words[name.start] for name in of])
+
+    match shape:
+        case Held(privileges, every, targets):
+            return Held(names(privileges), every, names(targets))
+        case Related(kind, targets, word):
+            return Related(kind, names(targets), words[word.start])
+        case CanDo(operation, targets, word):
+            return CanDo(words[operation.start], names(targets), words[word.start])
+        case Word(kind, word):
+            return Word(kind, words[word.start])
+        case AllOf(parts):
+            return AllOf(tuple([_placed(part, words) for part in parts]))
+        case AnyOf(parts):
+            return AnyOf(tuple([_placed(part, words) for part in parts]))
+        case Required(body, flag, word):
+            return Required(_placed(body, words), words[flag.start], words[word.start])
+        case _:
+            assert_never(shape)
 
 
 @lru_cache(maxsize=1 << 12)
