@@ -51,6 +51,7 @@ types:
 
 policies:
 	@echo "privtab lint" && $(BIN)/privtab lint
+	@echo "privtab fmt" && $(BIN)/privtab fmt --check
 
 tests:
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup

@@ -15,7 +15,6 @@ from messy import messy
 from privtab import _resources
 from privtab.backends.describe import describe
 from privtab.fmt import format_source
-from privtab.fmt.files import yaml_files
 from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program
 from privtab.source import SourceFile, load
@@ -86,8 +85,3 @@ def test_random_policies_mean_the_same(seed: int, mess: int, tmp_path_factory: p
     assert laid_out(once) == once
     assert notes(once) == notes(other)
     assert said(once, folder) == said(other, folder)
-
-
-def test_shipped_files_are_laid_out_already() -> None:
-    wrong = [path.name for path in yaml_files(_resources.policies()) if laid_out(load(path).text) != load(path).text]
-    assert wrong == []

@@ -13,7 +13,7 @@ import typer
 
 from privtab.cli._files import write
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, err, out, print_json, show_diagnostics
+from privtab.cli._output import Format, count, out, print_json, show_diagnostics
 from privtab.cli.compile import DEFAULT
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
@@ -79,8 +79,8 @@ def fmt(
         print_json(
             [{"path": one.source.path, "changed": one.changed, "written": one.changed and written} for one in formatted]
         )
-    elif paths != [STDIN] or check:
-        _say(formatted, changed, check=check, diff=diff)
+    elif not (diff and changed) and (paths != [STDIN] or check):
+        _say(formatted, changed, check=check)
     if check and changed:
         raise typer.Exit(1)
 
@@ -164,13 +164,12 @@ def _show_diff(one: Formatted) -> None:
         console.print(line.rstrip("\r\n"), style=style, soft_wrap=True)
 
 
-def _say(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check: bool, diff: bool) -> None:
-    console = err() if diff else out()
-    if not diff:
-        for one in changed:
-            console.print(one.source.path, soft_wrap=True)
+def _say(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check: bool) -> None:
+    console = out()
+    for one in changed:
+        console.print(one.source.path, soft_wrap=True)
     same = len(formatted) - len(changed)
-    would = "would be laid out anew" if check or diff else "laid out anew"
+    would = "would be laid out anew" if check else "laid out anew"
     parts = [f"{count(len(changed), 'file')} {would}"] if changed else []
     parts += [f"{count(same, 'file')} as they should be" if same != 1 else "1 file as it should be"] if same else []
     console.print(", ".join(parts), style="bold" if changed else "", soft_wrap=True)
