@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from privtab.errors import OpaError
 from privtab.ir.evaluate import Asked, Reference
-from privtab.ir.formula import call_condition, item_condition
-from privtab.ir.nodes import RESOURCE, Effect, Program
+from privtab.ir.nodes import Effect, Program
 from privtab.request import Decision, Request
 from privtab.state.nodes import State
 
@@ -41,7 +40,7 @@ class ReferenceEngine:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._last: tuple[State, Reference] | None = None
+        self._kept: dict[int, tuple[State, Reference]] = {}
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
         """The decisions of some requests in one state."""
@@ -52,16 +51,15 @@ class ReferenceEngine:
         ]
 
     def reference(self, state: State) -> Reference:
-        """The reference meaning of a state; the last one is kept."""
-        if self._last is None or self._last[0] is not state:
-            self._last = state, Reference(self.program, state)
-        return self._last[1]
+        """The reference meaning of a state, made once."""
+        if id(state) not in self._kept:
+            self._kept[id(state)] = state, Reference(self.program, state)
+        return self._kept[id(state)][1]
 
     def _briefly(self, reference: Reference, request: Request) -> Decision:
         asked = Asked(reference, request)
         rule = self.program.rules[request.resource.type, request.action]
-        condition = item_condition(rule) if RESOURCE in asked.complete else call_condition(rule)
-        allowed = asked.holds(condition)
+        allowed = asked.holds(asked.condition(rule))
         effects = [effect_text(asked, effect) for effect in rule.effects] if allowed else []
         return Decision(allowed=allowed, context={"effects": effects})
 

@@ -67,12 +67,13 @@ class Callers:
             yield self._exactly(one)
         for one in self.ways:
             yield from self._denied_below(one)
+        if frozenset() in self.ways:
+            return
+        yield Caller(frozenset(), frozenset(), allowed=False, words="nothing")
         for one in self.ways:
             for atom in sorted(one, key=str):
                 yield from self._lacking(one, atom)
-        if frozenset() not in self.ways:
-            yield Caller(frozenset(), frozenset(), allowed=False, words="nothing")
-            yield from self._all_but()
+        yield from self._all_but()
 
     def _exactly(self, one: HeldSet) -> Caller:
         """Who holds one set; where he would hold another with it, by inheritance, that one is denied him."""

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable
 from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Rule
 from privtab.scenarios.coverage import Coverage
+from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.masks import Key, Observed
 from privtab.scenarios.nodes import Case, Plan
 from privtab.scenarios.score import Score, Scoring
 from privtab.scenarios.suggest import Setting, suggestions
 
 
-def observe(plan: Plan, passed: Iterable[Case]) -> dict[Key, Observed]:
-    """The cases of each rule and what their callers have."""
-    references = [Reference(plan.program, world) for world in plan.worlds]
+def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
+    """The cases of each rule and what their callers have; `engine`: one that has looked at the states already."""
+    engine = engine or ReferenceEngine(plan.program)
+    references = [engine.reference(world) for world in plan.worlds]
     by_rule: defaultdict[Key, list[tuple[Case, Reference]]] = defaultdict(list)
     for case in passed:
         by_rule[case.request.resource.type, case.request.action].append((case, references[case.world]))

@@ -45,18 +45,17 @@ class Reader:
         if entries is None:
             return None
         fields: Fields = {}
-        good = True
+        strange = False
         for key, value in entries:
             if key.text not in known:
                 self.report("T001", key, f"unknown key `{key.text}` in {what}", _advice(key, value, known))
-                good = False
+                strange = True
             elif not _empty(value):
                 fields[key.text] = value
-        for name in required:
-            if name not in fields and good:
-                self.report("T002", node, f"`{name}` is missing in {what}")
-                good = False
-        return fields if good else None
+        missing = [name for name in required if name not in fields]
+        for name in missing if not strange else ():
+            self.report("T002", node, f"`{name}` is missing in {what}")
+        return None if missing else fields
 
     def entries(self, node: Node, what: str) -> tuple[tuple[Scalar, Node], ...] | None:
         """The entries of a mapping, each key once."""

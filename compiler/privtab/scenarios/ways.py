@@ -70,7 +70,8 @@ class WaysReader:
                 if fields is None:
                     return None
                 if len(fields) != 1:
-                    self.reader.report("T006", node, "a way has either `all` or `any`")
+                    if fields or not node.entries:
+                        self.reader.report("T006", node, "a way has either `all` or `any`")
                     return None
                 name, inner = next(iter(fields.items()))
                 return self.all(inner, values) if name == "all" else self.any(inner, values)

@@ -1,0 +1,53 @@
+"""Walkthroughs: a state that changes from step to step."""
+
+from __future__ import annotations
+
+from shop import Reads, Refuses, failed
+
+WALK = """\
+walkthroughs:
+  - name: a shelf
+    state:
+      grants: [{grantee: "user:ann", effect: allow, privilege: WRITE, entity: "store:s"}]
+    steps:
+      - {say: not hers yet, user: ann, action: read, resource: "item:s/a/x", decision: deny}
+      - {say: she makes it, user: ann, action: create, resource: "shelf:s/a", decision: allow,
+         effects: ["grant ALL (shelf:s/a)", "become owner (shelf:s/a)"]}
+      - {say: now it is, user: ann, action: read, resource: "item:s/a/x", decision: allow}
+      - {say: it goes, user: ann, action: read, resource: "item:s/a/x", decision: allow,
+         gone: {owners: [{entity: "shelf:s/a", owner: "user:ann"}], grants: [{grantee: "user:ann", effect: allow, privilege: ALL, entity: "shelf:s/a"}]},
+         then: {grants: [{grantee: "user:bob", effect: allow, privilege: READ, entity: "store:s"}]}}
+      - {say: gone, user: ann, action: read, resource: "item:s/a/x", decision: deny}
+      - {say: and another's, user: bob, action: read, resource: "item:s/a/x", decision: allow}
+"""
+
+
+def test_effects_and_changes_hold_from_the_next_step_on(reads: Reads) -> None:
+    plan = reads(WALK)
+    assert failed(plan) == []
+    assert len(plan.worlds) == 3
+    assert plan.cases[1].name == "a shelf, step 2: she makes it"
+
+
+def test_effects_are_checked(reads: Reads) -> None:
+    plan = reads(
+        WALK.replace("become owner (shelf:s/a)", "become owner (shelf:s/b)")
+        .replace("gone: {owners", "gone: {members: [], owners")
+        .replace('{entity: "shelf:s/a"', '{entity: "shelf:s/b"')
+    )
+    assert failed(plan)[0] == "a shelf, step 2: she makes it"
+
+
+def test_a_row_that_goes_must_be_there(refuses: Refuses) -> None:
+    [found, *_] = refuses(WALK.replace('privilege: ALL, entity: "shelf:s/a"', 'privilege: READ, entity: "shelf:s/a"'))
+    assert (found.code, found.message) == ("T204", "a row that goes is not in the state")
+
+
+def test_an_effect_must_be_one(refuses: Refuses) -> None:
+    [found, *_] = refuses(WALK.replace("grant ALL (shelf:s/a)", "grant ALL"))
+    assert (found.code, found.message) == ("T004", "`grant ALL` is no effect")
+
+
+def test_a_state_that_changes_into_a_wrong_one(refuses: Refuses) -> None:
+    [found] = refuses(WALK.replace("user:bob", "bob"))
+    assert (found.code, found.span.line) == ("T102", 13)

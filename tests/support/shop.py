@@ -1,0 +1,40 @@
+"""A small shop as a policy, for scenarios about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from privtab.diagnostics import Diagnostic
+from privtab.scenarios.engines import ReferenceEngine
+from privtab.scenarios.nodes import Plan
+from privtab.scenarios.run import failures
+
+POLICY = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {shelf: {item: }, user: , role: }}
+privileges: [READ, WRITE, OWN]
+sets: {ALL: [READ, WRITE]}
+semantics: {inheritance: down, deny: overrides, owner: {creator: true}}
+tables:
+  store:
+    open: READ (store)
+  shelf:
+    create: {requires: WRITE (store), grants: ALL (shelf)}
+    list: {requires: READ (store), each: READ (shelf)}
+  item:
+    read: READ (item) or owner (shelf, item)
+    move: {with: {to: [shelf, item]}, requires: WRITE (item) and WRITE (to)}
+    burn: {requires: "WRITE (item) and (OWN (item) when really)"}
+    peek: can read (item)
+  user: {get: self or READ (store)}
+  role: {use: holds (role)}
+"""
+Reads = Callable[..., Plan]
+Refuses = Callable[..., list[Diagnostic]]
+
+
+def failed(plan: Plan) -> list[str]:
+    """The names of the cases that the reference meaning answers otherwise."""
+    return [failure.case.name for failure in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]
