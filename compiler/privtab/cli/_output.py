@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PLAIN_WIDTH = 160
 """Columns where nobody looks: tables in files and pipes must not be cut at the width of an imaginary terminal."""
@@ -118,6 +120,8 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
     """A bar on standard error that goes away when it is done; nothing at all where nobody looks."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     console = err()
     columns = (
         SpinnerColumn(),
