@@ -193,3 +193,18 @@ def test_effects_are_told_with_an_allow_alone(tmp_path: Path) -> None:
 def test_what_the_policy_does_not_know_is_no_request(tmp_path: Path, request_: Request, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         evaluate(program(tmp_path, "inheritance: none"), State(), request_)
+
+
+def test_a_call_that_names_no_item_is_explained_by_what_can_hold_there(tmp_path: Path) -> None:
+    """Below a privilege on the top lies one on the item, which is weaker, and never held while no item is named."""
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        "privtab: 1\nsystem: small\nversion: '1'\nentities: {top: {low: }}\nprivileges: [READ]\n"
+        "semantics: {inheritance: down}\n"
+        "tables: {low: {list: {requires: READ (top) or READ (low), each: READ (low)}}}\n"
+    )
+    program = pipeline.load_program(path)
+    request = Request(user="ann", action="list", resource=Entity("low", "t"))
+    state = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("top", "t")),))
+    assert evaluate(program, state, request).context["reasons"][0]["atom"] == "READ (top:t)"
+    assert evaluate(program, State(), request).context["missing"] == [["READ (top:t)"]]

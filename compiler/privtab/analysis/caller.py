@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import assert_never
 
 from privtab.analysis.universe import Universe
-from privtab.ir.canonical import MinimalSets, canonical
 from privtab.ir.evaluate import Asked, Reference
-from privtab.ir.formula import resolve
-from privtab.ir.nodes import (
-    NEVER,
-    RESOURCE,
-    And,
-    ByType,
-    Can,
-    Formula,
-    Has,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    Self,
-    ServiceAdmin,
-    When,
-)
 from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
@@ -115,40 +95,6 @@ class Caller(Asked):
             slot for slot, keys in self.keys.items() if len(keys) == len(self.vocabulary.chains[self.types[slot]])
         }
         return self
-
-
-def possible(asked: Asked, formula: Formula) -> Formula:
-    """The condition without what cannot hold since the request leaves off its name.
-
-    Minimal sets are for a request that names its resource: there a privilege above may stand for one on the resource, and
-    the weaker of the two is kept. Without the name that one never holds, so it must be gone before.
-    """
-    match formula:
-        case ServiceAdmin():
-            return formula
-        case Has() | Owner() | Member() | Self() | Holds():
-            return formula if formula.target.slot != RESOURCE or asked.path(formula.target) else NEVER
-        case Can():
-            if formula.target.slot != RESOURCE:
-                return formula
-            return possible(asked, resolve(asked.program, formula))
-        case And():
-            return And(parts=tuple(possible(asked, part) for part in formula.parts))
-        case Or():
-            return Or(parts=tuple(possible(asked, part) for part in formula.parts))
-        case When():
-            return replace(formula, body=possible(asked, formula.body))
-        case ByType():
-            return replace(formula, cases=tuple((type_, possible(asked, case_)) for type_, case_ in formula.cases))
-        case _:
-            assert_never(formula)
-
-
-def minimal_sets(asked: Asked, condition: Formula, types: Mapping[str, str]) -> MinimalSets:
-    """The minimal sets of a condition for the request, or the caller's present objects: those that can hold there."""
-    if RESOURCE not in asked.complete:
-        condition = possible(asked, condition)
-    return canonical(asked.program).minimal_sets(condition, asked.flags, types)
 
 
 class Kin:

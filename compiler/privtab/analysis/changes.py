@@ -20,7 +20,7 @@ from privtab.analysis.provenance import Provenance
 from privtab.analysis.universe import decode_name
 from privtab.errors import UnsupportedError
 from privtab.ir.evaluate import Reference
-from privtab.ir.formula import call_condition, item_condition, resolve
+from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
     RESOURCE,
     And,
@@ -184,7 +184,7 @@ class _Turned:
         rule = self.program.rules[request.resource.type, request.action]
         self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
         self.caller.about({RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}})
-        self.condition = item_condition(rule) if RESOURCE in self.caller.complete else call_condition(rule)
+        self.condition = self.caller.condition(rule)
         for role in roles:
             self.caller.roles |= {role.role}
             if role.scope is None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privtab.analysis.caller import minimal_sets
 from privtab.analysis.changes import Change, ways
 from privtab.analysis.provenance import Chain, Provenance
 from privtab.ir.canonical import Leaf
 from privtab.ir.evaluate import Reference
 from privtab.ir.explain import Explanation
-from privtab.ir.formula import call_condition, item_condition
-from privtab.ir.nodes import RESOURCE, ByType, Has, Rule
+from privtab.ir.nodes import ByType, Has, Rule
 from privtab.request import Decision, Request
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
@@ -54,15 +52,12 @@ def explain(reference: Reference, request: Request, state: State | None = None, 
     `state`: the one that the reference was made of. Without it nothing is said of rows and changes.
     """
     found = reference.explanation(request)
-    types = {w.name: found.asked.types[w.name] for w in found.rule.withs}
-    condition = item_condition(found.rule) if RESOURCE in found.asked.complete else call_condition(found.rule)
-    sets = minimal_sets(found.asked, condition, types)
     rows = None if state is None else Provenance(found.asked, state, places)
     return Why(
         request=request,
         decision=Decision(allowed=found.allowed, context=found.context()),
         rule=found.rule,
-        sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in sets),
+        sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in found.sets),
         turns=() if state is None or found.allowed else ways(reference, state, request),
     )
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
 
-from privtab.analysis.caller import Caller, Kin, minimal_sets
+from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.universe import Universe, rows_entities
-from privtab.ir.canonical import Leaf
+from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.evaluate import Reference
-from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
 from privtab.request import Entity
 from privtab.state.nodes import State
@@ -121,7 +121,7 @@ class _Asker:
         return self._questions[type_]
 
     def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> May | None:
-        condition = call_condition(rule) if unnamed else item_condition(rule)
+        condition = asked_condition(self.program, rule, named=not unnamed)
         if not rule.withs:
             holds = self.caller.about({RESOURCE: resource}).holds(condition)
             return May(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
@@ -211,7 +211,7 @@ class Choices:
 def _split(caller: Caller, rule: Rule, condition: Formula) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
     for chosen in product(*(w.types for w in rule.withs)):
         types = {w.name: type_ for w, type_ in zip(rule.withs, chosen, strict=True)}
-        for atoms in minimal_sets(caller, condition, types):
+        for atoms in canonical(caller.program).minimal_sets(condition, caller.flags, types):
             by_slot: dict[str, list[Leaf]] = {}
             for atom in atoms:
                 by_slot.setdefault(_slot(atom), []).append(atom)

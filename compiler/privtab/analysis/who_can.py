@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from privtab.analysis.bearers import PrincipalBearers, UserBearers
-from privtab.analysis.caller import Caller, minimal_sets
+from privtab.analysis.caller import Caller
 from privtab.analysis.universe import users
-from privtab.ir.canonical import Leaf
+from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.explain import Explanation
-from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import RESOURCE, Member, Rule
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
@@ -58,8 +57,7 @@ class WhoCan:
         self._asked = Asked(reference, request)
         self._reference = reference
         self._state = state
-        complete = RESOURCE in self._asked.complete
-        self._condition = item_condition(self.rule) if complete else call_condition(self.rule)
+        self._condition = self._asked.condition(self.rule)
         self._users = UserBearers(self._asked, state)
         found = self._users.of(self._condition)
         self.known: frozenset[str] = users(program, state)
@@ -123,7 +121,7 @@ class WhoCan:
 
     def _sets(self) -> tuple[tuple[Leaf, ...], ...]:
         types = {w.name: self._asked.types[w.name] for w in self.rule.withs}
-        return minimal_sets(self._asked, self._condition, types)
+        return canonical(self._asked.program).minimal_sets(self._condition, self._asked.flags, types)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

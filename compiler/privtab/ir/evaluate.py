@@ -11,7 +11,7 @@ from typing import assert_never
 
 from privtab.ir.canonical import canonical
 from privtab.ir.explain import Explanation
-from privtab.ir.formula import anchor, call_condition, item_condition, resolve
+from privtab.ir.formula import anchor, asked_condition, resolve
 from privtab.ir.nodes import (
     RESOURCE,
     And,
@@ -25,6 +25,7 @@ from privtab.ir.nodes import (
     Or,
     Owner,
     Program,
+    Rule,
     Self,
     ServiceAdmin,
     Target,
@@ -60,7 +61,7 @@ class Reference:
         self.vocabulary.check(request)
         asked = Asked(self, request)
         rule = self.program.rules[request.resource.type, request.action]
-        condition = item_condition(rule) if RESOURCE in asked.complete else call_condition(rule)
+        condition = asked.condition(rule)
         types = {w.name: asked.types[w.name] for w in rule.withs}
         sets = canonical(self.program).minimal_sets(condition, request.flags, types)
         return Explanation(asked, rule, sets, allowed=asked.holds(condition))
@@ -95,6 +96,10 @@ class Asked:
         self.complete = {
             slot for slot, keys in self.keys.items() if len(keys) == len(self.program.chain(self.types[slot]))
         }
+
+    def condition(self, rule: Rule) -> Formula:
+        """What the request needs: without what cannot hold where it leaves off the last name of its resource."""
+        return asked_condition(self.program, rule, named=RESOURCE in self.complete)
 
     def holds(self, formula: Formula) -> bool:
         """Whether a condition holds, as it is written."""

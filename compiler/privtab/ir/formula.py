@@ -54,6 +54,15 @@ def call_condition(rule: Rule) -> Formula:
     return conjunction(rule.gate, rule.requires)
 
 
+def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
+    """What a request needs: a named item all there is, one that leaves off the last name what can hold without it.
+
+    To drop what cannot hold must come before minimal sets are made: among them a privilege on an ancestor may stand for one
+    on the resource, the weaker is kept, and without a name the weaker one never holds.
+    """
+    return item_condition(rule) if named else without_name(program, call_condition(rule), rule.entity)
+
+
 def item_condition(rule: Rule) -> Formula:
     """What a named item needs: gate, `requires` and `each`."""
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)

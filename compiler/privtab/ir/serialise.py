@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from privtab._once import once
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.explain import source_text
-from privtab.ir.formula import anchor, call_condition, item_condition, rule_flags
+from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import (
     And,
     ByType,
@@ -130,7 +130,9 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         ],
         "minimal": {
             "item": _variants(program, rule, item_condition(rule), atoms),
-            "call": _variants(program, rule, call, atoms) if rule.unnamed else {},
+            "call": _variants(program, rule, asked_condition(program, rule, named=False), atoms)
+            if rule.unnamed
+            else {},
         },
         "atoms": [_atom(program, atom) for atom in atoms],
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
 from privtab.analysis.diff.words import (
     Group,
+    also_by,
     answers_text,
     groups,
     holding_texts,
@@ -68,9 +69,8 @@ def _row(group: Group) -> str:
         return f"| {verdict} | {_names(group)} | {_code('/'.join(row.was))} | {_text(row.recognised or '')} |"
     pairs = pairs_of(group)
     before, after = ("<br>".join(_cell(key, text) for key, *both in pairs if (text := both[side])) for side in (0, 1))
-    reached = [reason for reason in row.because if reason.startswith("can ")]
-    if reached and before == after:
-        after = "through " + ", ".join(map(_code, reached[:3]))
+    if row.own and (by := also_by(row)):
+        after = "<br>".join(filter(None, [after if before != after else "", f"by {_text(', '.join(by[:3]))}"]))
     return f"| {verdict} | {_names(group)} | {before} | {after} |"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, combinations
 from math import comb
 from typing import TypeAlias
@@ -81,13 +82,17 @@ def _smallest(exact: Exact, allowing: Shape, denying: Shape, found: Separation) 
         allowed = exact.here.holds(f, facts, found.flags, found.types)
         return allowed and not exact.there.holds(g, facts, found.flags, found.types)
 
-    facts = _fewer(exact, f, found.facts, tells_apart)
+    return replace(found, facts=_plain(exact, _fewer(exact, f, found.facts, tells_apart), tells_apart))
+
+
+def _plain(exact: Exact, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
+    """The facts with privileges in place of sets and aliases, where they do."""
     for fact in sorted(facts, key=repr):
         if isinstance(fact, Granted) and fact.name not in exact.one.privileges:
             names = sorted(exact.here.given(fact.name, fact.target.type))
             plainer = (facts - {fact} | {replace(fact, name=name)} for name in names)
-            facts = next((some for some in plainer if tells_apart(some)), facts)
-    return replace(found, facts=facts)
+            facts = next((some for some in plainer if do(some)), facts)
+    return facts
 
 
 def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts], bool]) -> Facts:
@@ -134,13 +139,15 @@ def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Sep
             continue
         # Nothing is denied in either, so that both conditions hold under all of the facts together.
         enough = (one, other, one | other)
-        facts = next(f for f in enough if _hold(forward, conditions, f, flags, types))
+        hold = partial(_hold, forward, conditions, flags, types)
+        facts = next(filter(hold, enough))
+        facts = _plain(backward, _plain(forward, facts, hold), hold)
         if best is None or len(facts) < len(best.facts):
             best = Separation(facts=facts, flags=flags, types=types, names=names)
     return best
 
 
-def _hold(exact: Exact, conditions: tuple[Formula, Formula], facts: Facts, flags: frozenset[str], types: Types) -> bool:
+def _hold(exact: Exact, conditions: tuple[Formula, Formula], flags: frozenset[str], types: Types, facts: Facts) -> bool:
     return exact.here.holds(conditions[0], facts, flags, types) and exact.there.holds(
         conditions[1], facts, flags, types
     )

@@ -61,7 +61,8 @@ def _likeness(row: RowChange) -> object:
     if row.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and not row.own:
         return head, shapes, row.because
     pair = None if row.was is None else row.was[row.was[0] == row.entity]
-    return head, shapes, row.because, row.parts, _cell_key(row, row.before), _cell_key(row, row.after), pair
+    parts = tuple(part for part in row.parts if part not in {"note", "deprecated"})
+    return head, shapes, row.because, parts, _cell_key(row, row.before), _cell_key(row, row.after), pair
 
 
 def _cell_key(row: RowChange, cell: Cell | None) -> object:
@@ -122,6 +123,18 @@ def what_changed(row: RowChange) -> str:
     reached = [reason for reason in row.because if reason.startswith("can ")]
     listed = list(dict.fromkeys([*told, *reached])) or [*row.parts]
     return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
+
+
+def also_by(row: RowChange) -> tuple[str, ...]:
+    """What makes the difference beside the row's own words: rows that it refers to, and declarations of the file.
+
+    Declarations only where the condition is another though the row asks for the same.
+    """
+    reached = tuple(reason for reason in row.because if reason.startswith("can "))
+    own = {"with", "gate", "requires", "each", "creates"} & set(row.parts)
+    if reached or own or row.condition in {None, Verdict.EQUAL}:
+        return reached
+    return row.because
 
 
 def request_text(request: Request) -> str:
