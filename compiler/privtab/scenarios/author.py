@@ -136,6 +136,12 @@ class Author:
         """The tags of an entry."""
         return tuple(text.value for text in self.reader.texts(fields.get("tags"), "`tags`"))
 
+    def why(self, fields: Fields) -> str | None:
+        """Why an entry says what it says, and where that stands."""
+        source = ", ".join(text.value for text in self.reader.texts(fields.get("source"), "`source`"))
+        said = [self.optional(fields, "why"), f"from {source}" if source else None]
+        return ", ".join(text for text in said if text) or None
+
     def optional(self, fields: Fields, key: str) -> str | None:
         """A text of an entry; None where it is not there."""
         text = self.reader.text(fields.get(key), f"`{key}`")

@@ -44,7 +44,7 @@ def _case(author: Author, fields: Fields, span: Span) -> None:
             request=request,
             expected=author.expected(fields, request, allowed=allowed),
             span=span,
-            why=author.optional(fields, "why"),
+            why=author.why(fields),
             tags=author.tags(fields),
         )
         author.cases.append(case)

@@ -41,7 +41,7 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, cast: Cast
     requests = author.requests(fields, span, "somebody")
     if ways is None:
         return
-    name, why, tags = author.optional(fields, "name"), author.optional(fields, "why"), author.tags(fields)
+    name, why, tags = author.optional(fields, "name"), author.why(fields), author.tags(fields)
     for request in requests:
         title = name or f"{request.action} {request.resource}"
         for caller in Callers(author.program, request, ways).all():

@@ -25,7 +25,6 @@ CODES = {
     "T202": "cell-said-twice",
     "T203": "nothing-asked",
     "T204": "row-that-is-not-there",
-    "T205": "name-said-twice",
 }
 
 

@@ -210,8 +210,11 @@ class _Names:
     def key(self, target: Target) -> str:
         """The key of a target: `table:m/c/s/t`."""
         number = self.slots[target.slot]
-        chain = [type_ for type_ in self.program.chain(target.type) if not self.program.entities[type_].single]
-        return f"{target.type}:{'/'.join(t[0] + (str(number) if number > 1 else '') for t in chain)}"
+        names: list[str] = []
+        for type_ in self.program.chain(target.type):
+            if not self.program.entities[type_].single:
+                names.append(next((type_[:n] for n in range(1, len(type_)) if type_[:n] not in names), type_))
+        return f"{target.type}:{'/'.join(name + (str(number) if number > 1 else '') for name in names)}"
 
     def atom(self, atom: Atom) -> str:
         """An atom with names."""

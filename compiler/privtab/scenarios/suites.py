@@ -100,7 +100,7 @@ def _cell(matrix: _Matrix, request: Request, world: int, at: Span, *, allowed: b
         request=request,
         expected=Expected(allowed=allowed),
         span=at,
-        why=matrix.author.optional(matrix.fields, "why"),
+        why=matrix.author.why(matrix.fields),
         tags=matrix.author.tags(matrix.fields),
     )
 

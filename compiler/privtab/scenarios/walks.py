@@ -14,7 +14,21 @@ from privtab.state.nodes import Grant, State
 from privtab.syntax.yaml_tree import Node
 
 KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")
-STEP_KEYS = ("say", "user", "action", "resource", *ASKED, "decision", *FROZEN, "then", "gone", "tags", "why", "note")
+STEP_KEYS = (
+    "say",
+    "user",
+    "action",
+    "resource",
+    *ASKED,
+    "decision",
+    *FROZEN,
+    "then",
+    "gone",
+    "tags",
+    "why",
+    "source",
+    "note",
+)
 _EFFECT = re.compile(r"(grant|become|revoke) (.+) \((.+)\)")
 
 
@@ -51,7 +65,7 @@ def _steps(author: Author, fields: Fields, state: State) -> None:
                     request=request,
                     expected=expected,
                     span=span,
-                    why=author.optional(step, "why"),
+                    why=author.why(step),
                     tags=(*tags, *author.tags(step)),
                 )
             )

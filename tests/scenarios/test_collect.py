@@ -1,0 +1,116 @@
+"""Which scenario files there are, and what they are about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privtab.errors import PolicyInvalid
+from privtab.scenarios.collect import plans
+
+POLICY = """\
+privtab: 1
+system: SYSTEM
+version: "1"
+entities: {store: }
+privileges: [READ, WRITE]
+tables:
+  store:
+    open: {requires: READ (store), ambiguous: {readings: {strict: READ + WRITE (store)}}}
+    close: READ (store)
+variants: {night: {tables: {store: {open: WRITE (store)}}}}
+"""
+CASE = "cases: [{user: x, action: open, resource: 'store:s', decision: deny}]\n"
+
+
+def write(folder: Path, **files: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '.')}.yaml"
+        path.write_text(POLICY.replace("SYSTEM", name) if text == POLICY else text, encoding="utf-8")
+
+
+def subjects(*paths: Path) -> list[tuple[str, str | None, int]]:
+    return [(p.subject.policy.name, p.subject.variant, len(p.cases)) for p in plans(paths)]
+
+
+def test_a_policy_has_the_files_beside_it_that_are_about_it(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        a=POLICY,
+        b=POLICY,
+        a__scenarios="scenarios: 1\n" + CASE,
+        b__scenarios="scenarios: 1\n" + CASE,
+        more__scenarios="scenarios: 1\npolicy: a.yaml\n" + CASE,
+        other="scenarios: 1\npolicy: a\n" + CASE,
+    )
+    assert subjects(tmp_path / "a.yaml") == [("a.yaml", None, 3)]
+    assert subjects(tmp_path) == [("a.yaml", None, 3), ("b.yaml", None, 1)]
+    assert subjects(tmp_path / "more.scenarios.yaml") == [("a.yaml", None, 1)]
+
+
+def test_the_only_policy_of_a_folder(tmp_path: Path) -> None:
+    write(tmp_path, a=POLICY, scenarios="scenarios: 1\n" + CASE)
+    assert subjects(tmp_path) == [("a.yaml", None, 1)]
+    write(tmp_path, b=POLICY)
+    with pytest.raises(PolicyInvalid, match="T101 the file names no policy"):
+        plans([tmp_path])
+
+
+def test_a_policy_without_scenarios_has_no_cases(tmp_path: Path) -> None:
+    write(tmp_path, a=POLICY)
+    assert subjects(tmp_path) == [("a.yaml", None, 0)]
+
+
+def test_variants_and_readings_are_subjects_of_their_own_and_cover_what_they_change(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        a=POLICY,
+        a__scenarios="scenarios: 1\n" + CASE,
+        a__night__scenarios="scenarios: 1\npolicy: a.yaml\nvariant: night\n" + CASE,
+        a__strict__scenarios="scenarios: 1\npolicy: a.yaml\nreadings: {store/open: strict}\n" + CASE,
+    )
+    found = plans([tmp_path])
+    assert [p.subject.chosen for p in found] == ["", " (night)", " (store/open=strict)"]
+    assert [list(p.rules) for p in found] == [
+        [("store", "open"), ("store", "close")],
+        [("store", "open")],
+        [("store", "open")],
+    ]
+
+
+def test_readings_of_the_command_line_replace_those_of_the_files(tmp_path: Path) -> None:
+    write(tmp_path, a=POLICY, a__scenarios="scenarios: 1\n" + CASE)
+    [plan] = [p for p in plans([tmp_path], {"store/open": "strict"}) if p.cases]
+    assert plan.subject.readings == (("store/open", "strict"),)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("policy: nowhere.yaml", "T101 there is no policy"),
+        ("variant: day", "T101"),
+        ("readings: {store/open: loose}", "T101"),
+        ("scenarios: 1", "T005 `scenarios` stands twice"),
+        ("suits: []", "T001 unknown key `suits` in a scenario file"),
+    ],
+)
+def test_what_is_wrong_with_a_head(tmp_path: Path, head: str, message: str) -> None:
+    write(tmp_path, a=POLICY, a__scenarios=f"scenarios: 1\n{head}\n{CASE}")
+    with pytest.raises(PolicyInvalid, match=message):
+        plans([tmp_path])
+
+
+def test_mistakes_of_two_files_come_together(tmp_path: Path) -> None:
+    bad = "scenarios: 1\n" + CASE.replace("deny", "no")
+    write(tmp_path, a=POLICY, b=POLICY, a__scenarios=bad, b__scenarios=bad)
+    with pytest.raises(PolicyInvalid) as caught:
+        plans([tmp_path])
+    assert [Path(d.span.path).name for d in caught.value.diagnostics] == ["a.scenarios.yaml", "b.scenarios.yaml"]
+
+
+def test_what_is_no_yaml_is_said_where_it_is(tmp_path: Path) -> None:
+    write(tmp_path, a=POLICY, a__scenarios="scenarios: 1\ncases: [\n")
+    with pytest.raises(PolicyInvalid, match="P002"):
+        plans([tmp_path])

@@ -1,0 +1,101 @@
+"""Results in each format, read back."""
+
+from __future__ import annotations
+
+import io
+import json
+from xml.etree import ElementTree
+
+from rich.console import Console
+from shop import POLICY, Reads
+
+from privtab.report.junit import junit
+from privtab.scenarios.engines import ReferenceEngine
+from privtab.scenarios.pretty import show
+from privtab.scenarios.prove import coverage, observe, score
+from privtab.scenarios.results import Result, junit_suites, result_json
+from privtab.scenarios.run import failures
+
+TEXT = """\
+cases:
+  - {user: bob, action: open, resource: "store:s", decision: allow, why: the door is open}
+  - {user: bob, action: open, resource: "store:s", decision: deny}
+"""
+
+
+def result(reads: Reads) -> Result:
+    plan = reads(TEXT)
+    found = tuple(failures(plan, plan.cases, [ReferenceEngine(plan.program)]))
+    observed = observe(plan, plan.cases[1:])
+    return Result(
+        plan=plan, asked=plan.cases, failures=found, coverage=coverage(plan, observed), score=score(plan, observed)
+    )
+
+
+def test_json(reads: Reads) -> None:
+    found = json.loads(json.dumps(result_json(result(reads))))
+    assert (found["system"], found["cases"], found["passed"]) == ("shop", 2, 1)
+    [failure] = found["failures"]
+    line = 1 + POLICY.splitlines().index("    open: READ (store)")
+    assert (failure["line"], failure["column"], failure["row"]["line"]) == (3, 5, line)
+    assert (failure["fault"], failure["expected"], failure["got"]) == ("decision", "allow", "deny")
+    assert failure["missing"] == [["READ (store:s)"]]
+    assert failure["row"]["text"] == "open: READ (store)"
+    assert failure["request"]["action"] == {"name": "open"}
+    cells = found["coverage"]
+    assert cells["covered"] == sum(row["covered"] for row in cells["rows"]) == cells["cells"] - len(cells["untested"])
+    [lack] = [c for c in cells["untested"] if c["rule"] == "shop/store/open"]
+    assert (lack["proof"], lack["set"], lack["without"]) == ("allow", ["READ (store)"], None)
+    assert found["mutation"]["killed"] + len(found["mutation"]["survived"]) == found["mutation"]["mutants"]
+    assert {"rule", "path", "line", "change", "text"} <= found["mutation"]["survived"][0].keys()
+
+
+def test_junit(reads: Reads) -> None:
+    root = ElementTree.fromstring(junit(junit_suites([result(reads)])))  # noqa: S314  our own text
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    suite = root.find("testsuite[@name='shop/1']")
+    assert suite is not None
+    bad, good = suite.findall("testcase")
+    assert (bad.get("classname"), bad.get("line"), good.find("failure")) == ("shop.store.open", "3", None)
+    failure = bad.find("failure")
+    assert failure is not None
+    assert (failure.get("message"), failure.get("type")) == ("expected allow, got deny", "decision")
+    assert "missing READ (store:s)" in (failure.text or "")
+    assert "open: READ (store)" in (failure.text or "")
+
+
+def shown(one: Result, *, verbose: bool = False, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    show(console, [one], verbose=verbose)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_person_sees_the_case_the_answer_and_the_row(reads: Reads) -> None:
+    text = shown(result(reads))
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[0] == "✗ bob open store:s"
+    assert lines[1:5] == ["expected  allow", "got       deny", "missing READ (store:s)", "why       the door is open"]
+    assert lines[5].endswith("shop.scenarios.yaml:3:5")
+    assert lines[7] == "open: READ (store)"
+    assert "✗ 1 of 2 cases failed" in text
+
+
+def test_the_summary_fits_eighty_columns(reads: Reads) -> None:
+    text = shown(result(reads))
+    summary = text[text.index("policy  ") :].splitlines()
+    assert max(map(len, summary)) <= 80
+    assert summary[1].split()[:3] == ["shop/1", "2", "1"]
+
+
+def test_verbose_shows_every_cell_and_every_fault(reads: Reads) -> None:
+    one = result(reads)
+    assert one.coverage is not None
+    assert one.score is not None
+    brief, full = shown(one), shown(one, verbose=True)
+    assert "--verbose shows all" in brief
+    assert "--verbose" not in full
+    for cell in one.coverage.untested:
+        assert cell.text in full
+    for mutant in one.score.survived:
+        assert mutant.text in full
