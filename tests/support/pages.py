@@ -21,7 +21,15 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/language.md", "docs/state.md", "docs/asking.md", "docs/questions.md", "docs/linting.md")
+PAGES = (
+    "README.md",
+    "docs/language.md",
+    "docs/state.md",
+    "docs/asking.md",
+    "docs/questions.md",
+    "docs/linting.md",
+    "docs/diff.md",
+)
 HEAD = "head.yaml"
 
 _BLOCK = re.compile(

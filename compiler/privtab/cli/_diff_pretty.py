@@ -10,6 +10,7 @@ from rich.text import Text
 from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
 from privtab.analysis.diff.words import (
     Group,
+    also_by,
     answers_text,
     cell_pairs,
     groups,
@@ -125,10 +126,8 @@ def _cells(group: Group) -> Table:
             label = name if number == 0 else ""
             shown.add_row(Text(label, style="dim"), Text(key, style="dim"), text)
         shown.add_row("", "", Text(place, style="dim"))
-    if group.declared_only and row.because:
-        shown.add_row(Text("by", style="dim"), "", ", ".join(row.because))
-    elif reached := [reason for reason in row.because if reason.startswith("can ")]:
-        shown.add_row(Text("by", style="dim"), "", ", ".join(reached))
+    if by := also_by(row):
+        shown.add_row(Text("by", style="dim"), "", ", ".join(by))
     return shown
 
 
