@@ -204,6 +204,12 @@ class OpaFlows:
 
         return (yield from self._each_once(known, "allow", requests, ask))
 
+    def allow_together(self, requests: Sequence[Request]) -> Flow[list[bool]]:
+        """Yes or no for checks of several callers; their names were checked."""
+        operations = (yield from self._names()).vocabulary.operations
+        shapes = [operations[request.resource.type][request.action] for request in requests]
+        return (yield from self.allow_many(requests, shapes, few=True))
+
     def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
         """Answers with explanations, by position."""
         known = yield from self._names()

@@ -27,6 +27,7 @@ HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 _EXCERPT = 300
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}
 """What OPA answers as a rule; everything else is read as JSON."""
 
@@ -257,7 +258,7 @@ def encode(document: object) -> bytes:
     OPA would read each of those as the same replacement character, and take one name for another.
     """
     try:
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode()
+        return _COMPACT(document).encode()
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"a name is not valid Unicode: {error.object!r:.80}") from None
 

@@ -121,7 +121,8 @@ class OpaEngine:
 
     def known(self) -> Known:
         """As Engine.known."""
-        return self._flows.current() or run(self._flows.known())
+        known = self._flows.current()
+        return known if known is not None else run(self._flows.known())
 
     def newer(self, known: Known) -> Known:
         """As Engine.newer."""

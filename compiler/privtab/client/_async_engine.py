@@ -1,0 +1,191 @@
+"""The engine `opa` within an event loop. Checks that begin together go as one exchange."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, TypeVar
+
+from privtab.client._engine import Flow, arun
+from privtab.client._observe import CURRENT, Asked
+from privtab.client._opa import OpaFlows
+from privtab.client._protocol import Known, Revision
+from privtab.errors import PolicyError, PrivtabError
+from privtab.request import Decision, Entity, OperationShape, Request
+
+if TYPE_CHECKING:
+    from privtab.client._httpx import AsyncTransport
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """Wires for an event loop."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self.post = transport.post
+        self.get = transport.get
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Wait."""
+        return asyncio.sleep(seconds)
+
+    def acquire(self) -> Awaitable[bool]:
+        """Take the lock."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # A lock belongs to a loop; of one that has ended nobody holds it any more.
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        """Give it back."""
+        self._lock.release()
+
+    async def together(self, flows: Iterator[Flow[None]], most: int) -> None:
+        """Run flows, at most so many at once; the first error ends all."""
+
+        async def work() -> None:
+            for flow in flows:
+                await arun(flow)
+
+        workers = [asyncio.create_task(work()) for _ in range(most)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+
+class AsyncOpaEngine:
+    """The engine `opa` over an asynchronous transport."""
+
+    name = "opa"
+
+    def __init__(self, flows: OpaFlows, transport: AsyncTransport, window: float) -> None:
+        self._flows = flows
+        self._transport = transport
+        self._window = window
+        self._forget()
+
+    def _forget(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: list[_Waiting] = []
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def known(self) -> Known:
+        """As Engine.known."""
+        known = self._flows.current()
+        return known if known is not None else await arun(self._flows.known())
+
+    async def newer(self, known: Known) -> Known:
+        """As Engine.newer."""
+        return await arun(self._flows.newer(known))
+
+    async def allow(self, request: Request) -> bool:
+        """As Engine.allow."""
+        if self._window < 0:
+            return await arun(self._flows.allow(request))
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._forget()
+            self._loop = loop
+        waiting = _Waiting(request, loop.create_future())
+        self._waiting.append(waiting)
+        if len(self._waiting) == 1:
+            if self._window:
+                loop.call_later(self._window, self._ask)
+            else:
+                loop.call_soon(self._ask)
+        answer = await waiting.answer
+        if waiting.asked is not None and waiting.ids:
+            waiting.asked.ids.extend(waiting.ids)
+        return answer
+
+    async def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
+        """As Engine.allow_many."""
+        return await arun(self._flows.allow_many(requests, shapes))
+
+    async def decide(self, request: Request) -> Decision:
+        """As Engine.decide."""
+        return await arun(self._flows.decide(request))
+
+    async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
+        """As Engine.decide_many."""
+        return await arun(self._flows.decide_many(requests))
+
+    async def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
+        """As Engine.visible."""
+        return await arun(self._flows.visible(request, items))
+
+    async def revision(self) -> Revision:
+        """As Engine.revision."""
+        return await arun(self._flows.revision())
+
+    async def healthy(self) -> bool:
+        """As Engine.healthy."""
+        return await arun(self._flows.healthy())
+
+    async def close(self) -> None:
+        """As Engine.close."""
+        if self._asking and self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*self._asking, return_exceptions=True)
+        await self._transport.close()
+
+    # --- checks that begin together ---
+
+    def _ask(self) -> None:
+        """Ask for all that wait."""
+        waiting, self._waiting = [w for w in self._waiting if not w.answer.done()], []
+        if waiting:
+            task = asyncio.get_running_loop().create_task(self._answer(waiting))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _answer(self, waiting: Sequence[_Waiting]) -> None:
+        asked = Asked()
+        deadlines = [w.asked.deadline for w in waiting if w.asked is not None and w.asked.deadline is not None]
+        asked.deadline = min(deadlines, default=None)
+        CURRENT.set(asked)
+        try:
+            if len(waiting) == 1:
+                answers = [await arun(self._flows.allow(waiting[0].request))]
+            else:
+                answers = await arun(self._flows.allow_together([w.request for w in waiting]))
+        except PolicyError as error:
+            if len(waiting) == 1:
+                waiting[0].fail(error)
+                return
+            # One of them may be what OPA makes no sense of; the others shall not hear of it.
+            await asyncio.gather(*(self._answer([w]) for w in waiting))
+        except BaseException as error:
+            for w in waiting:
+                w.fail(error)
+            if not isinstance(error, PrivtabError):
+                raise
+        else:
+            for w, answer in zip(waiting, answers, strict=True):
+                w.ids = asked.ids
+                if not w.answer.done():
+                    w.answer.set_result(answer)
+
+
+class _Waiting:
+    """A check that waits for its answer."""
+
+    __slots__ = ("answer", "asked", "ids", "request")
+
+    def __init__(self, request: Request, answer: asyncio.Future[bool]) -> None:
+        self.request = request
+        self.answer = answer
+        self.asked = CURRENT.get()
+        self.ids: list[str] = []
+
+    def fail(self, error: BaseException) -> None:
+        """An error of its own: each caller adds its own trace."""
+        if not self.answer.done():
+            self.answer.set_exception(copy(error))

@@ -1,0 +1,225 @@
+"""The asynchronous client of an OPA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from privtab.client import _config
+from privtab.client import sync as shared
+from privtab.client._address import Cert, Verify
+from privtab.client._asking import Asking, Mode
+from privtab.client._async_engine import AsyncOpaEngine, Tasks
+from privtab.client._base import Status
+from privtab.client._engine import Flow, arun
+from privtab.client._httpx import AsyncTransport, HttpxTransport
+from privtab.client._observe import CURRENT, Asked, HookLike, Observer
+from privtab.client._opa import OpaFlows
+from privtab.client._protocol import EntityLike, Revision
+from privtab.client._transport import Timeout
+from privtab.request import Decision, Request
+
+if TYPE_CHECKING:
+    import os
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Client within an event loop: the same methods, answers and errors, as coroutines. Needs `privtab[async]`.
+
+    `check`s that begin in the same turn of the loop, or within `batch_window` seconds, go as one exchange and are
+    answered each on its own; `batch_window="off"` sends each by itself.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        system: str | None = None,
+        timeout: Timeout | float | None = None,
+        total: float | None = None,
+        retries: int | None = None,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        verify: Verify | None = None,
+        cert: Cert = None,
+        chunk_size: int | None = None,
+        concurrency: int | None = None,
+        pool_size: int | None = None,
+        batch_window: float | str | None = None,
+        mode: Mode | str | None = None,
+        max_staleness: float | None = None,
+        breaker_failures: int | None = None,
+        breaker_seconds: float | None = None,
+        cache_size: int | None = None,
+        cache_ttl: float | None = None,
+        cache_refresh: float | None = None,
+        hooks: Sequence[HookLike] = (),
+        transport: AsyncTransport | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in _config.NAMES}
+        settings = _config.resolve(given)
+        observer = Observer(hooks)
+        self._settings = settings
+        self._transport = transport or HttpxTransport(
+            settings["url"],
+            token=settings["token"],
+            token_file=settings["token_file"],
+            verify=settings["verify"],
+            cert=settings["cert"],
+            pool_size=settings["pool_size"],
+            headers=observer.headers if observer.hooks else None,
+        )
+        self._resilience = shared.resilience(settings)
+        flows = OpaFlows(Tasks(self._transport), shared.asks(settings), self._resilience, shared.cache(settings))
+        self._engine = AsyncOpaEngine(flows, self._transport, settings["batch_window"])
+        self._asking = Asking(self._engine, settings["mode"], observer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return shared.described(self, self._settings, self._transport, self._resilience.breaker)
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._engine.close()
+
+    aclose = close
+
+    @property
+    def mode(self) -> Mode:
+        """Whether answers are enforced."""
+        return self._asking.mode
+
+    async def system(self) -> str:
+        """The system that is asked; found in OPA where it was not given."""
+        return self._settings["system"] or (await self._engine.known()).system
+
+    async def health(self) -> bool:
+        """Whether OPA answers and all of its bundles are active; never raises for an OPA that does not."""
+        return await self._engine.healthy()
+
+    async def status(self) -> Status:
+        """Health, mode and circuit in one; never raises."""
+        return Status(healthy=await self.health(), mode=self.mode, engine="opa", circuit=self._resilience.breaker.state)
+
+    async def revision(self) -> Revision:
+        """The revisions of the policy and the state that are active now; None for what is not there."""
+        return await self._engine.revision()
+
+    # --- one request ---
+
+    async def check(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> bool:
+        """As Client.check."""
+        return await self._run(self._asking.check(user, action, resource, with_=with_, groups=groups, flags=flags))
+
+    async def decide(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> Decision:
+        """As Client.decide."""
+        return await self._run(self._asking.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
+
+    explain = decide
+
+    async def require(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> Decision:
+        """As Client.require."""
+        return await self._run(self._asking.require(user, action, resource, with_=with_, groups=groups, flags=flags))
+
+    async def effects(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> tuple[str, ...]:
+        """As Client.effects."""
+        return await self._run(self._asking.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
+
+    # --- many ---
+
+    async def check_many(self, requests: Iterable[Request]) -> list[bool]:
+        """As Client.check_many."""
+        return await self._run(self._asking.check_many(requests))
+
+    async def decide_many(self, requests: Iterable[Request]) -> list[Decision]:
+        """As Client.decide_many."""
+        return await self._run(self._asking.decide_many(requests))
+
+    async def visible(
+        self,
+        user: str,
+        action: str,
+        type_or_items: str | Iterable[T],
+        items: Iterable[T] | None = None,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> list[T]:
+        """As Client.visible."""
+        return await self._run(
+            self._asking.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
+        )
+
+    async def filter(
+        self,
+        user: str,
+        action: str,
+        items: Iterable[T],
+        *,
+        key: Callable[[T], EntityLike] | None = None,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> list[T]:
+        """As Client.filter."""
+        return await self._run(self._asking.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
+
+    # --- inside ---
+
+    async def _run(self, flow: Flow[T]) -> T:
+        token = CURRENT.set(Asked())
+        try:
+            return await arun(flow)
+        finally:
+            CURRENT.reset(token)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Refused: an AsyncClient belongs to its event loop."""
+        raise TypeError("an AsyncClient cannot be pickled: make one where it is used")
