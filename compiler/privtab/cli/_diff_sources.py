@@ -81,25 +81,22 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         yield Side(file=was, name=f"HEAD:{name}"), Side(file=source.load(path_), name=name)
 
 
-def programs(before: Side, after: Side) -> tuple[Program, Program]:
-    """The programs of two sides. A policy that is not there has the other's declarations, and no rows."""
-    with _no_collection():
-        return _programs(before, after)
-
-
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Without looking for garbage: a large program is all live, and looking at it again and again is half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        # Nor later, when the process ends: what lives now lives until then.
+        gc.freeze()
         if enabled:
             gc.enable()
 
 
-def _programs(before: Side, after: Side) -> tuple[Program, Program]:
+def programs(before: Side, after: Side) -> tuple[Program, Program]:
+    """The programs of two sides. A policy that is not there has the other's declarations, and no rows."""
     if before.file is None or after.file is None:
         there = _program(after if before.file is None else before)
         gone = replace(there, rules={})

@@ -86,7 +86,7 @@ def diff(
     """
     from privtab.analysis.diff import diff as compare
     from privtab.analysis.diff.waivers import apply_waivers, failing
-    from privtab.cli._diff_sources import Choice, programs, sides
+    from privtab.cli._diff_sources import Choice, no_collection, programs, sides
 
     verdicts = _verdicts(fail_on)
     choices = (
@@ -95,9 +95,10 @@ def diff(
     )
     taken, found = _waivers(waivers)
     diffs = []
-    for one, other in sides(before, after, choices):
-        pair = programs(one, other)
-        diffs.append(compare(*pair, shown=(one.shown, other.shown), renames=renames))
+    with no_collection():
+        for one, other in sides(before, after, choices):
+            pair = programs(one, other)
+            diffs.append(compare(*pair, shown=(one.shown, other.shown), renames=renames))
     marked, more = apply_waivers(diffs, taken, datetime.now(tz=UTC).date())
     _print(marked, format_, verdicts, (*found, *more))
     wrong = any(d.severity == "error" for d in found)
