@@ -45,13 +45,13 @@ def _failures(console: Console, result: Result, *, verbose: bool) -> None:
             console.print(f"  and {len(some) - most} more of this entry\n", style="dim")
         left -= most
     if left <= 0 and not verbose and len(result.failures) > SHOWN:
-        console.print(f"{len(result.failures)} failures in {result.name}; --verbose shows them all\n", style="dim")
+        console.print(f"{len(result.failures)} failures in {result.short}; --verbose shows them all\n", style="dim")
 
 
 def _failure(console: Console, result: Result, failure: Failure) -> None:
     case = failure.case
     rule = result.rule(case)
-    console.print(Text.assemble(("✗ ", "bold red"), (case.name, "bold")), soft_wrap=True)
+    _hanging(console, "✗ ", Text(case.name, style="bold"), head_style="bold red")
     what = "" if failure.fault in {"decision", "engines"} else f"{failure.fault}: "
     source = source_text(rule.source)
     facts = [
@@ -63,7 +63,7 @@ def _failure(console: Console, result: Result, failure: Failure) -> None:
         ("row", f"{rule.span.path}:{rule.span.line}" + (f"  from {source}" if source else "")),
     ]
     for name, text in facts:
-        console.print(Text.assemble((f"  {name:<10}", "dim"), text), soft_wrap=True)
+        _hanging(console, f"  {name:<10}", Text(text))
     for line in row_lines(rule.span):
         console.print(Text(f"            {line}", style="cyan"), soft_wrap=True)
     console.print()
@@ -74,13 +74,13 @@ def _untested(console: Console, result: Result, most: int | None) -> None:
         return
     untested = result.coverage.untested
     totals = result.coverage.by_rule()
-    _heading(console, f"{result.name}: {len(untested):,} of {len(result.coverage.cells):,} cells untested")
+    _heading(console, f"{result.short}: {len(untested):,} of {len(result.coverage.cells):,} cells untested")
     rows = [(rule_id, list(cells)) for rule_id, cells in groupby(untested, key=lambda cell: cell.rule.id)]
     for rule_id, cells in rows[:most]:
         rule, total, _ = totals[rule_id]
         console.print(Text.assemble("  ", _row(rule), (f"  {len(cells)} of {total}", "dim")), soft_wrap=True)
         for cell in cells[: most and 1]:
-            console.print(Text(f"      {_cell(cell)}"), soft_wrap=True)
+            _hanging(console, "      ", Text(_cell(cell)))
     _rest(console, len(rows), most)
 
 
@@ -88,13 +88,22 @@ def _unseen(console: Console, result: Result, most: int | None) -> None:
     if result.score is None or not result.score.survived:
         return
     survived = result.score.survived
-    _heading(console, f"{result.name}: {len(survived):,} of {result.score.mutants:,} faults that no case notices")
+    _heading(console, f"{result.short}: {len(survived):,} of {result.score.mutants:,} faults that no case notices")
     rows = [(rule_id, list(some)) for rule_id, some in groupby(survived, key=lambda mutant: mutant.original.id)]
     for _, mutants in rows[:most]:
         console.print(Text.assemble("  ", _row(mutants[0].original), (f"  {len(mutants)}", "dim")), soft_wrap=True)
         for mutant in mutants[: most and 1]:
-            console.print(Text(f"      {mutant.text}"), soft_wrap=True)
+            _hanging(console, "      ", Text(mutant.text))
     _rest(console, len(rows), most)
+
+
+def _hanging(console: Console, head: str, body: Text, *, head_style: str = "dim") -> None:
+    """A text behind a head, on a terminal wrapped at its words and indented below itself; whole where nobody looks."""
+    lines = list(body.wrap(console, max(20, console.width - len(head)))) if console.is_terminal else [body]
+    for number, line in enumerate(lines):
+        line.rstrip()
+        before = head if number == 0 else " " * len(head)
+        console.print(Text.assemble((before, head_style), line), soft_wrap=True)
 
 
 def _heading(console: Console, text: str) -> None:
@@ -119,17 +128,22 @@ def _cell(cell: Cell) -> str:
 
 def _summary(results: Iterable[Result]) -> Table:
     listed = list(results)
+    failed = any(result.failures for result in listed)
+    covered, scored = (any(r.coverage is not None for r in listed), any(r.score is not None for r in listed))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("policy", overflow="fold")
-    for name in ("cases", "passed"):
-        table.add_column(name, justify="right")
-    covered, scored = (any(r.coverage is not None for r in listed), any(r.score is not None for r in listed))
-    for name in (["cells"] if covered else []) + (["faults noticed", "no fault"] if scored else []):
+    for name in (
+        "cases",
+        *(["failed"] if failed else []),
+        *(["cells"] if covered else []),
+        *(["faults noticed", "equal"] if scored else []),
+    ):
         table.add_column(name, justify="right")
     for result in listed:
-        failed = len(result.asked) - result.passed
-        cells: list[Text | str] = [result.name, f"{len(result.asked):,}"]
-        cells.append(Text(f"{result.passed:,}", style="bold red" if failed else ""))
+        cells: list[Text | str] = [result.short, f"{len(result.asked):,}"]
+        if failed:
+            wrong = len(result.asked) - result.passed
+            cells.append(Text(f"{wrong:,}", style="bold red" if wrong else "dim"))
         if covered:
             coverage = result.coverage
             cells.append("" if coverage is None else _share(coverage.percent, len(coverage.cells)))

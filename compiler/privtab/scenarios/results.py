@@ -38,6 +38,15 @@ class Result:
         return f"{program.system}/{program.version}{subject.chosen}"
 
     @property
+    def short(self) -> str:
+        """The same for a narrow screen: of several readings how many there are."""
+        program, subject = self.plan.program, self.plan.subject
+        chosen = [subject.variant] if subject.variant else []
+        readings = [f"{row}={name}" for row, name in subject.readings]
+        chosen += readings if len(readings) < 2 else [f"{len(readings)} readings"]
+        return f"{program.system}/{program.version}" + (f" ({', '.join(chosen)})" if chosen else "")
+
+    @property
     def passed(self) -> int:
         """How many cases were answered as they must be."""
         return len(self.asked) - len({id(failure.case) for failure in self.failures})
