@@ -103,7 +103,9 @@ class Explanation:
                 through = min(self.memberships(atom))[1]
             case _:
                 path = self.path(atom) or ""
-                through = min(f"role:{role}" for role in roles_of(self.index, self.caller) if named(path, role))
+                through = min(
+                    f"role:{role}" for role in roles_of(self.index, self.caller.principals) if named(path, role)
+                )
         return {"atom": text, "on": self.key_or_type(atom), "through": through}
 
     def holds(self, number: int) -> bool:
@@ -130,7 +132,7 @@ class Explanation:
             case "self":
                 return path.rpartition("/")[2] == encode_name(user)
             case _:
-                return any(named(path, role) for role in roles_of(self.index, self.caller))
+                return any(named(path, role) for role in roles_of(self.index, self.caller.principals))
 
     def path(self, atom: Atom) -> str | None:
         """The path of an atom's entity; None where the request does not name it."""
@@ -184,7 +186,7 @@ class Explanation:
         if self.caller.user in self.index.members.get(type_, {}).get(path, ()):
             yield 0, f"user:{self.caller.user}"
         if self.reader.principal[type_] == "group":
-            yield from ((1, f"group:{group}") for group in groups_of(self.caller) if named(path, group))
+            yield from ((1, f"group:{group}") for group in groups_of(self.caller.principals) if named(path, group))
 
     def grants(self, atom: Atom) -> Iterable[Way]:
         """Every grant of an atom's privilege, by a row of the state or by a role's default grants."""

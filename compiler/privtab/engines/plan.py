@@ -5,16 +5,16 @@ A plan gathers the facts that its condition asks for into one number, and the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.engines.conditions import RESOURCE, All, Condition, Fact, Form, Reader, compiled, facts
+from privtab.engines.conditions import All, Condition, Fact, Form, Reader, compiled, facts
 from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.request import encode_name
 
-Special: TypeAlias = Callable[["Caller", str], bool]
-"""Whether something that no grant gives holds for a caller, about the entity with a path."""
+Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
+"""Whether something that no grant gives holds for a user and his principals, about the entity with a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,8 @@ class Plan:
         self.form = form
         self.meaning = meaning
         self.condition = condition
-        self._index = index
-        self._reader = reader
+        self.index = index
+        self.reader = reader
         self._bits: dict[Fact, int] = {}
         self._holds = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
@@ -100,7 +100,7 @@ class Plan:
     def _lay_out(self, asked: Iterable[Fact]) -> None:
         """Give each fact its bit: tests first, then the steps one after another."""
         looked: dict[tuple[str, str], int] = {}
-        tests = []
+        tests: list[Test] = []
         for fact in asked:
             if fact.kind in ("has", "owner"):
                 for slot, type_ in self._above(fact):
@@ -108,25 +108,25 @@ class Plan:
                 looked[fact.slot, fact.type] |= self._bit(fact)
             else:
                 bit = 1 << len(tests)
-                depth = self._reader.depth(fact.type) if fact.type else 0
+                depth = self.reader.depth(fact.type) if fact.type else 0
                 tests.append(Test(bit=bit, slot=fact.slot, depth=depth, holds=self._special(fact)))
                 self._bits[fact] = bit
         self.tests = tuple(tests)
         # A step reads what those above it found.
-        places = sorted(looked, key=lambda place: len(self._reader.chains[place[1]]))
+        places = sorted(looked, key=lambda place: len(self.reader.chains[place[1]]))
         numbers = {place: at for at, place in enumerate(places)}
         shift = len(tests)
         steps = []
         for slot, type_ in places:
             mask = looked[slot, type_]
-            chain = self._reader.chains[type_]
+            chain = self.reader.chains[type_]
             steps.append(
                 Step(
                     slot=slot,
                     type=type_,
                     depth=chain[-1][1],
                     above=numbers.get((slot, chain[-2][0]), -1) if len(chain) > 1 else -1,
-                    table=self._index.table(type_),
+                    table=self.index.table(type_),
                     defaults=self._defaults(type_),
                     mask=mask,
                     shift=shift,
@@ -143,7 +143,7 @@ class Plan:
 
     def _above(self, fact: Fact) -> Iterable[tuple[str, str]]:
         """The places that count for a fact, the root first, its own last."""
-        chain = self._reader.chains[fact.type]
+        chain = self.reader.chains[fact.type]
         if fact.kind == "owner" or not (self.meaning.down or self.meaning.roles):
             chain = chain[-1:]
         return [(fact.slot, type_) for type_, _ in chain]
@@ -154,21 +154,21 @@ class Plan:
         }
 
     def _special(self, fact: Fact) -> Special:
-        index, type_ = self._index, fact.type
+        index, type_ = self.index, fact.type
         match fact.kind:
             case "service_admin":
-                return lambda caller, _: caller.user in index.service_admins
+                return lambda user, _, __: user in index.service_admins
             case "self":
-                return lambda caller, path: path.rpartition("/")[2] == encode_name(caller.user)
+                return lambda user, _, path: path.rpartition("/")[2] == encode_name(user)
             case "holds":
-                return lambda caller, path: any(named(path, role) for role in roles_of(index, caller))
+                return lambda _, who, path: any(named(path, role) for role in roles_of(index, who))
             case "member":
                 members = index.members.get(type_, {})
-                if self._reader.principal[type_] == "group":
-                    return lambda caller, path: (
-                        caller.user in members.get(path, ()) or any(named(path, group) for group in groups_of(caller))
+                if self.reader.principal[type_] == "group":
+                    return lambda user, who, path: (
+                        user in members.get(path, ()) or any(named(path, group) for group in groups_of(who))
                     )
-                return lambda caller, path: caller.user in members.get(path, ())
+                return lambda user, _, path: user in members.get(path, ())
             case _:
                 raise AssertionError(fact.kind)
 
@@ -180,7 +180,7 @@ class Plan:
         """The facts, as one number."""
         known = 0
         for test in self.tests:
-            if test.holds(caller, paths[test.slot][test.depth] if test.depth else ""):
+            if test.holds(caller.user, caller.principals, paths[test.slot][test.depth] if test.depth else ""):
                 known |= test.bit
         down, denies, held, scopes = self.meaning.down, self.meaning.denies, self.owner_bits, caller.scopes
         found: list[int] = []
@@ -217,15 +217,15 @@ def named(path: str, principal: str) -> bool:
     return principal == path or encode_name(principal) == path.rpartition("/")[2]
 
 
-def groups_of(caller: Caller) -> Iterable[str]:
-    """The groups of a caller, where the policy asks for membership in groups."""
-    return [p[6:] for p in caller.principals if p.startswith("group:")]
+def groups_of(principals: Sequence[str]) -> Iterable[str]:
+    """The groups among a caller's principals, where the policy asks for membership in groups."""
+    return [p[6:] for p in principals if p.startswith("group:")]
 
 
-def roles_of(index: Index, caller: Caller) -> set[str]:
+def roles_of(index: Index, principals: Sequence[str]) -> set[str]:
     """The roles of a caller, within scopes too, where the policy asks which he holds."""
     within = index.within
-    return {(within[p][0] if p in within else p)[5:] for p in caller.principals if p in within or p.startswith("role:")}
+    return {(within[p][0] if p in within else p)[5:] for p in principals if p in within or p.startswith("role:")}
 
 
 def beginnings(path: str) -> list[str]:
@@ -243,8 +243,7 @@ def beginnings(path: str) -> list[str]:
     return found
 
 
-def conjuncts(condition: Condition) -> tuple[tuple[Fact, ...], Condition]:
-    """The facts that a condition cannot do without, and what else it asks."""
+def needed(condition: Condition) -> tuple[Fact, ...]:
+    """The privileges that a condition cannot do without."""
     parts = condition.parts if isinstance(condition, All) else (condition,)
-    needed = tuple(part for part in parts if isinstance(part, Fact) and part.slot == RESOURCE)
-    return needed, All(tuple(part for part in parts if part not in needed))
+    return tuple(part for part in parts if isinstance(part, Fact) and part.kind == "has")

@@ -9,6 +9,7 @@ from privtab.engines.conditions import RESOURCE, Form, Reader
 from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
 from privtab.engines.plan import Caller, Meaning, Plan, beginnings
+from privtab.engines.quick import quick
 from privtab.request import Decision, Entity, Request
 
 Quick: TypeAlias = Callable[[str, str], bool | None]
@@ -32,16 +33,12 @@ class PythonEngine:
 
     def _start(self) -> None:
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._flags = {
-            (type_, operation): frozenset(rule["flags"])
+        self.shapes: dict[tuple[str, str], tuple[frozenset[str], tuple[str, ...]]] = {
+            (type_, operation): (frozenset(rule["flags"]), tuple(rule["with"]))
             for type_, rules in self.program["rules"].items()
             for operation, rule in rules.items()
         }
-        self._withs = {
-            (type_, operation): tuple(rule["with"])
-            for type_, rules in self.program["rules"].items()
-            for operation, rule in rules.items()
-        }
+        """By (type, operation): the flags that are asked about, and the names of the `with` objects."""
 
     def __getstate__(self) -> tuple[Mapping[str, Any], Index]:
         return self.program, self.index
@@ -57,7 +54,7 @@ class PythonEngine:
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
         plan = self.plan(request, paths[RESOURCE])
-        for slot in self._withs[resource.type, request.action]:
+        for slot in self.shapes[resource.type, request.action][1]:
             paths[slot] = beginnings(request.with_[slot].id)
         return plan.holds(self.caller(request), paths)
 
@@ -70,7 +67,7 @@ class PythonEngine:
         resource = request.resource
         named = beginnings("/".join("x" * self.reader.depth(resource.type)))
         plan = self.plan(request, named)
-        paths = {slot: beginnings(request.with_[slot].id) for slot in self._withs[resource.type, request.action]}
+        paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
         caller = self.caller(request)
         decide, gather = plan.decide, plan.gather
         found = []
@@ -85,7 +82,7 @@ class PythonEngine:
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
         plan = self.plan(request, paths[RESOURCE])
-        for slot in self._withs[resource.type, request.action]:
+        for slot in self.shapes[resource.type, request.action][1]:
             paths[slot] = beginnings(request.with_[slot].id)
         caller = self.caller(request)
         allowed = plan.holds(caller, paths)
@@ -97,20 +94,36 @@ class PythonEngine:
         """Answers with explanations, by position."""
         return [self.decide(request) for request in requests]
 
+    def quick(self, type_, operation):
+        return quick(self.plan_of(type_, operation, frozenset(), {}, named=True))
+
     def plan(self, request: Request, path: Sequence[str]) -> Plan:
         """How requests of this one's form are answered."""
-        type_, operation = request.resource.type, request.action
-        flags = request.flags & self._flags[type_, operation]
-        withs = self._withs[type_, operation]
-        named = len(path) > self.reader.depth(type_)
-        key = (type_, operation, flags, named, *(request.with_[slot].type for slot in withs))
+        resource = request.resource
+        flags, slots = self.shapes[resource.type, request.action]
+        types = {slot: request.with_[slot].type for slot in slots}
+        named = len(path) > self.reader.depth(resource.type)
+        return self.plan_of(resource.type, request.action, request.flags & flags, types, named=named)
+
+    def plan_of(
+        self, type_: str, operation: str, flags: frozenset[str], withs: Mapping[str, str], *, named: bool
+    ) -> Plan:
+        """How requests of a form are answered; `withs` are the types of the `with` objects."""
+        asked, slots = self.shapes[type_, operation]
+        flags = flags & asked
+        key = (type_, operation, flags, named, *(withs[slot] for slot in slots))
         plan = self._plans.get(key)
         if plan is None:
-            types = {RESOURCE: type_, **{slot: request.with_[slot].type for slot in withs}}
+            types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
             form = Form(flags=flags, types=types, named=named)
             condition = self.reader.condition(type_, operation, form)
             plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
         return plan
+
+    def single(self, type_: str) -> bool:
+        """Whether an entity of a type has the path of what contains it."""
+        chain = self.reader.chains[type_]
+        return len(chain) > 1 and chain[-1][1] == chain[-2][1]
 
     def caller(self, request: Request) -> Caller:
         """Who asks."""

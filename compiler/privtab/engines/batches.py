@@ -1,0 +1,292 @@
+"""Columns of requests in, one answer for each row out: what the kernel is reached by.
+
+`decide_columns` takes Arrow or numpy columns, as a Spark task has them; `allow_requests` takes Request objects. Rows that are no
+requests are denied, each with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from privtab.engines.arrays import Arrays, Codes, Truth
+from privtab.engines.columns import (
+    DEPTH,
+    MALFORMED,
+    NULL,
+    OK,
+    REASONS,
+    UNKNOWN,
+    WITH,
+    Paths,
+    Reasons,
+    Texts,
+    split,
+    texts,
+)
+from privtab.engines.conditions import RESOURCE
+from privtab.engines.kernel import Batch, Kernel, in_columns
+from privtab.engines.python import PythonEngine
+from privtab.request import Entity, Request
+
+Value: TypeAlias = str | Texts
+"""A constant, or a column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """One answer for each row."""
+
+    allowed: Truth
+    reasons: Reasons
+    """Why a row was not asked and is denied: positions in REASONS, 0 where it was asked."""
+
+    def reason(self, row: int) -> str | None:
+        """In words; None where the row was asked."""
+        return REASONS[self.reasons[row]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Rows that share everything but names: operation, types and flags."""
+
+    type: str
+    action: str
+    flags: frozenset[str]
+    withs: Mapping[str, str]
+    """The type of each `with` object that came along."""
+
+
+class Batches:
+    """Answers batches for an engine; keeps the arrays that it makes from the engine's index. Threads may share it."""
+
+    def __init__(self, engine: PythonEngine) -> None:
+        self.engine = engine
+        self._arrays: Arrays | None = None
+        self._kernels: dict[tuple[Any, ...], Kernel | None] = {}
+
+    def __getstate__(self) -> PythonEngine:
+        return self.engine
+
+    def __setstate__(self, engine: PythonEngine) -> None:
+        Batches.__init__(self, engine)
+
+    @property
+    def arrays(self) -> Arrays:
+        """The index as arrays, made at the first need."""
+        if self._arrays is None:
+            self._arrays = Arrays(self.engine.index, self.engine.reader.chains)
+        return self._arrays
+
+    def decide_columns(
+        self,
+        users: Texts,
+        resources: Texts,
+        *,
+        action: Value,
+        type: Value,  # noqa: A002  (as in Entity)
+        with_: Mapping[str, tuple[Value, Texts]] | None = None,
+        flags: Iterable[str] = (),
+    ) -> Answers:
+        """Whether each user may do the action on the resource of his row.
+
+        `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: for each object
+        by name its type and its paths. `flags`: set for all rows. Columns are Arrow or numpy arrays or lists, equally long.
+        A row with a null, a malformed path or an operation that the policy does not know is denied, with the reason.
+        """
+        names, ids = texts(users), texts(resources)
+        withs = {slot: texts(paths) for slot, (_, paths) in (with_ or {}).items()}
+        if {len(column) for column in withs.values()} - {len(names)} or len(ids) != len(names):
+            raise ValueError("the columns are not equally long")
+        answers = _none(len(names))
+        kinds = [action, type, *(kind for kind, _ in (with_ or {}).values())]
+        for (of_action, of_type, *of_withs), rows in _combinations(kinds, len(names)):
+            if of_action is None or of_type is None or None in of_withs:
+                answers.reasons[_all_of(rows, len(names))] = NULL
+                continue
+            types = {slot: kind for slot, kind in zip(withs, of_withs, strict=True) if kind is not None}
+            group = _Group(type=of_type, action=of_action, flags=frozenset(flags), withs=types)
+            part = self._group(
+                group, _take(names, rows), _take(ids, rows), {s: _take(c, rows) for s, c in withs.items()}
+            )
+            answers.allowed[_all_of(rows, len(names))] = part.allowed
+            answers.reasons[_all_of(rows, len(names))] = part.reasons
+        return answers
+
+    def allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
+        """Yes or no by position; None where something is no request, and asking one by one will say what."""
+        if not set(map(type, requests)) <= {Request}:
+            return None
+        try:
+            return self._allow_requests(requests)
+        except (pa.ArrowException, AttributeError, TypeError, ValueError):
+            return None
+
+    def _allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
+        resources = [request.resource for request in requests]
+        users = pa.array([request.user for request in requests], pa.string())
+        ids = pa.array([resource.id for resource in resources], pa.string())
+        kinds = {request.action for request in requests}, {resource.type for resource in resources}
+        plain = not [1 for request in requests if request.with_ or request.groups or request.flags]
+        if plain and all(len(kind) == 1 for kind in kinds):
+            ((action,), (type_,)) = kinds
+            whole = self._group(_Group(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
+            return None if whole.reasons.any() else whole.allowed.tolist()
+        answers = _none(len(requests))
+        for group, numbers in self._groups(requests).items():
+            rows = np.array(numbers)
+            withs = {s: pa.array([requests[n].with_[s].id for n in numbers], pa.string()) for s, _ in group[3]}
+            of_group = _Group(type=group[0], action=group[1], flags=group[2], withs=dict(group[3]))
+            part = self._group(of_group, users.take(rows), ids.take(rows), withs)
+            answers.allowed[rows] = part.allowed
+            answers.reasons[rows] = part.reasons
+        if answers.reasons.any():
+            return None
+        found: list[bool] = answers.allowed.tolist()
+        if self.engine.meaning.request_groups:
+            for number, request in enumerate(requests):
+                if request.groups:
+                    found[number] = self.engine.allow(request)
+        return found
+
+    def _groups(self, requests: Sequence[Request]) -> dict[tuple[Any, ...], list[int]]:
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        known = self.engine.shapes
+        for number, request in enumerate(requests):
+            shape = known.get((request.resource.type, request.action))
+            flags, slots = shape if shape is not None else (frozenset(), ())
+            types = tuple((slot, request.with_[slot].type) for slot in slots if slot in request.with_)
+            key = (request.resource.type, request.action, request.flags & flags, types)
+            groups.setdefault(key, []).append(number)
+        return groups
+
+    def _group(self, group: _Group, names: pa.Array, ids: pa.Array, withs: Mapping[str, pa.Array]) -> Answers:
+        """Rows that share operation, types and flags."""
+        answers = _none(len(names))
+        rule = self.engine.program["rules"].get(group.type, {}).get(group.action)
+        if rule is None:
+            answers.reasons[:] = UNKNOWN
+            return answers
+        slots: Mapping[str, Sequence[str]] = rule["with"]
+        if any(group.withs.get(slot) not in types for slot, types in slots.items()):
+            answers.reasons[:] = WITH
+            return answers
+        reader = self.engine.reader
+        columns = {RESOURCE: (group.type, ids), **{slot: (group.withs[slot], withs[slot]) for slot in slots}}
+        for column in (names, *(column for _, column in columns.values())):
+            if column.null_count:
+                answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
+        if answers.reasons.any():
+            columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
+            names = names.fill_null("")
+        codes = self.arrays.people.users.find(names)
+        self._empty(names, codes, answers.reasons)
+        lists, widths = {}, {}
+        for slot, (kind, column) in columns.items():
+            lists[slot], widths[slot], good = split(column)
+            unnamed = slot == RESOURCE and rule["unnamed"] and not self.engine.single(kind)
+            answers.reasons[~good & (answers.reasons == OK)] = MALFORMED
+            fitting = widths[slot] == reader.depth(kind)
+            if unnamed:
+                fitting |= widths[slot] == reader.depth(kind) - 1
+            answers.reasons[~fitting & (answers.reasons == OK)] = DEPTH
+        depth = reader.depth(group.type)
+        asked = answers.reasons == OK
+        for named in (True, False) if rule["unnamed"] else (True,):
+            rows = asked & (widths[RESOURCE] == depth - (not named))
+            if not rows.any():
+                continue
+            kept = None if rows.all() else np.flatnonzero(rows)
+            batch = Batch(
+                names=_take(names, kept),
+                users=codes if kept is None else codes[kept],
+                paths={
+                    slot: self._paths(lists[slot], reader.depth(kind) - (slot == RESOURCE and not named), kept)
+                    for slot, (kind, _) in columns.items()
+                },
+            )
+            answers.allowed[rows] = self._decide(group, batch, named=named)
+        return answers
+
+    def _empty(self, names: pa.Array, codes: Codes, reasons: Reasons) -> None:
+        """A user without a name is nobody."""
+        for row in np.flatnonzero(codes < 0):
+            if not names[int(row)].as_py():
+                reasons[row] = reasons[row] or NULL
+
+    def _paths(self, lists: pa.ListArray, width: int, rows: Codes | None) -> Paths:
+        lists = _take(lists, rows)
+        return Paths(lists.flatten(), width, len(lists), self.arrays, self.engine.reader.chains)
+
+    def _decide(self, group: _Group, batch: Batch, *, named: bool) -> Truth:
+        kernel = self._kernel(group, named=named)
+        if kernel is not None:
+            return kernel.decide(batch)
+        users = batch.names.to_pylist()
+        columns = {}
+        for slot, paths in batch.paths.items():
+            kind = group.type if slot == RESOURCE else group.withs[slot]
+            columns[slot] = [Entity(kind, path) for path in paths.whole().to_pylist()]
+        asked = (
+            self.engine.allow(
+                Request(
+                    user=user,
+                    action=group.action,
+                    resource=columns[RESOURCE][row],
+                    with_={slot: column[row] for slot, column in columns.items() if slot != RESOURCE},
+                    flags=group.flags,
+                )
+            )
+            for row, user in enumerate(users)
+        )
+        return np.fromiter(asked, np.bool_, len(users))
+
+    def _kernel(self, group: _Group, *, named: bool) -> Kernel | None:
+        """None for what columns cannot say."""
+        key = (group.type, group.action, group.flags, named, *sorted(group.withs.items()))
+        if key not in self._kernels:
+            plan = self.engine.plan_of(group.type, group.action, group.flags, group.withs, named=named)
+            self._kernels[key] = Kernel(plan, self.arrays) if in_columns(plan) else None
+        return self._kernels[key]
+
+
+def _none(rows: int) -> Answers:
+    return Answers(allowed=np.zeros(rows, np.bool_), reasons=np.zeros(rows, np.uint8))
+
+
+def _take(column: Any, rows: Codes | None) -> Any:
+    return column if rows is None else column.take(pa.array(rows))
+
+
+def _all_of(rows: Codes | None, count: int) -> Codes | slice:
+    return slice(0, count) if rows is None else rows
+
+
+def _combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[str | None, ...], Codes | None]]:
+    """The combinations of values that occur, each with its rows; None: all rows."""
+    columns = [value if isinstance(value, str) else texts(value) for value in values]
+    if all(isinstance(column, str) for column in columns):
+        yield tuple(columns), None
+        return
+    code: Codes = np.zeros(count, np.int64)
+    kinds: list[list[str | None]] = []
+    for column in columns:
+        if isinstance(column, str):
+            kinds.append([column])
+            continue
+        if len(column) != count:
+            raise ValueError("the columns are not equally long")
+        encoded = column.dictionary_encode(null_encoding="encode")
+        kinds.append(encoded.dictionary.to_pylist())
+        code = code * len(kinds[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+    for number in np.unique(code):
+        rest = int(number)
+        found: list[str | None] = []
+        for kind in reversed(kinds):
+            rest, at = divmod(rest, len(kind))
+            found.append(kind[at])
+        yield tuple(reversed(found)), np.flatnonzero(code == number)

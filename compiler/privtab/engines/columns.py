@@ -1,0 +1,101 @@
+"""Columns of requests: texts read once, and the entities on their paths by number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.engines.arrays import Arrays, Codes, Truth
+
+Texts: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
+"""A column of texts."""
+Reasons: TypeAlias = npt.NDArray[np.uint8]
+
+REASONS = (None, "null", "malformed path", "wrong depth", "unknown operation", "not of a type that the operation takes")
+"""Why a row is denied without having been asked, by its code; 0: it was asked."""
+OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH = range(len(REASONS))
+
+
+def texts(column: Texts) -> pa.Array:
+    """A column as one array of strings; raises pyarrow.ArrowException for what is no text."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not isinstance(column, pa.Array):
+        return pa.array(column, pa.string())
+    return column if column.type == pa.string() else column.cast(pa.string())
+
+
+class Paths:
+    """A column of paths of entities of one type, all with the same number of names and well formed."""
+
+    def __init__(
+        self, parts: pa.Array, width: int, rows: int, arrays: Arrays, chains: Mapping[str, Sequence[tuple[str, int]]]
+    ) -> None:
+        """`parts`: the names of the first path, of the second, and so on; `width` of each."""
+        self._parts = parts
+        self._width = width
+        self._rows = rows
+        self._arrays = arrays
+        self._chains = chains
+        self._names: dict[int, pa.Array] = {}
+        self._places: dict[str, Codes] = {}
+
+    def name(self, depth: int) -> pa.Array:
+        """The names at a depth, from 1 on."""
+        if depth == 0:
+            return pa.array([""] * self._rows, pa.string())
+        if depth not in self._names:
+            at = pa.array(np.arange(depth - 1, self._width * self._rows, self._width))
+            self._names[depth] = self._parts if self._width == 1 else self._parts.take(at)
+        return self._names[depth]
+
+    def path(self, depth: int) -> pa.Array:
+        """The beginnings of the paths with that many names, as text."""
+        return (
+            pc.binary_join_element_wise(*(self.name(at) for at in range(1, depth + 1)), "/") if depth else self.name(0)
+        )
+
+    def whole(self) -> pa.Array:
+        """The paths as text."""
+        return self.path(self._width)
+
+    def places(self, type_: str) -> Codes:
+        """The entities of a type on the paths, by number; -1: the state names none such."""
+        if type_ not in self._places:
+            chain = self._chains[type_]
+            above = np.zeros(self._rows, np.int64) if len(chain) == 1 else self.places(chain[-2][0])
+            kind = self._arrays.kinds[type_]
+            self._places[type_] = kind.find(above, None if kind.single else self.name(chain[-1][1]))
+        return self._places[type_]
+
+
+def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
+    """The names of paths without nulls, how many each has, and which paths are well formed."""
+    lists = pc.split_pattern(ids, "/")
+    widths = np.diff(lists.offsets.to_numpy())
+    lengths = pc.binary_length(lists.values).to_numpy(zero_copy_only=False)
+    good = np.ones(len(ids), np.bool_)
+    if len(lengths) and not lengths.all():
+        good[np.repeat(np.arange(len(ids)), widths)[lengths == 0]] = False
+        none = pc.equal(pc.binary_length(ids), 0).to_numpy(zero_copy_only=False)
+        good[none] = True
+        widths = np.where(none, 0, widths)
+    if pc.any(pc.match_substring(ids, "%")).as_py():
+        plain = pc.replace_substring(pc.replace_substring(ids, "%2F", ""), "%25", "")
+        good &= ~pc.match_substring(plain, "%").to_numpy(zero_copy_only=False)
+    return lists, widths, good
+
+
+def decoded(names: pa.Array) -> pa.Array:
+    """Names of paths as the names of principals are written."""
+    return pc.replace_substring(pc.replace_substring(names, "%2F", "/"), "%25", "%")
+
+
+def encoded(names: pa.Array) -> pa.Array:
+    """Names of principals as they are written in paths."""
+    return pc.replace_substring(pc.replace_substring(names, "%", "%25"), "/", "%2F")

@@ -1,0 +1,214 @@
+"""Many decisions at once, column by column, with numpy and pyarrow: what `check_many` runs on, and what Spark runs on each core.
+
+Users and entities become numbers, what is held becomes bits in arrays, and a condition becomes a few operations on whole
+columns. What columns cannot say is asked row by row; `in_columns` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.engines.arrays import Arrays, Bits, Codes, Column, People, Truth, pair
+from privtab.engines.columns import Paths, decoded, encoded
+from privtab.engines.conditions import All, Condition, Fact, Some, facts
+from privtab.engines.index import OWNER
+from privtab.engines.plan import Plan, Step, needed
+
+Truths: TypeAlias = Callable[[Fact], Truth]
+
+MOST_PRIVILEGES = 31
+"""That one condition may ask for in columns: two bits of 64 for each, and one for ownership."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Requests of one form."""
+
+    names: pa.Array
+    """Of the users."""
+    users: Codes
+    paths: Mapping[str, Paths]
+    """By slot."""
+
+
+def in_columns(plan: Plan) -> bool:
+    """Whether a form of request can be asked column by column; else it asks for too many privileges at once."""
+    return len(_privileges(plan)) <= MOST_PRIVILEGES
+
+
+def _privileges(plan: Plan) -> list[str]:
+    return sorted({fact.privilege for fact in facts(plan.condition) if fact.kind == "has"})
+
+
+class Kernel:
+    """One plan over arrays."""
+
+    def __init__(self, plan: Plan, arrays: Arrays) -> None:
+        self.plan = plan
+        self._people: People = arrays.people
+        self._arrays = arrays
+        allowed = plan.index.numbers.allowed
+        privileges = _privileges(plan)
+        self._bit = {privilege: 2 << 2 * number for number, privilege in enumerate(privileges)}
+        pairs = [(OWNER, OWNER)]
+        for privilege, bit in self._bit.items():
+            pairs += [(allowed(privilege), bit), (allowed(privilege) << 1, bit << 1)]
+        self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
+        self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.meaning.owner_holds))
+        self._defaults = [self._default(step) for step in plan.steps]
+        self._needed: dict[tuple[str, str], int] = {}
+        """By place, the privileges without which the answer is no."""
+        for fact in needed(plan.condition):
+            place = fact.slot, fact.type
+            self._needed[place] = self._needed.get(place, 0) | self._bit[fact.privilege]
+
+    def decide(self, batch: Batch) -> Truth:
+        """One answer for each request."""
+        known: dict[tuple[str, str], tuple[Bits, Bits]] = {}
+        found: list[Bits] = []
+        scopes: list[list[tuple[int, Codes]]] = []
+        meaning = self.plan.meaning
+        users = batch.users
+        for number, step in enumerate(self.plan.steps):
+            places = batch.paths[step.slot].places(step.type)
+            here = self._here(users, places, self._columns[number])
+            own = here & np.uint64(OWNER)
+            if meaning.roles:
+                scopes.append(list(scopes[step.above]) if step.above >= 0 else [])
+                scopes[-1].append((number, self._arrays.scopes[step.type].find(batch.users, places)))
+                here = here | self._by_default(number, batch.users, scopes[-1])
+            if meaning.down and step.above >= 0:
+                here = here | found[step.above]
+            found.append(here)
+            if step.mask:
+                place = step.slot, step.type
+                known[place] = self._standing(here), own
+                if place in self._needed:
+                    # Rows whose answer is no already: what else their users hold is not looked for.
+                    bits = np.uint64(self._needed[place])
+                    users = np.where(known[place][0] & bits == bits, users, -1)
+        return self._evaluate(self.plan.condition, batch, known)
+
+    def _standing(self, here: Bits) -> Bits:
+        """The privileges that are allowed and not denied."""
+        stand = here & ~(here >> np.uint64(1)) if self.plan.meaning.denies else here
+        if self._held:
+            stand = np.where(here & np.uint64(OWNER) != 0, stand | self._held, stand)
+        return stand
+
+    def _here(self, users: Codes, places: Codes, column: Column) -> Bits:
+        """What the users hold on the entities themselves."""
+        bits = np.zeros(len(users), np.uint64)
+        asked = np.flatnonzero((users >= 0) & column.used[places])
+        if not len(asked):
+            return bits
+        # Most rows share user and catalog, and so on, with another.
+        distinct = pa.array(pair(users[asked], places[asked])).dictionary_encode()
+        pairs = distinct.dictionary.to_numpy()
+        each = np.zeros(len(pairs), np.uint64)
+        some, begins, principals = self._people.spread(pairs >> 32)
+        if len(some):
+            counts = np.diff(np.append(begins, len(principals)))
+            held = column.held(principals, np.repeat(pairs[some] & 0xFFFFFFFF, counts))
+            each[some] = np.bitwise_or.reduceat(held, begins)
+        bits[asked] = each[distinct.indices.to_numpy()]
+        return bits
+
+    def _default(self, step: Step) -> dict[str, int]:
+        """What each declared role gives on a step's entities, in the bits of the columns."""
+        given = {
+            role: sum(bit for name, bit in self._bit.items() if name in grants.get(step.type, ()))
+            for role, grants in self.plan.meaning.roles.items()
+        }
+        return {role: bits for role, bits in given.items() if bits}
+
+    def _by_default(self, number: int, users: Codes, scopes: Iterable[tuple[int, Codes]]) -> Bits:
+        """What declared roles give: those held everywhere, and those whose scope the entity lies in."""
+        given = self._defaults[number]
+        bits = np.zeros(len(self._people.principals), np.uint64)
+        for role, own in given.items():
+            code = self._people.principals[role]
+            if code >= 0:
+                bits[code] = own
+        found = self._people.unite(users, bits) if bits.any() else np.zeros(len(users), np.uint64)
+        for at, rows in scopes:
+            roles = self._arrays.scopes[self.plan.steps[at].type].roles
+            by_row = [_united(given.get(role, 0) for role in listed) for listed in roles]
+            found |= np.array([*by_row, 0], np.uint64)[rows]
+        return found
+
+    def _evaluate(
+        self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
+    ) -> Truth:
+        match condition:
+            case Fact(kind="has"):
+                stand, _ = known[condition.slot, condition.type]
+                truth: Truth = stand & np.uint64(self._bit[condition.privilege]) != 0
+                return truth
+            case Fact(kind="owner"):
+                _, own = known[condition.slot, condition.type]
+                owned: Truth = own != 0
+                return owned
+            case Fact():
+                return self._test(condition, batch)
+            case All():
+                result = np.ones(len(batch.users), np.bool_)
+                for part in condition.parts:
+                    result &= self._evaluate(part, batch, known)
+                return result
+            case Some():
+                result = np.zeros(len(batch.users), np.bool_)
+                for part in condition.parts:
+                    result |= self._evaluate(part, batch, known)
+                return result
+            case _:
+                assert_never(condition)
+
+    def _test(self, fact: Fact, batch: Batch) -> Truth:
+        """Whether something that no grant gives holds."""
+        if fact.kind == "service_admin":
+            admins = np.zeros(len(self._people.users) + 1, np.bool_)
+            admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
+            by_user: Truth = admins[batch.users]
+            return by_user
+        paths = batch.paths[fact.slot]
+        depth = self.plan.reader.depth(fact.type)
+        match fact.kind:
+            case "self":
+                same: Truth = pc.equal(paths.name(depth), encoded(batch.names)).to_numpy(zero_copy_only=False)
+                return same
+            case "holds":
+                return self._named("role", paths, depth, batch.users)
+            case _:
+                members = self._arrays.members[fact.type]
+                belongs: Truth = members.find(pair(batch.users, paths.places(fact.type))) >= 0
+                if self.plan.reader.principal[fact.type] == "group":
+                    belongs = belongs | self._named("group", paths, depth, batch.users)
+                return belongs
+
+    def _named(self, kind: str, paths: Paths, depth: int, users: Codes) -> Truth:
+        """Whether an entity is a principal of its user's: by its last name, or by its whole path."""
+        names, label = self._people.label(kind)
+        last, whole = names.find(decoded(paths.name(depth))), names.find(paths.path(depth))
+        truth = np.zeros(len(users), np.bool_)
+        asked = np.flatnonzero((users >= 0) & ((last >= 0) | (whole >= 0)))
+        some, begins, principals = self._people.spread(users[asked])
+        if len(some):
+            rows = np.repeat(asked[some], np.diff(np.append(begins, len(principals))))
+            own = label[principals]
+            hit = (own >= 0) & ((own == last[rows]) | (own == whole[rows]))
+            truth[rows[hit]] = True
+        return truth
+
+
+def _united(bits: Iterable[int]) -> int:
+    all_bits = 0
+    for own in bits:
+        all_bits |= own
+    return all_bits
