@@ -249,6 +249,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="concurrency", usual=1, read=_count(1), parse=_whole, help="How many such exchanges run at once"),
     Setting(name="pool_size", usual=10, read=_count(1), parse=_whole, help="How many idle connections are kept"),
     Setting(
+        name="max_body",
+        usual=64 * 1024 * 1024,
+        shown="64 MiB",
+        read=_count(1),
+        parse=_whole,
+        help="Bytes of an answer that are read; a longer one is refused",
+    ),
+    Setting(
         name="batch_window",
         usual=0.0,
         shown="0",

@@ -101,7 +101,7 @@ class HttpTransport:
         try:
             connection = self._connection(timeout[0], deadline)
             connection.read_timeout, connection.deadline = timeout[1], deadline
-            status, retry_after, content = connection.exchange(method, message, self._max_body)
+            answer, content = connection.exchange(method, message, self._max_body)
         except BaseException as error:
             # What is left unread must not be taken for the next answer.
             if connection is not None:
@@ -113,7 +113,14 @@ class HttpTransport:
             self._idle.append(connection)
         else:
             connection.close()
-        check_status(status, content, f"{self.url}{path}", retry_after)
+        told = answer.headers.get
+        check_status(
+            answer.status,
+            content,
+            f"{self.url}{path}",
+            retry_after=told("Retry-After"),
+            content_type=told("Content-Type"),
+        )
         return content
 
     def _connection(self, connect: float, deadline: float) -> _Connection:
@@ -178,7 +185,10 @@ def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
         return DecisionUnavailable(f"no TLS connection to OPA at {url}: {error}", retry=False)
     if isinstance(error, TimeoutError):
         return DecisionUnavailable(f"OPA at {url} did not answer in time")
-    return DecisionUnavailable(f"OPA at {url} did not answer: {str(error) or type(error).__name__}")
+    said = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        said = os.strerror(error.errno).lower()
+    return DecisionUnavailable(f"OPA at {url} did not answer: {said}")
 
 
 def _header(name: str, value: str) -> str:
@@ -319,8 +329,8 @@ class _Connection:
         self._buffer = _Buffer(_Source(self))
         return self._buffer
 
-    def exchange(self, method: str, message: bytes, max_body: int) -> tuple[int, str | None, bytes]:
-        """Status, Retry-After and body; `reusable` says whether another exchange may follow."""
+    def exchange(self, method: str, message: bytes, max_body: int) -> tuple[http.client.HTTPResponse, bytes]:
+        """The answer's head and its body; `reusable` says whether another exchange may follow."""
         self.reusable = False
         self._socket.settimeout(self._left())
         self._socket.sendall(message)
@@ -332,7 +342,7 @@ class _Connection:
         finally:
             response.close()
         self.reusable = self.reusable and not self._buffer.spilt
-        return response.status, response.headers.get("Retry-After"), content
+        return response, content
 
 
 def _body(response: http.client.HTTPResponse, max_body: int) -> bytes:

@@ -113,7 +113,14 @@ class HttpxTransport:
             raise unavailable(self.url, error) from error
         except (httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
             raise self._unavailable(error) from error
-        check_status(response.status_code, content, f"{self.url}{path}", response.headers.get("Retry-After"))
+        told = response.headers.get
+        check_status(
+            response.status_code,
+            content,
+            f"{self.url}{path}",
+            retry_after=told("Retry-After"),
+            content_type=told("Content-Type"),
+        )
         return content
 
     async def _body(self, response: httpx.Response) -> bytes:
@@ -132,7 +139,7 @@ class HttpxTransport:
             return unavailable(self.url, TimeoutError())
         reason: BaseException | None = error
         while reason is not None:
-            if isinstance(reason, ssl.SSLError):
+            if isinstance(reason, ssl.SSLError | OSError) and reason.errno is not None:
                 return unavailable(self.url, reason)
             reason = reason.__cause__ or reason.__context__
         return unavailable(self.url, error)

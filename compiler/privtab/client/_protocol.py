@@ -26,6 +26,7 @@ EntityLike: TypeAlias = Entity | str | tuple[str, str]
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
+_JSON = ("application/json", "text/json")
 _EXCERPT = 300
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}
@@ -266,10 +267,17 @@ def encode(document: object) -> bytes:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def check_status(status: int, body: bytes, url: str, retry_after: str | None = None) -> None:
-    """Raise for any answer but 200: DecisionUnavailable for a 5xx and a 429 that says when, PolicyError for the rest."""
+def check_status(
+    status: int, body: bytes, url: str, *, retry_after: str | None = None, content_type: str | None = None
+) -> None:
+    """Raise for any answer but 200: DecisionUnavailable for a 5xx and a 429 that says when, PolicyError for the rest.
+
+    A 200 that says it is something else than JSON comes from somebody else than OPA: PolicyError too.
+    """
     if status == 200:
-        return
+        if content_type is None or content_type.partition(";")[0].strip().lower() in _JSON:
+            return
+        raise PolicyError(f"{url} answered with `{content_type:.80}`, not with JSON{excerpt(body)}")
     said = excerpt(body)
     after = _seconds(retry_after)
     if status >= 500 or (status == 429 and after is not None):
@@ -355,7 +363,7 @@ def read_programs(body: bytes) -> dict[str, Known]:
     result = _document(body).get("result", {})
     if not isinstance(result, dict):
         raise PolicyError(f"`privtab_program` is not an object{excerpt(body)}")
-    return {name: _known(name, value) for name, value in result.items()}
+    return {name: known(name, value) for name, value in result.items()}
 
 
 def read_program(body: bytes, system: str) -> Known:
@@ -363,7 +371,7 @@ def read_program(body: bytes, system: str) -> Known:
     document = _document(body)
     if "result" not in document:
         raise no_bundle(system)
-    return _known(system, document["result"])
+    return known(system, document["result"])
 
 
 def read_revision(body: bytes) -> str | None:
@@ -397,7 +405,7 @@ def _document(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _known(system: str, value: object) -> Known:
+def known(system: str, value: object) -> Known:
     try:
         if not isinstance(value, dict):
             raise TypeError("not an object")

@@ -159,7 +159,14 @@ class RequestsTransport:
                 raise
         except self._errors as error:
             raise DecisionUnavailable(f"OPA at {self.url} did not answer: {error}") from error
-        check_status(response.status_code, content, f"{self.url}{path}", response.headers.get("Retry-After"))
+        told = response.headers.get
+        check_status(
+            response.status_code,
+            content,
+            f"{self.url}{path}",
+            retry_after=told("Retry-After"),
+            content_type=told("Content-Type"),
+        )
         return content
 
     def _answer(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> requests.Response:

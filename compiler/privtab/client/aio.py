@@ -48,6 +48,7 @@ class AsyncClient:
         chunk_size: int | None = None,
         concurrency: int | None = None,
         pool_size: int | None = None,
+        max_body: int | None = None,
         batch_window: float | str | None = None,
         mode: Mode | str | None = None,
         max_staleness: float | None = None,
@@ -70,6 +71,7 @@ class AsyncClient:
             verify=settings["verify"],
             cert=settings["cert"],
             pool_size=settings["pool_size"],
+            max_body=settings["max_body"],
             headers=observer.headers if observer.hooks else None,
         )
         self._resilience = shared.resilience(settings)

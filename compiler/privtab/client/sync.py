@@ -64,6 +64,7 @@ class Client(Asker):
         chunk_size: int | None = None,
         concurrency: int | None = None,
         pool_size: int | None = None,
+        max_body: int | None = None,
         mode: Mode | str | None = None,
         max_staleness: float | None = None,
         breaker_failures: int | None = None,
@@ -240,7 +241,7 @@ def described(client: object, settings: Settings, transport: object, breaker: Br
 
 def _transport(settings: Settings, session: requests.Session | None, observer: Observer) -> Transport:
     more = observer.headers if observer.hooks else None
-    shared = {"pool_size": settings["pool_size"]}
+    shared = {"pool_size": settings["pool_size"], "max_body": settings["max_body"]}
     if session is not None:
         if settings["token_file"] is not None:
             raise UsageError("token_file cannot be had with a session: let the session send the token")

@@ -1,0 +1,292 @@
+"""The engine of `Embedded`: bundles that are kept current, and what runs them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from privtab.client import _plan as plan
+from privtab.client import _protocol as protocol
+from privtab.client._bundles import Document, Found, Place
+from privtab.client._observe import LOG
+from privtab.client._protocol import Known, Revision
+from privtab.errors import DecisionError, DecisionUnavailable, FileError, PrivtabError, UsageError
+from privtab.request import Decision, Entity, OperationShape, Request
+
+RECHECK_SECONDS = 5.0
+"""How long after a look a request with an unknown name is refused without another."""
+
+
+class Runs(Protocol):
+    """What runs a policy over a state."""
+
+    def allow(self, request: Request) -> bool:
+        """Yes or no."""
+
+    def allow_many(self, requests: Sequence[Request]) -> list[bool]:
+        """Yes or no, by position."""
+
+    def decide(self, request: Request) -> Decision:
+        """The answer with its explanation."""
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
+        """Answers with explanations, by position."""
+
+    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
+        """The positions of the items that pass."""
+
+    def columns(self, requests: Sequence[Request]) -> list[bool] | None:
+        """Requests that nobody has checked, all at once; None where that cannot be or one of them is none."""
+
+
+Quick: TypeAlias = Mapping[tuple[str, str], Callable[[str, str], bool | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A policy and a state that belong together; replaced as one."""
+
+    bundles: Mapping[str, Found]
+    known: Known
+    revision: Revision
+    runs: Runs
+    quick: Quick
+    """By (type, operation): yes or no to (user, path); None: ask the long way."""
+
+
+class BundledEngine:
+    """Bundles that are kept current, and what runs them."""
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        engine: str,
+        system: str | None,
+        refresh: float | None,
+        max_staleness: float | None,
+    ) -> None:
+        self.places = places
+        self.name = engine
+        self.problem: str | None = None
+        self._system = system
+        self._refresh = refresh
+        self._max_staleness = max_staleness
+        self._loaded: Loaded | None = None
+        self._looked_at = time.time()
+        self._started()
+
+    def _started(self) -> None:
+        """In this process."""
+        self._due = time.monotonic() + self._refresh if self._refresh is not None else None
+        self._lock = threading.RLock()
+        self._told = threading.local()
+        """What `known` said last to each thread."""
+        self._pid = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_lock", "_told", "_pid", "_due", "_loaded")
+        }
+        loaded = self._loaded
+        return own | {"bundles": dict(loaded.bundles) if loaded is not None else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        bundles = state.pop("bundles")
+        self.__dict__.update(state)
+        self._loaded = self._made(bundles) if bundles is not None else None
+        self._started()
+
+    # --- bundles ---
+
+    def now(self) -> Loaded:
+        """What is in force; newer bundles are looked for where that is due."""
+        if self._due is not None and time.monotonic() >= self._due:
+            self._look()
+        if self._max_staleness is not None and time.time() - self._looked_at > self._max_staleness:
+            age = time.time() - self._looked_at
+            raise DecisionUnavailable(
+                f"the bundles are too old: nobody has looked for newer ones with success for {age:.0f} seconds, "
+                f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
+            )
+        return self._loaded or self.load()
+
+    def load(self) -> Loaded:
+        """The first time."""
+        with self._lock:
+            if self._loaded is None:
+                self.refresh()
+        assert self._loaded is not None
+        return self._loaded
+
+    def refresh(self) -> bool:
+        """Look for newer bundles, and take them; raises FileError, DecisionUnavailable, and leaves all as it was then."""
+        with self._lock:
+            before = self._loaded.bundles if self._loaded is not None else {}
+            begun = time.time()
+            try:
+                found = {b.where: b for place in self.places for b in place.read(before, self._keep)}
+                newer = list(found.values()) != list(before.values())
+                if newer:
+                    self._loaded = self._made(found)
+            except PrivtabError as error:
+                self.problem = str(error)
+                raise
+            finally:
+                if self._refresh is not None:
+                    self._due = time.monotonic() + self._refresh
+            self.problem = None
+            self._looked_at = begun
+            if newer and before and self._loaded is not None:
+                LOG.info(
+                    "newer bundles: policy revision %s, state revision %s",
+                    self._loaded.revision.policy,
+                    self._loaded.revision.state,
+                )
+            return newer
+
+    def _look(self) -> None:
+        """Refresh, unless another thread is at it; a failure is told and leaves what is in force."""
+        if os.getpid() != self._pid:
+            # The lock came along from a process whose other threads did not.
+            self._started()
+        if not self._lock.acquire(blocking=False):
+            return
+        told = self.problem
+        try:
+            self.refresh()
+        except (FileError, DecisionError, UsageError) as error:
+            if str(error) != told:
+                LOG.warning("bundles were not refreshed, the last good ones stay in force: %s", error)
+        finally:
+            self._lock.release()
+
+    def _keep(self, document: Document) -> Any:
+        if self.name == "wasm":
+            return document
+        from privtab.engines.index import Index
+
+        return Index(document)
+
+    def _made(self, bundles: Mapping[str, Found]) -> Loaded:
+        """What runs these bundles; raises where a policy or its state is not among them, or neither is clear."""
+        programs, states = (
+            _merged((b.where, b.content.programs) for b in bundles.values()),
+            _merged((b.where, b.content.states) for b in bundles.values()),
+        )
+        if self._system is None and len(programs) > 1:
+            names = ", ".join(f"`{name}`" for name in sorted(programs))
+            raise UsageError(f"the bundles have {len(programs)} systems, {names}: say which, as in Embedded(system=…)")
+        name = self._system or next(iter(programs), None)
+        if name is None or name not in programs:
+            raise protocol.no_bundle(name)
+        (policy_at, program), known = programs[name], protocol.known(name, programs[name][1])
+        if known.vocabulary.system not in states:
+            raise protocol.no_bundle(known.vocabulary.system, "state")
+        _, state = states[known.vocabulary.system]
+        quick: Quick = {}
+        runs: Runs
+        if self.name == "wasm":
+            from privtab.engines.wasm import WasmEngine
+
+            runs = WasmEngine(bundles[policy_at].content.wasm, program, state)
+            state_revision = state.get("revision")
+        else:
+            from privtab.engines.python import PythonEngine, QuickWays
+
+            runs = python = PythonEngine(program, state)
+            quick = QuickWays(python)
+            state_revision = state.revision
+        revision = Revision(policy=known.revision, state=state_revision)
+        return Loaded(bundles=bundles, known=known, revision=revision, runs=runs, quick=quick)
+
+    # --- answers ---
+
+    def known(self) -> Known:
+        """As Engine.known."""
+        self._told.known = known = self.now().known
+        return known
+
+    def newer(self, known: Known) -> Known:  # noqa: ARG002  (what is in force says itself whether it is newer)
+        """As Engine.newer."""
+        if time.time() - self._looked_at >= RECHECK_SECONDS:
+            self._look()
+        return self.known()
+
+    def allow(self, request: Request) -> bool:
+        """As Engine.allow."""
+        return self._for([request]).runs.allow(request)
+
+    def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
+        """As Engine.allow_many."""
+        del shapes
+        return self._for(requests).runs.allow_many(requests)
+
+    def decide(self, request: Request) -> Decision:
+        """As Engine.decide."""
+        return self._for([request]).runs.decide(request)
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
+        """As Engine.decide_many."""
+        return self._for(requests).runs.decide_many(requests)
+
+    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
+        """As Engine.visible."""
+        loaded = self.now()
+        _check_text((request.user, *(item.id for item in items), *(e.id for e in request.with_.values())))
+        if loaded.known is not getattr(self._told, "known", None):
+            plan.check_listing(request, items, loaded.known)
+        return loaded.runs.visible(request, items)
+
+    def columns(self, requests: Sequence[Request]) -> list[bool] | None:
+        """Requests that nobody has checked, column by column; None: ask the long way."""
+        return self.now().runs.columns(requests)
+
+    def revision(self) -> Revision:
+        """As Engine.revision."""
+        return self.now().revision
+
+    def healthy(self) -> bool:
+        """As Engine.healthy."""
+        try:
+            self.now()
+        except PrivtabError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """As Engine.close: there is nothing that stays open."""
+
+    def _for(self, requests: Sequence[Request]) -> Loaded:
+        """What is in force, for requests that were checked by the names of `known()`; newer names are another matter."""
+        loaded = self.now()
+        for request in requests:
+            _check_text((request.user, request.resource.id, *(e.id for e in request.with_.values()), *request.groups))
+        if loaded.known is not getattr(self._told, "known", None):
+            for request in requests:
+                loaded.known.vocabulary.check(request)
+        return loaded
+
+
+def _check_text(texts: Iterable[str]) -> None:
+    """A name that is no Unicode (a lone surrogate) is refused, as by every other engine."""
+    text = "".join(texts)
+    if not text.isascii():
+        protocol.encode(text)
+
+
+def _merged(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:
+    """By name the bundle and what it holds; raises UsageError where two bundles hold the same."""
+    merged: dict[str, tuple[str, Any]] = {}
+    for where, documents in found:
+        for name, document in documents.items():
+            if name in merged:
+                raise UsageError(f"{merged[name][0]} and {where} both hold `{name}`: name one of them")
+            merged[name] = where, document
+    return merged

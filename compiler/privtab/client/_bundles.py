@@ -1,0 +1,258 @@
+"""Bundles as OPA reads them, found in files, folders, packages and behind addresses."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from privtab.client._address import Cert, Token
+from privtab.errors import DecisionUnavailable, FileError, PolicyError
+
+Document: TypeAlias = Mapping[str, Any]
+Keep: TypeAlias = Callable[[Document], Any]
+"""What is kept of the document of a state, which is large."""
+
+MANIFEST = ".manifest"
+PROGRAMS = "privtab_program"
+STATES = "privtab_state"
+WASM = "policy.wasm"
+ARCHIVES = (".tar.gz", ".tgz")
+
+
+class BrokenBundleError(Exception):
+    """A bundle is not whole, or not what its manifest says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a bundle holds of a policy or a state; programs go by their package's name, states by their system's."""
+
+    programs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    states: Mapping[str, Any] = field(default_factory=dict)
+    """As the reader of states makes them of their documents."""
+    wasm: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A bundle that was read: where, its mark, and what it holds."""
+
+    where: str
+    mark: object
+    """Equal while the bundle is the same."""
+    content: Content
+
+
+def unpacked(packed: bytes) -> dict[str, bytes]:
+    """The files of a gzipped tar that matter here, by path; raises BrokenBundleError."""
+    try:
+        # All of it is unpacked first: that checks the sums.
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed)), mode="r:") as tar:
+            files = {_clean(member.name): tar.extractfile(member) for member in tar if member.isfile()}
+            return {name: file.read() for name, file in files.items() if file is not None and _matters(name)}
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise BrokenBundleError(f"it is no whole archive: {error}") from None
+
+
+def content(files: Mapping[str, bytes], keep: Keep) -> Content:
+    """The content of a bundle's files by path; raises BrokenBundleError for what lies outside its roots."""
+    if MANIFEST not in files:
+        raise BrokenBundleError("it has no manifest")
+    manifest = _json(MANIFEST, files[MANIFEST])
+    roots = manifest.get("roots", [""])
+    if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
+        raise BrokenBundleError("the roots of its manifest are no list of texts")
+    found: dict[str, dict[str, Any]] = {PROGRAMS: {}, STATES: {}}
+    for name, text in files.items():
+        if name.rpartition("/")[2] != "data.json":
+            continue
+        for path, value in _documents(name.split("/")[:-1], _json(name, text)):
+            if path[0] in found:
+                if not any(_covers(root, "/".join(path)) for root in roots):
+                    raise BrokenBundleError(f"`{'/'.join(path)}` lies outside the roots of its manifest")
+                found[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
+    return Content(programs=found[PROGRAMS], states=found[STATES], wasm=files.get(WASM))
+
+
+def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
+    """The documents at the second level, where programs and states lie."""
+    if len(path) > 2:
+        raise BrokenBundleError(f"`{'/'.join(path)}/data.json` lies deeper than programs and states do")
+    if len(path) == 2:
+        if not isinstance(value, dict):
+            raise BrokenBundleError(f"`{'/'.join(path)}` is not an object")
+        yield (path[0], path[1]), value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if path or key in (PROGRAMS, STATES):
+                yield from _documents([*path, key], inner)
+
+
+def _covers(root: str, path: str) -> bool:
+    root = root.strip("/")
+    return not root or path == root or path.startswith(f"{root}/")
+
+
+def _matters(name: str) -> bool:
+    """Programs and states; other data of the bundle is nobody's concern here."""
+    folder, _, file = name.rpartition("/")
+    return name in (MANIFEST, WASM) or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
+
+
+def _clean(name: str) -> str:
+    return name.removeprefix("./").lstrip("/")
+
+
+def _json(name: str, text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BrokenBundleError(f"`{name}` is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BrokenBundleError(f"`{name}` is not an object")
+    return value
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+class Place:
+    """Where one or several bundles are."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """All bundles of this place, those as given that are as before; raises FileError, DecisionUnavailable."""
+        raise NotImplementedError
+
+
+class LocalPlace(Place):
+    """A file, a folder with archives, or a bundle that is a folder."""
+
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        super().__init__(os.fspath(where))
+        self.path = Path(where)
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """As Place.read. A folder gives the archives in it, or else those below it."""
+        try:
+            if (self.path / MANIFEST).is_file():
+                return [self._folder(before, keep)]
+            return [self._file(path, before, keep) for path in self._archives()]
+        except OSError as error:
+            raise FileError(f"{error.filename or self.where}: {error.strerror or error}") from error
+
+    def _archives(self) -> list[Path]:
+        if not self.path.is_dir():
+            return [self.path]
+        own = [path for path in sorted(self.path.iterdir()) if path.name.endswith(ARCHIVES)]
+        found = own or [path for path in sorted(self.path.rglob("*")) if path.name.endswith(ARCHIVES)]
+        if not found:
+            raise _no_bundles(self.where)
+        return found
+
+    def _file(self, path: Path, before: Mapping[str, Found], keep: Keep) -> Found:
+        status = path.stat()
+        mark = status.st_mtime_ns, status.st_size, status.st_ino
+        return _fresh(str(path), mark, before, lambda: content(unpacked(path.read_bytes()), keep))
+
+    def _folder(self, before: Mapping[str, Found], keep: Keep) -> Found:
+        paths = {path.relative_to(self.path).as_posix(): path for path in sorted(self.path.rglob("*"))}
+        files = {name: path for name, path in paths.items() if _matters(name) and path.is_file()}
+        mark = tuple((name, path.stat().st_mtime_ns, path.stat().st_size) for name, path in files.items())
+
+        def load() -> Content:
+            return content({name: path.read_bytes() for name, path in files.items()}, keep)
+
+        return _fresh(str(self.path), mark, before, load)
+
+
+class PackagePlace(Place):
+    """`package:name`, or `package:name/folder/file`: resources of an installed package, in a wheel or a zip as well."""
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """As Place.read; what is installed stays as it is."""
+        name, _, inner = self.where.removeprefix("package:").partition("/")
+        try:
+            at = resources.files(name).joinpath(inner) if inner else resources.files(name)
+            files = [file for file in at.iterdir() if file.name.endswith(ARCHIVES)] if at.is_dir() else [at]
+            if not files:
+                raise _no_bundles(self.where)
+            files.sort(key=lambda file: file.name)
+            return [
+                _fresh(f"{self.where}:{file.name}", None, before, partial(_load_resource, file, keep)) for file in files
+            ]
+        except (ModuleNotFoundError, TypeError, ValueError, OSError) as error:
+            raise FileError(f"{self.where}: {error}") from error
+
+
+class AddressPlace(Place):
+    """`http://` or `https://`: fetched anew only where the server says that it changed."""
+
+    def __init__(
+        self, where: str, *, timeout: tuple[float, float], token: Token, verify: bool | str, cert: Cert
+    ) -> None:
+        super().__init__(where)
+        self._timeout = timeout
+        self._token = token
+        self._verify = verify
+        self._cert = cert
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """As Place.read."""
+        import requests
+
+        known = before.get(self.where)
+        headers = {"Accept-Encoding": "identity"}
+        if known is not None and known.mark:
+            headers["If-None-Match"] = str(known.mark)
+        if token := self._token.value():
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            answer = requests.get(
+                self.where,
+                headers=headers,
+                timeout=self._timeout,
+                verify=self._verify,
+                cert=self._cert,
+            )
+        except (requests.RequestException, OSError) as error:
+            raise DecisionUnavailable(f"{self.where} did not answer: {error}") from error
+        if answer.status_code == 304 and known is not None:
+            return [known]
+        if answer.status_code != 200:
+            raise DecisionUnavailable(f"{self.where} answered {answer.status_code}")
+        mark = answer.headers.get("ETag")
+        return [_fresh(self.where, mark, {}, lambda: content(unpacked(answer.content), keep))]
+
+
+def _load_resource(file: Traversable, keep: Keep) -> Content:
+    return content(unpacked(file.read_bytes()), keep)
+
+
+def _no_bundles(where: str) -> FileError:
+    return FileError(f"{where} has no bundles: no {' or '.join(ARCHIVES)} in it")
+
+
+def _fresh(where: str, mark: object, before: Mapping[str, Found], load: Callable[[], Content]) -> Found:
+    known = before.get(where)
+    if known is not None and known.mark == mark:
+        return known
+    try:
+        return Found(where=where, mark=mark, content=load())
+    except BrokenBundleError as error:
+        raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from None
+    except PolicyError as error:
+        raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from error

@@ -1,0 +1,155 @@
+"""The client whose decision point is in this process: bundles from files, folders, packages or addresses, no server."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from privtab.client import _config
+from privtab.client import _protocol as protocol
+from privtab.client._address import Cert, Token, Verify
+from privtab.client._asking import Mode
+from privtab.client._base import Asker
+from privtab.client._bundled import BundledEngine
+from privtab.client._bundles import AddressPlace, LocalPlace, PackagePlace, Place
+from privtab.client._config import Settings
+from privtab.client._observe import LOG, HookLike
+from privtab.client._protocol import EntityLike
+from privtab.client._transport import Timeout
+from privtab.errors import UsageError
+from privtab.request import Request
+
+Source: TypeAlias = str | os.PathLike[str]
+"""Where bundles are: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
+
+ENGINES = ("python", "wasm")
+
+
+class Embedded(Asker):
+    """Decides in this process. Safe to share between threads, to fork with, and to pickle into a Spark job, state and all.
+
+    `Embedded("build/demo")`, `Embedded("policy.tar.gz", "https://bundles/state.tar.gz", refresh=10)`: bundles as OPA reads
+    them. With `refresh` no answer is older than so many seconds: the caller that comes after them looks whether a bundle
+    changed, and loads it. A bundle that cannot be had or read leaves the last good one in force, with a warning; `problem`
+    says so; with `max_staleness` it is not believed for longer than that. Without `refresh` call `refresh()` when it suits.
+
+    FileError, DecisionUnavailable: there is no policy or no state to begin with.
+    """
+
+    def __init__(
+        self,
+        *sources: Source,
+        engine: str = "python",
+        system: str | None = None,
+        refresh: float | None = None,
+        mode: Mode | str | None = None,
+        max_staleness: float | None = None,
+        timeout: Timeout | float | None = None,
+        token: str | None = None,
+        token_file: Source | None = None,
+        verify: Verify | None = None,
+        cert: Cert = None,
+        hooks: Sequence[HookLike] = (),
+    ) -> None:
+        if not sources:
+            raise UsageError("give bundles: a file, a folder, `package:name` or an address")
+        if engine not in ENGINES:
+            raise UsageError(f"unknown engine `{engine}`; there are: {', '.join(ENGINES)}")
+        if refresh is not None and not refresh >= 0:
+            raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more")
+        given = {name: value for name, value in locals().items() if name in _config.NAMES}
+        settings = _config.resolve(given)
+        self._hooks = tuple(hooks)
+        places = [_place(source, settings) for source in sources]
+        system = settings["system"]
+        self._bundled = BundledEngine(
+            places,
+            engine=engine,
+            system=protocol.check_system(system) if system is not None else None,
+            refresh=refresh,
+            max_staleness=settings["max_staleness"],
+        )
+        self._bundled.load()
+        super().__init__(self._bundled, mode=settings["mode"], hooks=hooks)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made from: the policy and the state are among it."""
+        return {"engine": self._bundled, "mode": self._mode, "hooks": self._hooks}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._bundled = state["engine"]
+        self._hooks = state["hooks"]
+        super().__init__(self._bundled, mode=state["mode"], hooks=self._hooks)
+
+    def __repr__(self) -> str:
+        places = ", ".join(repr(place.where) for place in self._bundled.places)
+        return f"Embedded({places}, engine={self._bundled.name!r}, mode='{self._mode}')"
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last look for newer bundles failed; None where it did not."""
+        return self._bundled.problem
+
+    def refresh(self) -> bool:
+        """Look for newer bundles now, and load them; whether there were any. Raises what stands in the way."""
+        return self._bundled.refresh()
+
+    def check(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> bool:
+        """Whether `user` may do `action` on `resource`."""
+        if with_ is None and not groups and not flags and self._unwatched():
+            # The usual question without a detour. Whatever is unusual about it goes the long way, which says what.
+            try:
+                if type(resource) is str:
+                    type_, _, path = resource.partition(":")
+                else:
+                    type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
+                answer = self._bundled.now().quick[type_, action](user, path)  # type: ignore[index, arg-type]
+                if answer is not None:
+                    return answer
+            except (TypeError, ValueError, AttributeError):
+                pass
+        return super().check(user, action, resource, with_=with_, groups=groups, flags=flags)
+
+    def check_many(self, requests: Iterable[Request]) -> list[bool]:
+        """The answers to any number of requests, by position; with the extra `fast` column by column.
+
+        Any error is the error of the whole: there is no list with holes.
+        """
+        if self._unwatched():
+            requests = list(requests)
+            answers = self._bundled.columns(requests)
+            if answers is not None:
+                return answers
+        return super().check_many(requests)
+
+    def _unwatched(self) -> bool:
+        """Whether answers go to the caller as they are and nobody else is told."""
+        return self._mode is Mode.ENFORCE and not self._hooks and not LOG.isEnabledFor(logging.DEBUG)
+
+
+def _place(source: Source, settings: Settings) -> Place:
+    where = os.fspath(source)
+    if where.startswith("package:"):
+        return PackagePlace(where)
+    if not where.startswith(("http://", "https://")):
+        return LocalPlace(source)
+    if settings["verify"] not in (True, False) and not isinstance(settings["verify"], str):
+        raise UsageError("bundles are fetched with `verify` as true, false, or a file or folder, not with a context")
+    return AddressPlace(
+        where,
+        timeout=settings["timeout"],
+        token=Token(settings["token"], settings["token_file"]),
+        verify=settings["verify"],
+        cert=settings["cert"],
+    )

@@ -1,0 +1,139 @@
+"""Every fault of the table, for every client and every way of asking: the declared error, in time, and nothing left open."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faulty
+import pytest
+from faults import EVERY_WAY, FAULTS, SETTINGS, TOTAL, Place, World, ask, page, tls, token
+from faulty import scripted, write_bundles
+
+from privtab import Client, DecisionError
+from privtab.client import AsyncClient
+from privtab.opa.server import OpaServer
+
+SLACK = 1.5
+"""Seconds that a busy machine may take on top."""
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
+KINDS = ("Client", "AsyncClient")
+
+
+@pytest.fixture
+def place(tmp_path: Path, opa_binary: Path) -> Place:
+    return Place(folder=tmp_path, opa=opa_binary)
+
+
+def sockets() -> int:
+    """How many sockets this process has open."""
+    count = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            count += str(entry.readlink()).startswith("socket:")
+        except OSError:
+            continue
+    return count
+
+
+def asked(kind: str, world: World, way: str, *, wrong: bool = False) -> Any:
+    """The answer of one call by a new client, or what it raised."""
+    settings = {**SETTINGS, **world.settings}
+    try:
+        if kind == "Client":
+            with Client(world.url, system=faulty.SYSTEM, **settings) as client:
+                return ask(client, way, wrong=wrong)
+        return asyncio.run(_asked(world.url, settings, way, wrong=wrong))
+    except DecisionError as error:
+        return error
+
+
+async def _asked(url: str, settings: dict[str, Any], way: str, *, wrong: bool) -> Any:
+    async with AsyncClient(url, system=faulty.SYSTEM, **settings) as client:
+        return await ask(client, way, wrong=wrong)
+
+
+def at_once(work: dict[str, Callable[[], Any]]) -> dict[str, tuple[Any, float]]:
+    """What each returns and the seconds that it took, all of them in threads of their own."""
+    found: dict[str, tuple[Any, float]] = {}
+
+    def run(name: str) -> None:
+        started = time.monotonic()
+        found[name] = work[name](), time.monotonic() - started
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_the_declared_error(name: str, kind: str, place: Place) -> None:
+    fault = FAULTS[name]
+    if fault.group == "Trust" and shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command")
+    with fault.world(place) as world:
+        before = sockets()
+        wrong = name == "unknown-name"
+        results = at_once({way: lambda way=way: asked(kind, world, way, wrong=wrong) for way in fault.ways})  # type: ignore[misc]
+        assert len(results) == len(fault.ways)
+        for way, (outcome, seconds) in results.items():
+            assert type(outcome) is fault.raises, f"{way}: {outcome!r}"
+            assert re.search(fault.says, str(outcome)), f"{way}: {outcome}"
+            assert seconds < TOTAL + SLACK, f"{way} took {seconds:.2f} s"
+        if fault.tries is not None and world.decisions is not None:
+            most = fault.tries * len(fault.ways)
+            assert world.decisions() <= most if fault.at_most else world.decisions() == most
+        until = time.monotonic() + 4
+        while sockets() > before and time.monotonic() < until:
+            time.sleep(0.02)
+        assert sockets() <= before, "a connection was left open"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", EVERY_WAY)
+def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, place: Place) -> None:
+    with OpaServer(write_bundles(place.folder), binary=place.opa) as opa:
+        answer = asked(kind, World(url=opa.url), way)
+    expected = {"check": True, "check_many": [True, False], "visible": faulty.ITEMS, "filter": faulty.ITEMS}
+    if way in expected:
+        assert answer == expected[way]
+    else:
+        decisions = answer if isinstance(answer, list) else [answer]
+        assert [d.allowed for d in decisions] == [True, False][: len(decisions)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world", [tls(), token(token="right")], ids=["certificate", "token"])  # noqa: S106  (of a test)
+def test_with_the_right_certificate_or_token_it_is_answered(world: Any, kind: str, place: Place) -> None:
+    with world(place) as right:
+        assert asked(kind, right, "check") is True
+        assert asked(kind, right, "check_many") == [True, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scripted_server_counts_what_it_is_asked(kind: str, place: Place) -> None:
+    with scripted(place.folder, faulty.reply('{"result": true}')).running() as server:
+        assert asked(kind, World(url=server.url), "check") is True
+        assert server.decisions == 1
+        assert server.settled()
+
+
+def test_the_page_says_what_the_table_says(update_golden: bool) -> None:
+    begin, end = "<!-- faults: begin -->", "<!-- faults: end -->"
+    text = PAGE.read_text(encoding="utf-8")
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    wanted = f"{head}{begin}\n\n{page()}\n{end}{tail}"
+    if update_golden:
+        PAGE.write_text(wanted, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == wanted
