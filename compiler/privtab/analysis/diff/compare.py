@@ -13,6 +13,7 @@ from privtab.analysis.diff.separate import Separation, meeting, separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.analysis.diff.witness import Trial
 from privtab.ir.explain import source_text
+from privtab.ir.facts import Reading
 from privtab.ir.formula import item_condition, leaves, references, walk
 from privtab.ir.nodes import (
     ALWAYS,
@@ -46,6 +47,7 @@ class Comparison:
         self._forward = exact_between(before, self._met)
         self._backward = exact_between(self._met, before)
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
+        self._after = Reading(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
         self._same: dict[Pair, bool] = {}
         self._places: dict[str, bool] = {}
@@ -191,7 +193,7 @@ class Comparison:
         return Shape.of(self.before, self.before.rules[pair]), Shape.of(self._met, self._met.rules[met])
 
     def _trial(self, pair: Pair) -> Trial:
-        return Trial((self.before, self.before.rules[pair]), (self.after, self.after.rules[pair]))
+        return Trial((self._forward.here, self.before.rules[pair]), (self._after, self.after.rules[pair]))
 
 
 def parts(before: Rule, after: Rule) -> Iterator[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations
-from math import comb
 from typing import TypeAlias
 
 from privtab.analysis.diff.shapes import Shape, Types, subsets
@@ -18,9 +17,6 @@ from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
 
 _Kind: TypeAlias = tuple[int, frozenset[str], Types]
 """A kind of request: how many names the resource has, which flags are set, the types of the objects."""
-
-MOST_TRIED = 1_000
-"""Sets of facts that are tried to find a smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +40,10 @@ def separation(exact: Exact, allowing: Shape, denying: Shape) -> Separation | No
     waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
     for kind in _kinds(allowing, denying):
         condition, there = _conditions(allowing, denying, *kind)
-        sets = [frozenset(s) for s in form.minimal_sets(condition, kind[1], kind[2])]
+        sets = allowing.sets(*kind)
         if exact.alike(condition, there):
-            wanted = [frozenset(s) for s in canonical(exact.other).minimal_sets(there, kind[1], kind[2])]
-            sets = [s for s in sets if not form.implies([s], wanted)]
+            wanted = denying.sets(*kind)
+            sets = tuple(s for s in sets if not form.implies([s], wanted))
         waiting += [(_least(exact, s), len(s), kind, s, there) for s in sets]
     best: Separation | None = None
     for least, _, (names, flags, types), wanted_atoms, there in sorted(waiting, key=lambda one: one[:2]):
@@ -63,11 +59,18 @@ def _least(exact: Exact, wanted: AtomSet) -> int:
     """No fewer facts than this give all of the atoms."""
     privileges = {atom.privilege for atom in wanted if isinstance(atom, Has)}
     others = sum(not isinstance(atom, Has) for atom in wanted)
-    if exact.here.held:
-        return others  # what one owns may give every privilege
-    if exact.one.roles or exact.one.sets:
-        return others + bool(privileges)  # one role or one set may give all
+    if privileges & exact.here.held:
+        return max(others, 1)  # what one owns may give every privilege
+    if len(privileges) > 1 and _given_together(exact, privileges):
+        return others + 1  # one role or one set may give all
     return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
+
+
+def _given_together(exact: Exact, privileges: set[str]) -> bool:
+    """Whether one set or one role gives two of the privileges."""
+    sets = (exact.here.names.privileges(name) or () for name in exact.one.sets)
+    roles = ((p for _, given in role.grants for p in given) for role in exact.one.roles.values())
+    return any(len(privileges.intersection(given)) > 1 for given in (*sets, *roles))
 
 
 def _all_of(wanted: AtomSet) -> Formula:
@@ -96,36 +99,49 @@ def _plain(exact: Exact, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
 
 
 def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts], bool]) -> Facts:
-    """Fewer facts that do the same; the facts themselves where no one gives several things."""
-    granted = [fact.name for fact in facts if isinstance(fact, Granted)]
-    repeated = len(set(granted)) < len(granted)
-    if len(facts) < 2 or not (repeated or exact.here.held or exact.one.sets or exact.one.roles):
+    """Fewer facts that do the same, where one gives several things that now have a fact each."""
+    if len(facts) < 2:
         return facts
-    pool = sorted({*facts, *_several(exact, f)}, key=repr)
-    sizes = [size for size in range(1, len(facts)) if comb(len(pool), size) <= MOST_TRIED]
-    tried = map(frozenset, chain.from_iterable(combinations(pool, size) for size in sizes))
-    return next((some for some in tried if tells_apart(some)), facts)
+    for one in sorted(set(_several(exact, f, facts)) - facts, key=repr):
+        rest = facts
+        for fact in sorted(facts, key=repr):
+            if tells_apart(rest - {fact} | {one}):
+                rest -= {fact}
+        if len(rest) + 1 < len(facts):
+            facts = rest | {one}
+    return facts
 
 
-def _several(exact: Exact, f: Formula) -> Iterator[Fact]:
-    """Facts that may give more than one of the things that a condition asks for: sets, roles, ownership."""
+def _several(exact: Exact, f: Formula, facts: Facts) -> Iterator[Fact]:
+    """Facts that give more than one of the things that a condition asks for: upper grants, sets, roles, ownership."""
+    asked = tuple(dict.fromkeys(atoms(f)))
+    privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
+    granted = Counter(fact.name for fact in facts if isinstance(fact, Granted) and fact.effect == "allow")
     here = exact.here
-    for atom in atoms(f):
-        if isinstance(atom, Owner) and "user" in here.kinds and here.held:
+    for atom in asked:
+        if here.held and "user" in here.kinds and isinstance(atom, Owner):
             yield Owned(target=atom.target)
         if not isinstance(atom, Has):
             continue
-        path = here.path(atom.target)
         for at in here.looked_at(atom.target):
-            for name in here.names_of(atom.privilege):
-                yield Granted(effect="allow", name=name, target=at)
+            if granted[atom.privilege] > 1:
+                yield Granted(effect="allow", name=atom.privilege, target=at)
+            for name in here.names_of(atom.privilege)[1:]:
+                if len(privileges & here.given(name, at.type)) > 1:
+                    yield Granted(effect="allow", name=name, target=at)
             if atom.privilege in here.held and "user" in here.kinds:
                 yield Owned(target=at)
-        for role in exact.one.roles.values():
-            for scope in (None, *path):
-                assigned = Assigned(role=role.name, scope=scope)
-                if here.fits(assigned) and any(here.by_default(atom.privilege, at, assigned) for at in path):
-                    yield assigned
+        yield from _roles(exact, atom)
+
+
+def _roles(exact: Exact, atom: Has) -> Iterator[Assigned]:
+    path = exact.here.path(atom.target)
+    for role in exact.one.roles.values():
+        for scope in (None, *path):
+            assigned = Assigned(role=role.name, scope=scope)
+            given = any(exact.here.by_default(atom.privilege, at, assigned) for at in path)
+            if given and exact.here.fits(assigned):
+                yield assigned
 
 
 def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import call_condition, item_condition, rule_flags, without_name
-from privtab.ir.nodes import NEVER, And, Formula, Or, Program, Rule
+from privtab.ir.nodes import And, Formula, Or, Program, Rule
 
 Types = dict[str, str]
 """The type of the object in each `with` slot."""
@@ -23,7 +23,9 @@ class Shape:
     conditions: Mapping[int, Formula]
     """By how many names the path of the resource has; for any other number a request is invalid."""
     flags: frozenset[str]
-    _plain: dict[tuple[int, frozenset[str], tuple[tuple[str, str], ...]], Formula] = field(default_factory=dict)
+    _sets: dict[tuple[int, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = field(
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, program: Program, rule: Rule) -> Shape:
@@ -34,18 +36,19 @@ class Shape:
             conditions[depth - 1] = without_name(program, call_condition(rule), rule.entity)
         return cls(program=program, rule=rule, conditions=conditions, flags=frozenset(rule_flags(program, rule)))
 
-    def condition(self, names: int, flags: frozenset[str], types: Types) -> Formula:
-        """What a request with that many names, such flags and such objects must fulfil: never, where it is invalid.
-
-        As any of its minimal sets, which is the same condition and much shorter than one that goes through `can`.
-        """
+    def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
+        """What suffices for a request with that many names, such flags and such objects: none, where it is invalid."""
         if names not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
-            return NEVER
+            return ()
         key = names, flags & self.flags, tuple((slot.name, types[slot.name]) for slot in self.rule.withs)
-        if key not in self._plain:
+        if key not in self._sets:
             sets = canonical(self.program).minimal_sets(self.conditions[names], key[1], types)
-            self._plain[key] = Or(parts=tuple(And(parts=tuple(atoms)) for atoms in sets))
-        return self._plain[key]
+            self._sets[key] = tuple(map(frozenset, sets))
+        return self._sets[key]
+
+    def condition(self, names: int, flags: frozenset[str], types: Types) -> Formula:
+        """The same as a condition, which is much shorter than one that goes through `can`."""
+        return Or(parts=tuple(And(parts=tuple(atoms)) for atoms in self.sets(names, flags, types)))
 
     def objects(self) -> Iterator[Types]:
         """Every choice of types for the `with` objects."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from privtab.analysis.diff.nodes import Answer, Tables, Witness
 from privtab.analysis.diff.separate import Separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
-from privtab.ir.formula import item_condition, references
-from privtab.ir.nodes import Program, Rule, Target
+from privtab.ir.evaluate import Asked, Reference
+from privtab.ir.explain import Explanation
+from privtab.ir.facts import Reading
+from privtab.ir.formula import atoms, item_condition, references
+from privtab.ir.nodes import Has, Program, Rule, ServiceAdmin, Target
 from privtab.ir.scene import Scene
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables
@@ -41,7 +44,7 @@ class Stage(Scene):
 class Trial:
     """One row on both sides, decided by the reference meaning; a row of a state that a side does not know is left out."""
 
-    def __init__(self, before: tuple[Program, Rule], after: tuple[Program, Rule]) -> None:
+    def __init__(self, before: tuple[Reading, Rule], after: tuple[Reading, Rule]) -> None:
         self.before = _only(*before)
         self.after = _only(*after)
 
@@ -80,31 +83,52 @@ class Trial:
 def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, tuple[str, ...]]:
     """What `privtab decide` says of a request, and the effects of an allow."""
     state, _ = validate(program, from_tables(tables, "witness"))
+    reference = Reference(program, state)
+    rule = program.rules.get((request.resource.type, request.action))
     try:
-        decision = Reference(program, state).decide(request)
+        reference.vocabulary.check(request)
     except InvalidRequest:
         return "invalid", ()
-    return ("allow" if decision.allowed else "deny"), decision.effects
+    assert rule is not None
+    # What `Reference.decide` does, without what it says of other ways to an allow.
+    asked = Asked(reference, request)
+    if not asked.holds(asked.condition(rule)):
+        return "deny", ()
+    explained = Explanation(asked, rule, (), allowed=True)
+    return "allow", tuple(map(explained.effect_text, rule.effects))
 
 
-def _only(program: Program, rule: Rule) -> Program:
-    """The program with a row and those that it refers to: a decision asks no others."""
+def _only(reading: Reading, rule: Rule) -> Program:
+    """The program with a row and those that it refers to, and what lies on their paths: decisions ask nothing else."""
+    program = reading.program
     rules: dict[tuple[str, str], Rule] = {}
     waiting = [rule]
+    types: dict[str, None] = {}
+    privileges: set[str] = set()
     while waiting:
         at = waiting.pop()
-        if (at.entity, at.operation) not in rules:
-            rules[at.entity, at.operation] = at
-            waiting += [program.rules[c.target.type, c.operation] for c in references(item_condition(at))]
-    return Program(
-        system=program.system,
-        version=program.version,
-        title=program.title,
-        entities=program.entities,
-        privileges=program.privileges,
-        aliases=program.aliases,
-        sets=program.sets,
-        roles=program.roles,
-        semantics=program.semantics,
+        if (at.entity, at.operation) in rules:
+            continue
+        rules[at.entity, at.operation] = at
+        condition = item_condition(at)
+        spoken = [at.entity, *(t for slot in at.withs for t in slot.types), *(e.target.type for e in at.effects)]
+        for atom in atoms(condition):
+            if not isinstance(atom, ServiceAdmin):
+                spoken.append(atom.target.type)
+            if isinstance(atom, Has):
+                privileges.add(atom.privilege)
+        types |= dict.fromkeys(above for type_ in spoken for above in program.chain(type_))
+        waiting += [program.rules[c.target.type, c.operation] for c in references(condition)]
+    for role in program.roles.values():
+        spoken = [*([role.scope] if role.scope else []), *(type_ for type_, _ in role.grants)]
+        types |= dict.fromkeys(above for type_ in spoken for above in program.chain(type_))
+    kept = {name for privilege in privileges for name in reading.names_of(privilege)}
+    privileges = {p for name in kept for p in reading.names.privileges(name) or ()}
+    return replace(
+        program,
+        entities={name: program.entities[name] for name in types},
+        privileges={name: program.privileges[name] for name in sorted(privileges)},
+        aliases={name: program.aliases[name] for name in sorted(kept) if name in program.aliases},
+        sets={name: program.sets[name] for name in sorted(kept) if name in program.sets},
         rules=rules,
     )
