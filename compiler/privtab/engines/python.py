@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.engines.conditions import RESOURCE, Form, Reader
 from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
 from privtab.engines.plan import Caller, Meaning, Plan, beginnings
-from privtab.engines.quick import quick
+from privtab.engines.quick import Quick, quick
+from privtab.errors import PolicyError
 from privtab.request import Decision, Entity, Request
 
-Quick: TypeAlias = Callable[[str, str], bool | None]
-"""Answers (user, path) where nothing stands beside them; None: ask the long way, which also says what is wrong."""
+if TYPE_CHECKING:
+    from privtab.engines.batches import Batches
+
+MANY = 1000
+"""Requests from which on columns are worth their making."""
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
+
+
+def _long_way(user: str, path: str) -> None:
+    """For what no quick way is known of."""
+
+
+class QuickWays(dict[tuple[str, str], Quick]):
+    """Quick answers by (type, operation), each made when it is first asked for."""
+
+    def __init__(self, engine: PythonEngine) -> None:
+        super().__init__()
+        self._engine = engine
+
+    def __missing__(self, key: tuple[str, str]) -> Quick:
+        if key not in self._engine.shapes:
+            return _long_way
+        way = quick(self._engine.plan_of(*key, frozenset(), {}, named=True)) if self._engine.alone(*key) else None
+        self[key] = way or _long_way
+        return self[key]
 
 
 class PythonEngine:
@@ -24,15 +47,25 @@ class PythonEngine:
     name = "python"
 
     def __init__(self, program: Mapping[str, Any], index: Index) -> None:
-        """`program` is what the policy bundle carries at `data.privtab_program.<name>`."""
+        """`program` is what the policy bundle carries at `data.privtab_program.<name>`; PolicyError where it is none."""
         self.program = program
         self.index = index
-        self.meaning = Meaning.read(program)
-        self.reader = Reader(program)
-        self._start()
-
-    def _start(self) -> None:
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._batches: Batches | Literal[False] | None = None
+        """False: what they need is not installed."""
+        try:
+            self._read()
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise PolicyError(f"the program of the policy cannot be read: {error!r}") from error
+
+    def _read(self) -> None:
+        self.meaning = Meaning.read(self.program)
+        self.reader = Reader(self.program)
+        # All numbers are given now: threads that make plans later change nothing in the index.
+        for privilege in self.program["privileges"]:
+            self.index.numbers.allowed(privilege)
+        for type_ in self.program["entities"]:
+            self.index.table(type_)
         self.shapes: dict[tuple[str, str], tuple[frozenset[str], tuple[str, ...]]] = {
             (type_, operation): (frozenset(rule["flags"]), tuple(rule["with"]))
             for type_, rules in self.program["rules"].items()
@@ -44,10 +77,7 @@ class PythonEngine:
         return self.program, self.index
 
     def __setstate__(self, state: tuple[Mapping[str, Any], Index]) -> None:
-        self.program, self.index = state
-        self.meaning = Meaning.read(self.program)
-        self.reader = Reader(self.program)
-        self._start()
+        PythonEngine.__init__(self, *state)
 
     def allow(self, request: Request) -> bool:
         """Yes or no."""
@@ -60,7 +90,24 @@ class PythonEngine:
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
         """Yes or no, by position."""
-        return [self.allow(request) for request in requests]
+        answers = self.columns(requests)
+        return answers if answers is not None else [self.allow(request) for request in requests]
+
+    def columns(self, requests: Sequence[Request]) -> list[bool] | None:
+        """As `allow_many`, column by column, for requests that nobody has checked; None: ask one by one.
+
+        For that there must be many, numpy and pyarrow have to be installed, and every request has to be one.
+        """
+        if len(requests) < MANY or self._batches is False:
+            return None
+        if self._batches is None:
+            try:
+                from privtab.engines.batches import Batches
+            except ImportError:
+                self._batches = False
+                return None
+            self._batches = Batches(self)
+        return self._batches.allow_requests(requests)
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the items that pass, ascending; the request's resource gives the type alone."""
@@ -94,9 +141,6 @@ class PythonEngine:
         """Answers with explanations, by position."""
         return [self.decide(request) for request in requests]
 
-    def quick(self, type_, operation):
-        return quick(self.plan_of(type_, operation, frozenset(), {}, named=True))
-
     def plan(self, request: Request, path: Sequence[str]) -> Plan:
         """How requests of this one's form are answered."""
         resource = request.resource
@@ -119,6 +163,10 @@ class PythonEngine:
             condition = self.reader.condition(type_, operation, form)
             plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
         return plan
+
+    def alone(self, type_: str, operation: str) -> bool:
+        """Whether an operation looks at nothing beside its resource."""
+        return not self.shapes[type_, operation][1]
 
     def single(self, type_: str) -> bool:
         """Whether an entity of a type has the path of what contains it."""

@@ -79,7 +79,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
         known = 0
         denied = False
         end = -1
-        for table, needed, looked in upper:
+        for table, wanted, looked in upper:
             start = end + 1
             end = path.find("/", start)
             if end <= start:
@@ -91,7 +91,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
                         if principal in holders:
                             known |= holders[principal]
                 # The rest of the path has still to be looked at: it may be none.
-                denied = known & looked != needed
+                denied = known & looked != wanted
         if path.find("/", end + 1) >= 0 or end + 1 == len(path):
             return None
         if denied:
@@ -120,7 +120,7 @@ def _gathering(plan: Plan, levels: Sequence[Level]) -> Quick:
             return None
         facts = known = 0
         end = -1
-        for table, needed, _, mask, shift, tests in levels:
+        for table, wanted, _, mask, shift, tests in levels:
             end = path.find("/", end + 1)
             place = path[:end] if end >= 0 else path
             for bit, holds in tests:
@@ -137,7 +137,7 @@ def _gathering(plan: Plan, levels: Sequence[Level]) -> Quick:
                 stand = known & ~(known >> 1) if denies else known
                 if held and known & OWNER:
                     stand |= held
-                if stand & needed != needed:
+                if stand & wanted != wanted:
                     return False
                 facts |= (((stand & ~OWNER) | (here & OWNER)) & mask) << shift
         return decide(facts)
