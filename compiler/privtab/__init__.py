@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
-from privtab.client import Client
+from typing import TYPE_CHECKING
+
+from privtab._lazy import lazily
 from privtab.errors import (
     AccessDenied,
     DecisionError,
@@ -19,19 +21,30 @@ from privtab.errors import (
 )
 from privtab.request import Decision, Entity, Request
 
+if TYPE_CHECKING:
+    from privtab.client import AsyncClient, Client, Embedded, Mode, connect
+
 __version__ = "0.1.0"
 
 __all__ = [
     "AccessDenied",
+    "AsyncClient",
     "Client",
     "Decision",
     "DecisionError",
     "DecisionUnavailable",
+    "Embedded",
     "Entity",
     "InvalidRequest",
+    "Mode",
     "PolicyError",
     "PrivtabError",
     "Request",
     "UsageError",
     "__version__",
+    "connect",
 ]
+
+__getattr__ = lazily(
+    __name__, dict.fromkeys(("AsyncClient", "Client", "Embedded", "Mode", "connect"), "privtab.client")
+)

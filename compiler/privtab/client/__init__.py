@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from privtab.client._asking import Mode
-from privtab.client._base import Asker, Status
-from privtab.client._http import HttpTransport
-from privtab.client._observe import Hook, Outcome, Question
-from privtab.client._protocol import EntityLike, Revision
-from privtab.client._transport import RequestsTransport, Timeout, Transport
-from privtab.client.sync import Client
+from privtab._lazy import lazily
 
 if TYPE_CHECKING:
+    from privtab.client._asking import Mode
+    from privtab.client._base import Asker, Status
     from privtab.client._connect import connect
+    from privtab.client._http import HttpTransport
+    from privtab.client._observe import Hook, Outcome, Question
+    from privtab.client._protocol import EntityLike, Revision
+    from privtab.client._transport import RequestsTransport, Timeout, Transport
     from privtab.client.aio import AsyncClient
+    from privtab.client.embedded import Embedded
+    from privtab.client.sync import Client
 
 __all__ = [
     "Asker",
     "AsyncClient",
     "Client",
+    "Embedded",
     "EntityLike",
     "Hook",
     "HttpTransport",
@@ -34,15 +37,16 @@ __all__ = [
     "connect",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """What few need is loaded when it is asked for."""
-    if name == "AsyncClient":
-        from privtab.client.aio import AsyncClient
-
-        return AsyncClient
-    if name == "connect":
-        from privtab.client._connect import connect
-
-        return connect
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_PLACES = {
+    "_asking": ("Mode",),
+    "_base": ("Asker", "Status"),
+    "_connect": ("connect",),
+    "_http": ("HttpTransport",),
+    "_observe": ("Hook", "Outcome", "Question"),
+    "_protocol": ("EntityLike", "Revision"),
+    "_transport": ("RequestsTransport", "Timeout", "Transport"),
+    "aio": ("AsyncClient",),
+    "embedded": ("Embedded",),
+    "sync": ("Client",),
+}
+__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})

@@ -1,0 +1,18 @@
+"""Names that are loaded when they are first asked for, so that importing a front door costs next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__`: each name with the module that it comes from."""
+
+    def get(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(places[name]), name)
+
+    return get

@@ -1,0 +1,189 @@
+"""Settings: arguments before the environment before a file; what is wrong is told with its source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab import Client, UsageError, connect
+from privtab.client import AsyncClient, Mode, _config
+from privtab.client._config import SETTINGS, resolve, table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings but the test's."""
+    for name in list(os.environ):
+        if name.startswith("PRIVTAB_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_argument_goes_before_the_environment_before_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert resolve({})["retries"] == 2
+    (tmp_path / "privtab.toml").write_text('[client]\nretries = 5\nmode = "observe"\ntimeout = [1, 2.5]\n')
+    assert resolve({})["retries"] == 5
+    monkeypatch.setenv("PRIVTAB_RETRIES", "7")
+    settings = resolve({"chunk_size": 3})
+    assert settings["retries"] == 7
+    assert settings["mode"] is Mode.OBSERVE
+    assert settings["timeout"] == (1.0, 2.5)
+    assert settings.sources == {
+        "retries": "PRIVTAB_RETRIES",
+        "mode": "privtab.toml",
+        "timeout": "privtab.toml",
+        "chunk_size": "argument",
+    }
+    assert resolve({"retries": 0})["retries"] == 0
+
+
+def test_the_file_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "privtab.toml").write_text("[client]\nretries = 5\n")
+    (tmp_path / "other.toml").write_text('[client]\nurl = "unix:/run/opa.sock"\n')
+    monkeypatch.setenv("PRIVTAB_CONFIG", "other.toml")
+    assert resolve({})["retries"] == 2
+    assert resolve({})["url"] == "unix:/run/opa.sock"
+
+
+def test_a_file_for_other_parts_of_privtab_is_no_matter(tmp_path: Path) -> None:
+    (tmp_path / "privtab.toml").write_text('[lint]\nselect = ["P1"]\n')
+    assert resolve({})["retries"] == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        ("TIMEOUT", "2", (2.0, 2.0)),
+        ("TIMEOUT", "0.5, 3", (0.5, 3.0)),
+        ("VERIFY", "false", False),
+        ("VERIFY", "True", True),
+        ("VERIFY", "/etc/ca.pem", "/etc/ca.pem"),
+        ("CERT", "a.pem,a.key", ("a.pem", "a.key")),
+        ("CERT", "a.pem", "a.pem"),
+        ("BATCH_WINDOW", "off", -1.0),
+        ("BATCH_WINDOW", "0.01", 0.01),
+        ("MODE", "off", Mode.OFF),
+        ("MAX_STALENESS", "90", 90.0),
+    ],
+)
+def test_the_text_of_a_variable(variable: str, text: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"PRIVTAB_{variable}", text)
+    assert resolve({})[variable.lower()] == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("TIMEOUT", "soon"),
+        ("TIMEOUT", "1,2,3"),
+        ("TIMEOUT", "0"),
+        ("TOTAL", "nan"),
+        ("TOTAL", "inf"),
+        ("RETRIES", "-1"),
+        ("RETRIES", "1.5"),
+        ("CHUNK_SIZE", "0"),
+        ("MODE", "open"),
+        ("CACHE_TTL", "0"),
+        ("BATCH_WINDOW", "-1"),
+    ],
+)
+def test_a_wrong_variable_is_named(variable: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"PRIVTAB_{variable}", text)
+    with pytest.raises(UsageError, match=f"^PRIVTAB_{variable}: {variable.lower()} is `"):
+        Client()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[client]\nretries = true\n", "privtab.toml: retries is `True`: give a whole number"),
+        ('[client]\ntimeout = "1"\n', "privtab.toml: timeout is `1`: give seconds"),
+        ("[client]\nretry = 1\n", "privtab.toml: unknown setting `retry` in `client`; did you mean `retries`"),
+        ("client = 1\n", "`client` is not a table"),
+        ("[client\n", "privtab.toml cannot be read as TOML"),
+    ],
+)
+def test_a_wrong_file_is_named(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "privtab.toml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        Client()
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVTAB_CONFIG", "none.toml")
+    with pytest.raises(UsageError, match=r"PRIVTAB_CONFIG: none\.toml cannot be read"):
+        Client()
+
+
+def test_a_wrong_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVTAB_TOKEN", "s3cret with a space")
+    with pytest.raises(UsageError) as caught:
+        Client()
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(UsageError) as caught:
+        Client(token=7)  # type: ignore[arg-type]
+    assert "7" not in str(caught.value)
+
+
+def test_of_two_tokens_the_nearer_one_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("filed\n")
+    monkeypatch.setenv("PRIVTAB_TOKEN", "old")
+    settings = resolve({"token_file": tmp_path / "token"})
+    assert (settings["token"], settings["token_file"]) == (None, str(tmp_path / "token"))
+    monkeypatch.setenv("PRIVTAB_TOKEN_FILE", "x")
+    with pytest.raises(UsageError, match="not both"):
+        resolve({})
+    assert resolve({"token": "mine"})["token_file"] is None
+
+
+def test_a_client_takes_its_address_from_the_environment(
+    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = wire(http_reply('{"result": true}'))
+    monkeypatch.setenv("PRIVTAB_URL", server.url)
+    monkeypatch.setenv("PRIVTAB_SYSTEM", "demo")
+    with Client() as client:
+        assert client.check("alice", "read", "doc:s/d")
+        assert client.system == "demo"
+    with connect() as client:
+        assert isinstance(client, Client)
+        assert client.check("alice", "read", "doc:s/d")
+
+
+def test_connect_takes_settings_and_refuses_what_cannot_be() -> None:
+    with connect("http://127.0.0.1:1", mode="off") as client:
+        assert client.check("alice", "read", "doc:s/d")
+    with pytest.raises(UsageError, match="is an OPA; the engine `python` runs bundles"):
+        connect("http://127.0.0.1:1", engine="python")
+    with pytest.raises(UsageError, match="not the address of an OPA"):
+        connect("policy.tar.gz", engine="opa")
+
+
+def test_every_setting_is_an_argument() -> None:
+    import inspect
+
+    both = set(inspect.signature(AsyncClient).parameters)
+    assert both >= _config.NAMES
+    assert set(inspect.signature(Client).parameters) >= _config.NAMES - {"batch_window"}
+
+
+def test_the_page_shows_the_settings_as_they_are(update_golden: bool) -> None:
+    page = ROOT / "docs" / "asking.md"
+    begin, end = "<!-- settings: begin -->", "<!-- settings: end -->"
+    text = page.read_text(encoding="utf-8")
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    wanted = f"{head}{begin}\n\n{table()}\n\n{end}{tail}"
+    if update_golden:
+        page.write_text(wanted, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == wanted
+    assert len(SETTINGS) == len({setting.variable for setting in SETTINGS})
