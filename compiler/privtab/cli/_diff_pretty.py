@@ -24,6 +24,8 @@ from privtab.cli._output import table
 
 WIDEST = 110
 """Wider tables tear a line apart from its cells."""
+MOST = 60
+"""Groups of changes that a person reads; more of them are a list for programs."""
 STYLES = {
     Verdict.WIDER: "bold red",
     Verdict.NARROWER: "bold blue",
@@ -36,15 +38,16 @@ STYLES = {
 }
 
 
-def show(diff: Diff, console: Console) -> None:
-    """The whole comparison."""
+def show(diff: Diff, console: Console, *, everything: bool = False) -> None:
+    """The whole comparison; of very many changes the first, unless `everything` is wanted."""
     console.print(f"{diff.before.shown} → {diff.after.shown}", style="bold", soft_wrap=True)
     console.print(summary(diff), soft_wrap=True)
     width = min(console.width, WIDEST)
     if diff.declared:
         console.print()
         console.print(_declarations(diff.declared), width=width)
-    found = groups(diff)
+    every = groups(diff)
+    found = every if everything else every[:MOST]
     if found:
         console.print()
         console.print(_overview(found), width=width)
@@ -52,6 +55,10 @@ def show(diff: Diff, console: Console) -> None:
         if group.verdict is not Verdict.RENAMED:
             console.print()
             _detail(group, console, width)
+    if len(found) < len(every):
+        left = sum(len(group.rows) for group in every[MOST:])
+        console.print()
+        console.print(f"and {left:,} more: `--all` shows them, `--format json` has every one", style="bold")
     if diff.rewritten:
         names = ", ".join(row.name for row in diff.rewritten)
         console.print()

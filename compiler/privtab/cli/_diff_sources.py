@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
-import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privtab import source
+from privtab.analysis.diff.fork import Child, helpers
 from privtab.cli import _git
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
@@ -104,7 +103,7 @@ def programs(before: Side, after: Side) -> tuple[Program, Program]:
     if before.file.text == after.file.text and before.choice == after.choice:
         program = _program(after)
         return program, program
-    if min(len(before.file.text), len(after.file.text)) >= LARGE and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
+    if min(len(before.file.text), len(after.file.text)) >= LARGE and helpers():
         return _side_by_side(before, after)
     return _program(before), _program(after)
 
@@ -116,30 +115,13 @@ def _program(side: Side) -> Program:
 
 def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
     """One side is read by a child of this process; if that fails, here, so that errors are the same."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reading)
-            with os.fdopen(writing, "wb") as pipe:
-                pickle.dump(_program(before), pipe, protocol=pickle.HIGHEST_PROTOCOL)
-            code = 0
-        finally:
-            # Nothing of the parent may be flushed or cleaned up twice.
-            os._exit(code)
-    os.close(writing)
+    child = Child.start(lambda: _program(before))
     try:
         other = _program(after)
-    finally:
-        with os.fdopen(reading, "rb") as pipe:
-            sent = pipe.read()
-        _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        return _program(before), other
-    program = pickle.loads(sent)  # noqa: S301  written by this very program
-    assert isinstance(program, Program)
-    return program, other
+    except BaseException:
+        child.stop()
+        raise
+    return child.result(), other
 
 
 def _side(text: str, choice: Choice) -> Side:

@@ -66,6 +66,7 @@ def diff(
     renames: Annotated[
         bool, typer.Option("--renames/--no-renames", help="Recognise what only got another name.")
     ] = True,
+    everything: Annotated[bool, typer.Option("--all", help="Show every change, however many there are.")] = False,
     format_: Annotated[DiffFormat, typer.Option("--format", help="How to print.")] = DiffFormat.PRETTY,
 ) -> None:
     """Tell what a change means: for each operation whether more callers may do it now, fewer, or others.
@@ -100,7 +101,7 @@ def diff(
             pair = programs(one, other)
             diffs.append(compare(*pair, shown=(one.shown, other.shown), renames=renames))
     marked, more = apply_waivers(diffs, taken, datetime.now(tz=UTC).date())
-    _print(marked, format_, verdicts, (*found, *more))
+    _print(marked, format_, verdicts, (*found, *more), everything=everything)
     wrong = any(d.severity == "error" for d in found)
     if wrong or any(failing(d, verdicts) for d in marked):
         raise typer.Exit(1)
@@ -129,7 +130,12 @@ def _waivers(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, .
 
 
 def _print(
-    diffs: Sequence[Diff], format_: DiffFormat, verdicts: frozenset[Verdict], found: Sequence[Diagnostic]
+    diffs: Sequence[Diff],
+    format_: DiffFormat,
+    verdicts: frozenset[Verdict],
+    found: Sequence[Diagnostic],
+    *,
+    everything: bool,
 ) -> None:
     """The comparisons on standard output, and what is wrong with waivers where it will be seen."""
     match format_:
@@ -153,7 +159,7 @@ def _print(
             for number, diff in enumerate(diffs):
                 if number:
                     console.print()
-                show(diff, console)
+                show(diff, console, everything=everything)
             if not diffs:
                 console.print("no policy changed")
     show_diagnostics(found)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
+from privtab.analysis.diff.fork import Child, helpers
 from privtab.analysis.diff.nodes import Declared, Detail, Diff, Named, Pair, RowChange, Verdict
 from privtab.analysis.diff.renames import Renames, recognise
 from privtab.ir.nodes import Program
 
+ENOUGH_FOR_ONE = 100
+"""Operations that one process compares in the time that it takes to have another one."""
 __all__ = ["Declared", "Diff", "RowChange", "Verdict", "diff"]
 
 
@@ -24,7 +27,7 @@ def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = Non
     declared = (*_renamed(found), *compare_declared(earlier, after))
     comparison = Comparison(earlier, after, declared)
     was = {found.names.pair(*pair): pair for pair in before.rules}
-    rows = [_row(comparison, pair, was, found) for pair in _pairs(earlier, after)]
+    rows = _rows(lambda pair: _row(comparison, pair, was, found), _pairs(earlier, after), comparison)
     names = shown or (f"{before.system}/{before.version}", f"{after.system}/{after.version}")
     return Diff(
         before=Named(shown=names[0], system=before.system, version=before.version),
@@ -32,6 +35,20 @@ def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = Non
         rows=tuple(rows),
         declared=declared,
     )
+
+
+def _rows(row: Callable[[Pair], RowChange], pairs: Sequence[Pair], comparison: Comparison) -> list[RowChange]:
+    """The rows; where many have to be looked into, children of this process take their share."""
+    asked = [pair for pair in pairs if comparison.both(pair) and not comparison.same(pair)]
+    shares = min(helpers() + 1, len(asked) // ENOUGH_FOR_ONE)
+    if shares < 2:
+        return list(map(row, pairs))
+    # In turns: neighbours are alike, and so is the work for them.
+    children = [Child.start(lambda share=asked[n::shares]: list(map(row, share))) for n in range(1, shares)]  # type: ignore[misc]
+    done = {pair: row(pair) for pair in asked[::shares]}
+    for n, child in enumerate(children, start=1):
+        done |= zip(asked[n::shares], child.result(), strict=True)
+    return [done.get(pair) or row(pair) for pair in pairs]
 
 
 def _pairs(before: Program, after: Program) -> list[Pair]:

@@ -53,6 +53,10 @@ class Comparison:
         self._places: dict[str, bool] = {}
         self._words: dict[str, bool] = {}
 
+    def both(self, pair: Pair) -> bool:
+        """Whether both sides have the operation."""
+        return pair in self.before.rules and pair in self.after.rules
+
     def row(self, pair: Pair) -> RowChange:
         """The change of an operation that both sides have."""
         before, after = self.before.rules[pair], self.after.rules[pair]
@@ -165,8 +169,8 @@ class Comparison:
     def _condition(self, pair: Pair) -> tuple[Verdict, tuple[Witness, ...]]:
         """The verdict on who may, and a witness for each way in which the sides differ."""
         shapes = self._shapes(pair)
-        more = separation(self._backward, shapes[1], shapes[0])
-        less = separation(self._forward, shapes[0], shapes[1])
+        more = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
+        less = separation(self._forward, shapes[0], shapes[1], alike=not self._declared)
         found: list[tuple[Literal["wider", "narrower"], Shape, Shape, Separation]] = []
         if more is not None:
             found.append(("wider", shapes[1], shapes[0], more))

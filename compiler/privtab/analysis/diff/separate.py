@@ -30,18 +30,19 @@ class Separation:
     """How many names the path of the resource has."""
 
 
-def separation(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
+def separation(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
     """The fewest facts under which one side allows a request and the other does not; None where there are none.
 
     Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
-    in each every minimal set, those first that can be given by fewest facts.
+    in each every minimal set, those first that can be given by fewest facts. `alike`: it is known that what the conditions
+    speak of means the same on both sides.
     """
     form = canonical(exact.one)
     waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
     for kind in _kinds(allowing, denying):
         condition, there = _conditions(allowing, denying, *kind)
         sets = allowing.sets(*kind)
-        if exact.alike(condition, there):
+        if alike or exact.alike(condition, there):
             wanted = denying.sets(*kind)
             sets = tuple(s for s in sets if not form.implies([s], wanted))
         waiting += [(_least(exact, s), len(s), kind, s, there) for s in sets]
@@ -68,9 +69,9 @@ def _least(exact: Exact, wanted: AtomSet) -> int:
 
 def _given_together(exact: Exact, privileges: set[str]) -> bool:
     """Whether one set or one role gives two of the privileges."""
-    sets = (exact.here.names.privileges(name) or () for name in exact.one.sets)
-    roles = ((p for _, given in role.grants for p in given) for role in exact.one.roles.values())
-    return any(len(privileges.intersection(given)) > 1 for given in (*sets, *roles))
+    names = Counter(name for privilege in privileges for name in exact.here.names_of(privilege))
+    roles = ({p for _, given in role.grants for p in given} for role in exact.one.roles.values())
+    return any(number > 1 for number in names.values()) or any(len(privileges & given) > 1 for given in roles)
 
 
 def _all_of(wanted: AtomSet) -> Formula:
