@@ -11,7 +11,7 @@ from privtab.client._asking import Asking, Mode
 from privtab.client._engine import Engine, Flow, run
 from privtab.client._observe import CURRENT, Asked, HookLike, Observer
 from privtab.client._protocol import EntityLike, Revision
-from privtab.request import Decision, Request
+from privtab.request import Decision, Request, Vocabulary
 
 T = TypeVar("T")
 
@@ -76,6 +76,10 @@ class Asker:
     def revision(self) -> Revision:
         """The revisions of the policy and the state that are active now; None for what is not there."""
         return self._run_plain(self._engine.revision)
+
+    def vocabulary(self) -> Vocabulary:
+        """The names of the active policy: entity types, operations, and what a request of each must have."""
+        return self._run_plain(self._engine.known).vocabulary
 
     # --- one request ---
 

@@ -18,7 +18,7 @@ from privtab.client._observe import CURRENT, Asked, HookLike, Observer
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import EntityLike, Revision
 from privtab.client._transport import Timeout
-from privtab.request import Decision, Request
+from privtab.request import Decision, Request, Vocabulary
 
 if TYPE_CHECKING:
     import os
@@ -116,6 +116,10 @@ class AsyncClient:
     async def revision(self) -> Revision:
         """The revisions of the policy and the state that are active now; None for what is not there."""
         return await self._engine.revision()
+
+    async def vocabulary(self) -> Vocabulary:
+        """As Client.vocabulary."""
+        return (await self._engine.known()).vocabulary
 
     # --- one request ---
 

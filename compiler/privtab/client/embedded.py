@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.client import _config
 from privtab.client import _protocol as protocol
@@ -20,6 +20,9 @@ from privtab.client._protocol import EntityLike
 from privtab.client._transport import Timeout
 from privtab.errors import UsageError
 from privtab.request import Request
+
+if TYPE_CHECKING:
+    from privtab.engines.index import Index
 
 Source: TypeAlias = str | os.PathLike[str]
 """Where bundles are: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
@@ -91,6 +94,18 @@ class Embedded(Asker):
     def problem(self) -> str | None:
         """Why the last look for newer bundles failed; None where it did not."""
         return self._bundled.problem
+
+    def contents(self) -> tuple[Mapping[str, Any], Index]:
+        """The program and the index of the state that are in force; for who looks for what a state names.
+
+        UsageError: the engine is `wasm`, which has no such index.
+        """
+        from privtab.engines.python import PythonEngine
+
+        runs = self._bundled.now().runs
+        if not isinstance(runs, PythonEngine):
+            raise UsageError(f"the engine `{self._bundled.name}` cannot list its state; the engine `python` can")
+        return runs.program, runs.index
 
     def refresh(self) -> bool:
         """Look for newer bundles now, and load them; whether there were any. Raises what stands in the way."""
