@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import generated
 import pytest
@@ -46,6 +47,7 @@ def check_principals(world: tuple[int, int]) -> None:
     program, state, reference = made(world)
     for request in worlds.requests(program, world[1], per_rule=1):
         found = who_can(reference, state, request).principals()
+        assert all(fits(program, p.principal, p.scope) for p in found)
         enough = {(p.principal, p.scope) for p in found if () in p.needs}
         if ("anyone", None) in enough:
             assert len(found) == 1
@@ -54,6 +56,7 @@ def check_principals(world: tuple[int, int]) -> None:
         tried = {
             (principal, scope): alone(program, state, request, principal, scope)
             for principal, scope in candidates(state)
+            if fits(program, principal, scope)
         }
         assert {key for key in enough if key in tried} == {key for key, allowed in tried.items() if allowed}
         for principal, scope in enough - set(tried):
@@ -103,6 +106,12 @@ def candidates(state: State) -> set[tuple[str, str | None]]:
     for a in state.assignments:
         found.add((f"role:{a.role}", None if a.scope is None else str(a.scope)))
     return found | {(f"user:{user}", None) for user in worlds.USERS} | {("anyone", None)}
+
+
+def fits(program: Program, principal: str, scope: str | None) -> bool:
+    """Whether somebody can be that: a role that is declared with a scope is held within such a scope alone."""
+    declared = program.roles.get(principal.removeprefix("role:")) if principal.startswith("role:") else None
+    return declared is None or declared.scope is None or (scope or "").partition(":")[0] == declared.scope
 
 
 def alone(program: Program, state: State, request: Request, principal: str, scope: str | None) -> bool:
@@ -158,3 +167,34 @@ def test_each_user_is_told_with_what_lets_him() -> None:
     )
     with pytest.raises(InvalidRequest, match="unknown operation"):
         who_can(Reference(program, state), state, replace(request, action="lode"))
+
+
+SCOPED = """\
+privtab: 1
+system: scoped
+version: "1"
+entities: {top: {mid: {low: }}, far: }
+privileges: [READ]
+roles: {keeper: {scope: mid, grants: {low: [READ]}}}
+tables:
+  low: {see: READ (low)}
+  far: {see: READ (far)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("low:t/m/l", [Principal(principal="role:keeper", scope="mid:t/m", needs=((),))]),
+        ("far:f", []),
+    ],
+)
+def test_a_role_with_a_scope_is_enough_within_one_alone(
+    resource: str, expected: list[Principal], tmp_path: Path
+) -> None:
+    (tmp_path / "scoped.yaml").write_text(SCOPED)
+    program = pipeline.load_program(tmp_path / "scoped.yaml")
+    grant = Grant(grantee="role:keeper", effect="allow", privilege="READ", entity=Entity("far", "f"))
+    state = State(grants=(grant,))
+    request = Request(user="", action="see", resource=Entity.parse(resource))
+    assert list(who_can(Reference(program, state), state, request).principals()) == expected

@@ -244,19 +244,30 @@ class PrincipalBearers(Bearers):
         }
 
     def everywhere(self, principal: str) -> set[str]:
-        """The principal itself, and for a role the groups that hold it."""
+        """The principal itself, and for a role the groups that hold it; nobody where it is held within scopes alone."""
         if not principal.startswith("role:"):
             return {principal}
+        if self._scope(principal) is not None:
+            return set()
         groups = {p for p, scope in self._given.get(principal, ()) if scope is None and p.startswith("group:")}
         return {principal} | groups
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """Each scope that somebody holds the role within: the role there, and the groups that hold it there."""
+        """Each scope that the role is or could be held within: the role there, and the groups that hold it there."""
         found: dict[str, set[str]] = defaultdict(set)
+        type_ = self._scope(role)
+        for key in (key for keys in self.asked.keys.values() for key in keys):
+            if key.partition(":")[0] == type_:
+                found[key].add(f"{role}\n{key}")
         for principal, scope in self._given.get(role, ()):
             if scope is not None:
                 found[scope] |= {f"{role}\n{scope}"} | ({principal} if principal.startswith("group:") else set())
         return found.items()
+
+    def _scope(self, role: str) -> str | None:
+        """The type of entity that a `role:…` has to be held within; None where it may be held everywhere."""
+        declared = self.program.roles.get(role.removeprefix("role:"))
+        return None if declared is None else declared.scope
 
     def person(self, user: str) -> str:
         """A user in person is a principal."""
