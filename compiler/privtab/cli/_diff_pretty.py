@@ -76,7 +76,7 @@ def _declarations(declared: tuple[Declared, ...]) -> Table:
             shown.add_row(name, verdict, _side(what, detail.before), _side(what, detail.after))
             first = False
         if change.recognised:
-            shown.add_row("", "", Text(change.recognised, style="dim"), "")
+            shown.add_row("", "", Text(f"recognised: {change.recognised}", style="dim"), "")
     return shown
 
 
