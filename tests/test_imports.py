@@ -29,6 +29,7 @@ ALLOWED = {
     "bundle": {"base", "backends", "bundle", "ir", "passes", "state"},
     "client": {"base", "client", "engines"},
     "engines": {"base", "engines"},
+    "integrations": {"base", "client", "integrations"},
     "lint": {"base", "checks", "lint", "report", "syntax"},
     "fmt": {"base", "fmt", "syntax"},
     "report": {"base", "report"},

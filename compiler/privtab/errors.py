@@ -13,6 +13,7 @@ PrivtabError
 └── DecisionError             no answer that may be acted on as an allow
     ├── AccessDenied          the answer is no; says what is missing
     ├── InvalidRequest        the request names what the policy does not know; nothing was sent
+    │   └── Unauthenticated   nobody is known to ask
     ├── PolicyError           the policy point answered nonsense: undefined, wrong shape, 4xx
     └── DecisionUnavailable   nobody answered: refused, timed out, 5xx, no bundle active
 """
@@ -102,6 +103,10 @@ class AccessDenied(DecisionError):
 
 class InvalidRequest(DecisionError):
     """The request names an operation, type, path or object that the policy does not know."""
+
+
+class Unauthenticated(InvalidRequest):
+    """A service is asked for something by nobody that it knows; nothing was sent."""
 
 
 class PolicyError(DecisionError):

@@ -1,0 +1,16 @@
+"""Services that ask before they act: a decorator and context managers here, web frameworks in modules of their own.
+
+`privtab.integrations.asgi`, `.wsgi`, `.fastapi` (needs FastAPI) and `.otel` (needs `privtab[otel]`).
+"""
+
+from __future__ import annotations
+
+from privtab.integrations._answers import Tell
+from privtab.integrations._caller import Caller, acting_as, caller, decision
+from privtab.integrations._guard import GUARD, Guard
+
+allowed = GUARD.allowed
+bind = GUARD.bind
+requires = GUARD.requires
+
+__all__ = ["Caller", "Guard", "Tell", "acting_as", "allowed", "bind", "caller", "decision", "requires"]

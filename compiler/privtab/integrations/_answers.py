@@ -1,0 +1,101 @@
+"""What a web service says where a decision is no allow: RFC 9457 problem documents, as open as the operator wants."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+from typing import Any
+
+from privtab.errors import (
+    AccessDenied,
+    DecisionError,
+    DecisionUnavailable,
+    InvalidRequest,
+    Unauthenticated,
+)
+
+LOG = logging.getLogger("privtab.integrations")
+CONTENT_TYPE = "application/problem+json"
+
+
+class Tell(StrEnum):
+    """How much a refused caller is told."""
+
+    NOTHING = "nothing"
+    """That it is refused, and the decision's id, by which operators find the rest in the log."""
+    RULE = "rule"
+    """Also by which rule."""
+    REASONS = "reasons"
+    """Also what is missing, which names privileges, roles and groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    problem: Mapping[str, Any]
+
+    @property
+    def body(self) -> bytes:
+        """The problem document."""
+        return json.dumps(self.problem, ensure_ascii=False).encode(errors="replace")
+
+    def fields(self) -> list[tuple[str, str]]:
+        """All headers of the answer."""
+        own = {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(self.body)), "Cache-Control": "no-store"}
+        return [*own.items(), *self.headers.items()]
+
+
+def answer(error: DecisionError, tell: Tell) -> Answer:
+    """401 where nobody asks, 403 for a denial, 400 for a question that makes no sense, 503 without an answer, else 500.
+
+    What went wrong between a service and its decision point is for the log, never for the caller.
+    """
+    match error:
+        case AccessDenied():
+            return _denied(error, tell)
+        case Unauthenticated():
+            return _answer(401, "authentication required", headers={"WWW-Authenticate": "Bearer"})
+        case InvalidRequest():
+            LOG.info("a request that makes no sense was refused: %s", error)
+            return _answer(400, "invalid request", detail=str(error) if tell is Tell.REASONS else None)
+        case DecisionUnavailable():
+            LOG.error("refused, since no decision could be had: %s", error)
+            wait = ceil(error.retry_after) if error.retry_after is not None else 1
+            return _answer(503, "no decision available", headers={"Retry-After": str(wait)})
+        case _:
+            LOG.error("refused, since the decision point gave no decision: %s", error)
+            return _answer(500, "no decision")
+
+
+def unmapped(method: str, path: str) -> Answer:
+    """The answer for a request that no route maps to an operation: refused."""
+    LOG.warning("no route maps it: %s %r", method, path)
+    return _answer(403, "access denied")
+
+
+def _denied(error: AccessDenied, tell: Tell) -> Answer:
+    decision = error.decision
+    more: dict[str, Any] = {}
+    if decision.id is not None:
+        more["decision_id"] = decision.id
+    if tell is not Tell.NOTHING:
+        more["rule"] = decision.rule
+    if tell is Tell.REASONS:
+        more["missing"] = [list(way) for way in decision.missing]
+    return _answer(403, "access denied", detail=str(error) if tell is Tell.REASONS else None, **more)
+
+
+def _answer(
+    status: int, title: str, *, detail: str | None = None, headers: Mapping[str, str] | None = None, **more: Any
+) -> Answer:
+    problem: dict[str, Any] = {"title": title, "status": status}
+    if detail is not None:
+        problem["detail"] = detail
+    return Answer(status=status, headers=headers or {}, problem=problem | more)

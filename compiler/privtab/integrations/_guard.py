@@ -1,0 +1,236 @@
+"""What stands between callers and the functions of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+
+from privtab.client._asking import Mode
+from privtab.client._base import Asker
+from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
+from privtab.integrations._caller import DECISION, Caller, CallerLike, as_caller, caller
+from privtab.integrations._needs import Filled, Needs, Place, needs
+from privtab.request import Decision
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from privtab.client._protocol import EntityLike
+    from privtab.client.aio import AsyncClient
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+AnyAsker: TypeAlias = "Asker | AsyncClient"
+"""What is asked: a Client, an Embedded, an AsyncClient."""
+
+
+class Guard:
+    """Asks before functions run. Made when modules load, bound to a client when the service starts.
+
+    `user` tells who asks, as a name or a Caller; left out, it is who `acting_as` says. Until a client is bound every
+    guarded call raises DecisionUnavailable.
+    """
+
+    def __init__(self, asker: AnyAsker | None = None, *, user: Callable[[], CallerLike] = caller) -> None:
+        self._asker = asker
+        self._user = user
+
+    def bind(self, asker: AnyAsker | None) -> None:
+        """Ask this client from now on; None: nobody."""
+        self._asker = asker
+
+    @property
+    def asker(self) -> AnyAsker:
+        """The client that is asked; raises DecisionUnavailable where none is bound."""
+        if self._asker is None:
+            raise DecisionUnavailable("no decision point is bound to this guard: call bind(client)", retry=False)
+        return self._asker
+
+    def requires(
+        self,
+        action: str,
+        resource: Place,
+        *,
+        arg: str | None = None,
+        with_: Mapping[str, Place] | None = None,
+        flags: Iterable[str] | Mapping[str, str] = (),
+        user: Callable[[], CallerLike] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Let a function run only where its caller may do `action` on what its arguments name.
+
+        `@requires("drop", "table", arg="table_id")`: the argument is the path, or an Entity.
+        `@requires("load", "table:{catalog}/{schema}/{table}")`: each argument is one name.
+        `flags={"override": "force"}` sets the flag `override` where the argument `force` is true.
+        Raises AccessDenied for a denial, another DecisionError where there is no answer; the function has not begun then.
+        """
+        wanted = needs(action, resource, arg, with_, flags)
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            return _wrapped(function, wanted, self, user or self._user)
+
+        return decorate
+
+    def allowed(
+        self,
+        action: str,
+        resource: EntityLike,
+        *,
+        with_: Mapping[str, EntityLike] | None = None,
+        groups: Iterable[str] = (),
+        flags: Iterable[str] = (),
+    ) -> Allowed:
+        """A block that is entered only where the caller may, with the decision.
+
+        `with guard.allowed("drop", "table:m/c/s/t") as decision:`, or `async with` for a service that runs in an event loop. Raises as `requires` does.
+        """
+        return Allowed(self, action, resource, {"with_": with_, "groups": groups, "flags": flags})
+
+    def require(self, asked_by: Caller | None, action: str, resource: EntityLike, **beside: Any) -> Decision:
+        """The decision of an allow; raises as `requires` does."""
+        asker = self.asker
+        if not isinstance(asker, Asker):
+            raise UsageError("an AsyncClient is asked by coroutines: use async functions, or bind a Client")
+        user, beside = _who(asker, asked_by, beside)
+        return asker.require(user, action, resource, **beside)
+
+    async def arequire(self, asked_by: Caller | None, action: str, resource: EntityLike, **beside: Any) -> Decision:
+        """`require` that leaves the event loop free; raises as `requires` does."""
+        asker = self.asker
+        user, beside = _who(asker, asked_by, beside)
+        if not isinstance(asker, Asker):
+            return await asker.require(user, action, resource, **beside)
+        # An engine in process may wait too, while it looks for newer bundles.
+        return await asyncio.to_thread(asker.require, user, action, resource, **beside)
+
+    def enforces(self) -> bool:
+        """Whether a denial is a denial, as it is where no client is bound."""
+        return self._asker is None or self._asker.mode is Mode.ENFORCE
+
+    def caller(self, user: Callable[[], CallerLike] | None = None) -> Caller | None:
+        """Who asks."""
+        return as_caller((user or self._user)())
+
+
+GUARD = Guard()
+"""The guard of the module's own functions."""
+
+
+def _who(asker: AnyAsker, asked_by: Caller | None, beside: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The user to ask for, and his groups beside the rest. Nobody is an error, unless the client lets everything pass."""
+    if asked_by is None:
+        if asker.mode is Mode.ENFORCE:
+            raise Unauthenticated("nobody is known to ask")
+        return "", beside
+    if asked_by.groups and not beside.get("groups"):
+        beside = beside | {"groups": asked_by.groups}
+    return asked_by.user, beside
+
+
+class Allowed:
+    """A block that is entered with the decision of an allow."""
+
+    def __init__(self, guard: Guard, action: str, resource: EntityLike, beside: dict[str, Any]) -> None:
+        self._guard = guard
+        self._asked = (action, resource)
+        self._beside = beside
+        self._tokens: list[Token[Decision | None]] = []
+
+    def __enter__(self) -> Decision:
+        return self._enter(self._guard.require(self._guard.caller(), *self._asked, **self._beside))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        DECISION.reset(self._tokens.pop())
+
+    async def __aenter__(self) -> Decision:
+        return self._enter(await self._guard.arequire(self._guard.caller(), *self._asked, **self._beside))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        DECISION.reset(self._tokens.pop())
+
+    def _enter(self, decision: Decision) -> Decision:
+        self._tokens.append(DECISION.set(decision))
+        return decision
+
+
+# --- the decorator ---
+
+
+def _wrapped(function: Callable[P, R], wanted: Needs, guard: Guard, user: Callable[[], CallerLike]) -> Callable[P, R]:
+    """The function behind the guard, of the same kind and with the same signature."""
+    question = _question(function, wanted)
+
+    def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
+        filled = question(args, kwargs)
+        return guard.require(guard.caller(user), filled.action, filled.resource, **filled.beside())
+
+    async def aask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
+        filled = question(args, kwargs)
+        return await guard.arequire(guard.caller(user), filled.action, filled.resource, **filled.beside())
+
+    if inspect.iscoroutinefunction(function):
+        coroutine = cast("Callable[P, Awaitable[Any]]", function)
+
+        @wraps(function)
+        async def guarded_coroutine(*args: P.args, **kwargs: P.kwargs) -> Any:
+            with _deciding(await aask(args, kwargs)):
+                return await coroutine(*args, **kwargs)
+
+        return cast("Callable[P, R]", guarded_coroutine)
+    if inspect.isasyncgenfunction(function):
+        generator = cast("Callable[P, AsyncGenerator[Any, None]]", function)
+
+        @wraps(function)
+        async def guarded_generator(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Any]:
+            await aask(args, kwargs)
+            async with aclosing(generator(*args, **kwargs)) as items:
+                async for item in items:
+                    yield item
+
+        return cast("Callable[P, R]", guarded_generator)
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _deciding(ask(args, kwargs)):
+            return function(*args, **kwargs)
+
+    return guarded
+
+
+@contextmanager
+def _deciding(decision: Decision) -> Iterator[None]:
+    token = DECISION.set(decision)
+    try:
+        yield
+    finally:
+        DECISION.reset(token)
+
+
+def _question(function: Callable[..., Any], wanted: Needs) -> Callable[[tuple[Any, ...], dict[str, Any]], Filled]:
+    """The question of a call; raises UsageError now for arguments that the function does not have."""
+    if not inspect.isfunction(function):
+        raise UsageError("`requires` goes on functions; on a method it stands below `@staticmethod` or `@classmethod`")
+    signature = inspect.signature(function)
+    unknown = sorted(wanted.names - set(signature.parameters))
+    if unknown:
+        name = getattr(function, "__qualname__", "the function")
+        raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{wanted.action}` is asked by")
+
+    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Filled:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidRequest(f"the call fits no question: {error}") from None
+        bound.apply_defaults()
+        return wanted.fill(bound.arguments)
+
+    return question

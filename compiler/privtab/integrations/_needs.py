@@ -1,0 +1,155 @@
+"""What a call needs: the question, with holes that the call's arguments fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from privtab.errors import InvalidRequest, UsageError
+from privtab.request import Entity, encode_name
+
+Place: TypeAlias = str | tuple[str, str] | Callable[..., Entity]
+"""Which entity: `"table:{catalog}/{schema}/{table}"`, each argument one name of the path; `("table", "table_id")`, the argument
+being the whole path or an Entity; or a function of arguments of the call, by their names."""
+
+Filler: TypeAlias = Callable[[Mapping[str, Any]], Entity]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """The question of one call."""
+
+    action: str
+    resource: Entity
+    with_: Mapping[str, Entity]
+    flags: tuple[str, ...]
+
+    def beside(self) -> dict[str, Any]:
+        """As keyword arguments of a client's methods."""
+        return {"with_": self.with_, "flags": self.flags}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """A question with holes; `names` are the arguments that fill them."""
+
+    action: str
+    names: frozenset[str]
+    resource: Filler
+    with_: Mapping[str, Filler]
+    flags: tuple[str, ...]
+    flags_by: Mapping[str, str]
+    """Flags that are set where an argument is true."""
+
+    def fill(self, values: Mapping[str, Any]) -> Filled:
+        """The question for these arguments; raises InvalidRequest for one that is no name, path or entity."""
+        flags = [flag for flag, name in self.flags_by.items() if values[name]]
+        return Filled(
+            action=self.action,
+            resource=self.resource(values),
+            with_={name: filler(values) for name, filler in self.with_.items()},
+            flags=(*self.flags, *flags),
+        )
+
+
+def needs(
+    action: str,
+    resource: Place,
+    arg: str | None = None,
+    with_: Mapping[str, Place] | None = None,
+    flags: Iterable[str] | Mapping[str, str] = (),
+) -> Needs:
+    """Read how a service wrote it; raises UsageError for what can never be filled."""
+    if not action:
+        raise UsageError("the operation has no name")
+    if isinstance(flags, str):
+        raise UsageError(f"flags are a list of names, not `{flags}`")
+    if arg is not None:
+        if not isinstance(resource, str) or ":" in resource:
+            raise UsageError(f"beside `arg`, the resource is a type alone, not {resource!r}")
+        resource = (resource, arg)
+    fillers = {"": _filler(resource, "the resource")}
+    for name, place in (with_ or {}).items():
+        fillers[name] = _filler(place, f"with_[{name!r}]")
+    flags_by = dict(flags) if isinstance(flags, Mapping) else {}
+    names = {name for _, wanted in fillers.values() for name in wanted} | set(flags_by.values())
+    return Needs(
+        action=action,
+        names=frozenset(names),
+        resource=fillers.pop("")[0],
+        with_={name: filler for name, (filler, _) in fillers.items()},
+        flags=() if flags_by else tuple(flags),
+        flags_by=flags_by,
+    )
+
+
+def _filler(place: Place, where: str) -> tuple[Filler, frozenset[str]]:
+    match place:
+        case str():
+            return _template(place, where)
+        case (str(type_), str(name)):
+            return (lambda values: _whole(type_, values[name], name)), frozenset({name})
+        case _ if callable(place):
+            return _function(place)
+        case _:
+            raise UsageError(f"{where} is {place!r}: write `type:{{argument}}`, a pair (type, argument) or a function")
+
+
+def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
+    """`table:{catalog}/{schema}/{table}`."""
+    type_, colon, path = text.partition(":")
+    if not type_ or not colon or "{" in type_:
+        raise UsageError(f"{where} is `{text}`: write `type:{{argument}}`, or a type and `arg`")
+    try:
+        parts = [(literal, name) for literal, name, spec, conversion in Formatter().parse(path)]
+        wrong = any(spec or conversion for _, name, spec, conversion in Formatter().parse(path))
+    except ValueError as error:
+        raise UsageError(f"{where} is `{text}`: {error}") from None
+    names = [name for _, name in parts if name is not None]
+    if wrong or not all(name.isidentifier() for name in names):
+        raise UsageError(f"{where} is `{text}`: between braces stands the name of an argument")
+
+    def fill(values: Mapping[str, Any]) -> Entity:
+        path = "".join(
+            literal + ("" if name is None else encode_name(_text(values[name], name))) for literal, name in parts
+        )
+        return Entity(type_, path)
+
+    return fill, frozenset(names)
+
+
+def _function(function: Callable[..., Entity]) -> tuple[Filler, frozenset[str]]:
+    from inspect import Parameter, signature
+
+    parameters = signature(function).parameters
+    if any(p.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY) for p in parameters.values()):
+        raise UsageError("a function that gives the entity takes arguments of the call by their names")
+
+    def fill(values: Mapping[str, Any]) -> Entity:
+        entity = function(**{name: values[name] for name in parameters})
+        if not isinstance(entity, Entity):
+            raise InvalidRequest(f"{entity!r} is not an Entity")
+        return entity
+
+    return fill, frozenset(parameters)
+
+
+def _whole(type_: str, value: object, name: str) -> Entity:
+    """An argument that is a path, or an Entity of the type."""
+    if isinstance(value, Entity):
+        if value.type != type_:
+            raise InvalidRequest(f"`{name}` is the {value.type} {value}, not a `{type_}`")
+        return value
+    return Entity(type_, _text(value, name))
+
+
+def _text(value: object, name: str) -> str:
+    """An argument as text: an empty one would be another path."""
+    if isinstance(value, int | UUID) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise InvalidRequest(f"`{name}` is {value!r}; it must be a non-empty string")
+    return value

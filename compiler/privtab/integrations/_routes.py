@@ -1,0 +1,88 @@
+"""Which request of a web service is which question: methods and paths mapped to operations and resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from privtab.errors import UsageError
+from privtab.integrations._needs import Needs, Place, needs
+
+_HOLE = re.compile(r"\{([A-Za-z_]\w*)(:path)?\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Requests with one of `methods` and a path of this shape need what `needs` says; None: they are open to all."""
+
+    methods: frozenset[str]
+    pattern: re.Pattern[str]
+    needs: Needs | None
+
+    def values(self, method: str, path: str) -> Mapping[str, str] | None:
+        """The parts of the path by their names; None where this is another route."""
+        if method not in self.methods:
+            return None
+        found = self.pattern.fullmatch(path)
+        return None if found is None else found.groupdict()
+
+
+def route(
+    methods: str,
+    path: str,
+    action: str,
+    resource: Place,
+    *,
+    arg: str | None = None,
+    with_: Mapping[str, Place] | None = None,
+    flags: Iterable[str] = (),
+) -> Route:
+    """`route("GET", "/tables/{table_id:path}", "load", "table", arg="table_id")`; several methods are divided by spaces.
+
+    `{name}` is one part of the path, `{name:path}` any number of them. The resource is as `requires` has it, filled by these
+    names. GET covers HEAD. Raises UsageError for what can never be filled.
+    """
+    wanted = needs(action, resource, arg, with_, flags)
+    made = _route(methods, path, wanted)
+    unknown = sorted(wanted.names - set(made.pattern.groupindex))
+    if unknown:
+        raise UsageError(f"the route `{path}` has no `{{{unknown[0]}}}`, which `{action}` is asked by")
+    return made
+
+
+def open_route(methods: str, path: str) -> Route:
+    """A route that everybody may take: health, sign-in, static files."""
+    return _route(methods, path, None)
+
+
+def find(routes: Iterable[Route], method: str, path: str) -> tuple[Route, Mapping[str, str]] | None:
+    """The first route that a request takes, and the parts of its path."""
+    for one in routes:
+        values = one.values(method, path)
+        if values is not None:
+            return one, values
+    return None
+
+
+def _route(methods: str, path: str, wanted: Needs | None) -> Route:
+    named = {method.upper() for method in methods.split()}
+    if not named:
+        raise UsageError(f"the route `{path}` has no method")
+    if not path.startswith("/"):
+        raise UsageError(f"the path of a route begins with `/`, unlike `{path}`")
+    if "GET" in named:
+        named.add("HEAD")
+    pieces: list[str] = []
+    at = 0
+    for hole in _HOLE.finditer(path):
+        pieces += [re.escape(path[at : hole.start()]), f"(?P<{hole[1]}>{'.+' if hole[2] else '[^/]+'})"]
+        at = hole.end()
+    rest = path[at:]
+    if "{" in rest or "}" in rest or any("{" in piece for piece in pieces[::2]):
+        raise UsageError(f"the route `{path}` is malformed: write {{name}} or {{name:path}}")
+    try:
+        pattern = re.compile("".join([*pieces, re.escape(rest)]), re.DOTALL)
+    except re.error as error:
+        raise UsageError(f"the route `{path}` is malformed: {error}") from None
+    return Route(methods=frozenset(named), pattern=pattern, needs=wanted)

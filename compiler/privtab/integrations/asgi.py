@@ -1,0 +1,111 @@
+"""ASGI middleware: every request is a question before the application sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from inspect import isawaitable
+from typing import Any, TypeAlias
+
+from privtab.errors import DecisionError
+from privtab.integrations._answers import Answer, Tell, answer, unmapped
+from privtab.integrations._caller import DECISION, CallerLike, acting_as, as_caller
+from privtab.integrations._guard import GUARD, AnyAsker, Guard
+from privtab.integrations._routes import Route, find, open_route, route
+
+__all__ = ["AsgiMiddleware", "Route", "open_route", "route"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+User: TypeAlias = Callable[[Scope], CallerLike | Awaitable[CallerLike]]
+
+WEBSOCKET = "WEBSOCKET"
+"""The method of a route that opens a websocket."""
+
+
+class AsgiMiddleware:
+    """Asks by `routes` before `app` runs; what no route maps is refused, unless `unmapped="allow"`.
+
+    `user` tells who asks from the connection's scope, as a name, a Caller or None; left out it is who the guard says. He is
+    whom guarded functions below act for too. `guard` is a Guard or a client. A websocket is refused before it is accepted.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        routes: Iterable[Route],
+        guard: Guard | AnyAsker = GUARD,
+        user: User | None = None,
+        tell: Tell | str = Tell.REASONS,
+        unmapped: str = "deny",
+    ) -> None:
+        self._app = app
+        self._routes = tuple(routes)
+        self._guard = guard if isinstance(guard, Guard) else Guard(guard)
+        self._user = user
+        self._tell = Tell(tell)
+        self._open = _unmapped(unmapped)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
+        path = _path(scope)
+        found = find(self._routes, method, path)
+        if found is None and not self._open:
+            refusal = unmapped(method, path)
+            if self._guard.enforces():
+                await _refuse(scope, send, refusal)
+                return
+        try:
+            caller = await self._caller(scope)
+            decision = None
+            if found is not None and found[0].needs is not None:
+                filled = found[0].needs.fill(found[1])
+                decision = await self._guard.arequire(caller, filled.action, filled.resource, **filled.beside())
+        except DecisionError as error:
+            await _refuse(scope, send, answer(error, self._tell))
+            return
+        token = DECISION.set(decision)
+        try:
+            with acting_as(caller):
+                await self._app(scope, receive, send)
+        finally:
+            DECISION.reset(token)
+
+    async def _caller(self, scope: Scope) -> Any:
+        if self._user is None:
+            return self._guard.caller()
+        found = self._user(scope)
+        return as_caller(await found if isawaitable(found) else found)
+
+
+def _unmapped(value: str) -> bool:
+    """Whether requests that no route maps pass."""
+    if value not in ("deny", "allow"):
+        raise ValueError(f"unmapped is `{value}`: write `deny` or `allow`")
+    return value == "allow"
+
+
+def _path(scope: Scope) -> str:
+    """The path as the application's own router sees it: below the path that the application is mounted at."""
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    if root and (path == root or path.startswith(f"{root}/")):
+        return path.removeprefix(root) or "/"
+    return path
+
+
+async def _refuse(scope: Scope, send: Send, refusal: Answer) -> None:
+    if scope["type"] == "websocket":
+        # Before it is accepted, closing is an HTTP 403.
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.fields()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    body = b"" if scope.get("method") == "HEAD" else refusal.body
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,82 @@
+"""WSGI middleware: every request is a question before the application sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from privtab.errors import DecisionError
+from privtab.integrations._answers import Answer, Tell, answer, unmapped
+from privtab.integrations._caller import DECISION, CallerLike, acting_as, as_caller
+from privtab.integrations._guard import GUARD, AnyAsker, Guard
+from privtab.integrations._routes import Route, find, open_route, route
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+__all__ = ["Route", "WsgiMiddleware", "open_route", "route"]
+
+User: TypeAlias = "Callable[[WSGIEnvironment], CallerLike]"
+
+
+class WsgiMiddleware:
+    """Asks by `routes` before `app` runs; what no route maps is refused, unless `unmapped="allow"`.
+
+    `user` tells who asks from the environment, as a name, a Caller or None; left out it is who the guard says, else
+    REMOTE_USER, which the server sets and no header can. He is whom guarded functions below act for too, while the
+    application's call lasts. `guard` is a Guard or a client.
+    """
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        *,
+        routes: Iterable[Route],
+        guard: Guard | AnyAsker = GUARD,
+        user: User | None = None,
+        tell: Tell | str = Tell.REASONS,
+        unmapped: str = "deny",
+    ) -> None:
+        if unmapped not in ("deny", "allow"):
+            raise ValueError(f"unmapped is `{unmapped}`: write `deny` or `allow`")
+        self._app = app
+        self._routes = tuple(routes)
+        self._guard = guard if isinstance(guard, Guard) else Guard(guard)
+        self._user = user
+        self._tell = Tell(tell)
+        self._open = unmapped == "allow"
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """One request."""
+        method = str(environ["REQUEST_METHOD"])
+        path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace") or "/"
+        found = find(self._routes, method, path)
+        if found is None and not self._open:
+            refusal = unmapped(method, path)
+            if self._guard.enforces():
+                return _refuse(method, start_response, refusal)
+        try:
+            caller = self._caller(environ)
+            decision = None
+            if found is not None and found[0].needs is not None:
+                filled = found[0].needs.fill(found[1])
+                decision = self._guard.require(caller, filled.action, filled.resource, **filled.beside())
+        except DecisionError as error:
+            return _refuse(method, start_response, answer(error, self._tell))
+        token = DECISION.set(decision)
+        try:
+            with acting_as(caller):
+                return self._app(environ, start_response)
+        finally:
+            DECISION.reset(token)
+
+    def _caller(self, environ: WSGIEnvironment) -> Any:
+        if self._user is not None:
+            return as_caller(self._user(environ))
+        return self._guard.caller() or as_caller(environ.get("REMOTE_USER"))
+
+
+def _refuse(method: str, start_response: StartResponse, refusal: Answer) -> list[bytes]:
+    start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", refusal.fields())
+    return [] if method == "HEAD" else [refusal.body]
