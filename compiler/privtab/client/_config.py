@@ -295,6 +295,10 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def __repr__(self) -> str:
+        shown = (f"{n}={'…' if _BY_NAME[n].secret and v is not None else repr(v)}" for n, v in self.values.items())
+        return f"Settings({', '.join(shown)})"
+
 
 def resolve(arguments: Mapping[str, Any]) -> Settings:
     """The settings for these arguments (None: not given); raises UsageError that names the source of a wrong one."""

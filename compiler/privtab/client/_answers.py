@@ -1,0 +1,225 @@
+"""How answers are read: pure functions, shared by every sender. Nothing that is not exactly the expected shape passes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from privtab.client._observe import note_id
+from privtab.errors import DecisionUnavailable, PolicyError
+from privtab.request import Decision, Vocabulary
+
+SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
+_JSON = ("application/json", "text/json")
+_EXCERPT = 300
+_PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}
+"""What OPA answers as a rule; everything else is read as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The revisions that an OPA has of a system's policy and state."""
+
+    policy: str | None
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of an active system: the names that a request is checked by."""
+
+    system: str
+    """The name of its package: the system's, or another that it was compiled as."""
+    vocabulary: Vocabulary
+    """`vocabulary.system` is the system's own name; the state goes by it."""
+    revision: str | None
+    flags: frozenset[str]
+    """Every flag that some operation of the policy reads."""
+
+
+def check_status(
+    status: int, body: bytes, url: str, *, retry_after: str | None = None, content_type: str | None = None
+) -> None:
+    """Raise for any answer but 200: DecisionUnavailable for a 5xx and a 429 that says when, PolicyError for the rest.
+
+    A 200 that says it is something else than JSON comes from somebody else than OPA: PolicyError too.
+    """
+    if status == 200:
+        if content_type is None or content_type.partition(";")[0].strip().lower() in _JSON:
+            return
+        raise PolicyError(f"{url} answered with `{content_type:.80}`, not with JSON{excerpt(body)}")
+    said = excerpt(body)
+    after = _seconds(retry_after)
+    if status >= 500 or (status == 429 and after is not None):
+        raise DecisionUnavailable(f"{url} answered {status}{said}", retry_after=after)
+    if 300 <= status < 400:
+        raise PolicyError(f"{url} answered {status}, a redirect; a decision point is asked directly")
+    raise PolicyError(f"{url} answered {status}{said}")
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """A Retry-After header in seconds, which is how sidecars and gateways write it; None for a date or nonsense."""
+    if retry_after is None or not retry_after.strip().isdecimal():
+        return None
+    return float(retry_after)
+
+
+def read_result(body: bytes, what: str) -> Any:
+    """The `result` of a data document; raises PolicyError where it is undefined or not JSON."""
+    return _result(body, what)[0]
+
+
+def _result(body: bytes, what: str) -> tuple[Any, str | None]:
+    """The `result`, and what OPA calls the decision."""
+    document = _document(body)
+    decision_id = document.get("decision_id")
+    note_id(decision_id)
+    if "result" not in document:
+        raise PolicyError(f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active?")
+    return document["result"], decision_id if isinstance(decision_id, str) else None
+
+
+def read_allow(body: bytes) -> bool:
+    """A boolean and nothing else."""
+    if body in _PLAIN:
+        return _PLAIN[body]
+    result = read_result(body, "allow")
+    if not isinstance(result, bool):
+        raise PolicyError(f"`allow` is not a boolean{excerpt(body)}")
+    return result
+
+
+def read_decision(body: bytes) -> Decision:
+    """A decision whose explanation has the shape that its readers rely on."""
+    result, decision_id = _result(body, "decision")
+    return _decision(result, body, decision_id)
+
+
+def read_status(body: bytes) -> dict[str, float]:
+    """For each bundle when OPA last heard from its server, in seconds since 1970; PolicyError where OPA does not say."""
+    try:
+        bundles = _document(body)["result"]["bundles"]
+        return {
+            name: datetime.fromisoformat(status["last_successful_request"]).timestamp()
+            for name, status in bundles.items()
+        }
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PolicyError(f"OPA's status does not tell how old its bundles are: {error!r}") from None
+
+
+def read_explained(body: bytes, count: int) -> list[Decision]:
+    """One decision for each request, or PolicyError."""
+    result, decision_id = _result(body, "explained")
+    if not isinstance(result, list) or len(result) != count:
+        raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
+    return [_decision(value, body, decision_id) for value in result]
+
+
+def read_decisions(body: bytes, count: int) -> list[bool]:
+    """One boolean for each request, or PolicyError."""
+    result = read_result(body, "decisions")
+    if not isinstance(result, list) or len(result) != count:
+        raise PolicyError(f"`decisions` is not a list of {count} answers{excerpt(body)}")
+    if not all(isinstance(answer, bool) for answer in result):
+        raise PolicyError(f"`decisions` holds more than booleans{excerpt(body)}")
+    return result
+
+
+def read_visible(body: bytes, count: int) -> list[int]:
+    """Positions of a listing, ascending, or PolicyError."""
+    result = read_result(body, "visible")
+    if not isinstance(result, list) or not all(type(at) is int and 0 <= at < count for at in result):
+        raise PolicyError(f"`visible` is not a list of positions below {count}{excerpt(body)}")
+    if not all(a < b for a, b in pairwise(result)):
+        raise PolicyError(f"`visible` is not in ascending order{excerpt(body)}")
+    return result
+
+
+def read_programs(body: bytes) -> dict[str, Known]:
+    """The systems by name; none where OPA has no program."""
+    result = _document(body).get("result", {})
+    if not isinstance(result, dict):
+        raise PolicyError(f"`privtab_program` is not an object{excerpt(body)}")
+    return {name: known(name, value) for name, value in result.items()}
+
+
+def read_program(body: bytes, system: str) -> Known:
+    """The names of a system; DecisionUnavailable where OPA has no program of it."""
+    document = _document(body)
+    if "result" not in document:
+        raise no_bundle(system)
+    return known(system, document["result"])
+
+
+def read_revision(body: bytes) -> str | None:
+    """A revision; None where undefined."""
+    revision = _document(body).get("result")
+    if revision is not None and not isinstance(revision, str):
+        raise PolicyError(f"a revision is not a text{excerpt(body)}")
+    return revision
+
+
+def no_bundle(system: str | None, kind: str = "") -> DecisionUnavailable:
+    """The error for a system, or a part of it, that is not there yet."""
+    if system is None:
+        return DecisionUnavailable("no bundle is active: OPA has no privtab policy")
+    return DecisionUnavailable(f"no {kind + ' ' if kind else ''}bundle is active for system `{system}`")
+
+
+def excerpt(body: bytes) -> str:
+    """`: ` and the beginning of an answer, for messages; empty for an empty answer."""
+    text = " ".join(body[:_EXCERPT].decode(errors="replace").split())
+    return f": {text}{'…' if len(body) > _EXCERPT else ''}" if text else ""
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"OPA's answer is not JSON ({error}){excerpt(body)}") from None
+    if not isinstance(document, dict):
+        raise PolicyError(f"OPA's answer is not an object{excerpt(body)}")
+    return document
+
+
+def known(system: str, value: object) -> Known:
+    try:
+        if not isinstance(value, dict):
+            raise TypeError("not an object")
+        vocabulary = Vocabulary.from_program(value)
+        if not SYSTEM.fullmatch(vocabulary.system):
+            raise TypeError("`system` is not a name")
+        flags = frozenset(f for shapes in vocabulary.operations.values() for s in shapes.values() for f in s.flags)
+        revision = value.get("revision")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PolicyError(f"data.privtab_program.{system} is not a program: {error!r}") from error
+    return Known(
+        system=system, vocabulary=vocabulary, revision=revision if isinstance(revision, str) else None, flags=flags
+    )
+
+
+def _decision(value: object, body: bytes, decision_id: str | None) -> Decision:
+    try:
+        answer = Decision.from_json(value)
+        ways = answer.context.get("missing", [])
+        effects = answer.context.get("effects", [])
+        if not _texts(effects) or not isinstance(ways, list) or not all(_texts(way) for way in ways):
+            raise ValueError("`missing` or `effects` is not a list of texts")
+    except ValueError as error:
+        raise PolicyError(f"{error}{excerpt(body)}") from None
+    return answer if decision_id is None else replace(answer, id=decision_id)
+
+
+def read_system(body: bytes) -> str | None:
+    name = _document(body).get("result")
+    if name is not None and not (isinstance(name, str) and SYSTEM.fullmatch(name)):
+        raise PolicyError(f"`system` is not a name{excerpt(body)}")
+    return name
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
