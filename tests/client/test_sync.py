@@ -405,3 +405,63 @@ def test_a_proxy_of_the_environment_does_not_see_what_is_asked_of_a_sidecar(
     with Client("http://opa.invalid:8181", system="demo") as client:
         client.check(READ)
     assert proxy.connections == 1
+
+
+# --- listings of any kind, effects, duplicates ---
+
+
+def test_filter_keeps_the_items_that_may_be_acted_on(opa: OpaServer) -> None:
+    rows = [{"at": "t/d"}, {"at": "s/a"}, {"at": "s/a"}, {"at": "t/e"}]
+    with Client(opa.url, chunk_size=2) as client:
+        kept = client.filter("alice", "read", rows, key=lambda row: ("doc", row["at"]))
+        assert kept == [rows[1], rows[2]]
+        assert kept[0] is rows[1]
+        assert client.filter("alice", "read", iter(["doc:s/d", "space:s", "doc:t/d"])) == ["doc:s/d", "space:s"]
+        assert client.filter("alice", "read", []) == []
+        source = {"source": "doc:s/e"}
+        assert client.filter("alice", "copy", ["doc:s/d", "doc:t/d"], with_=source) == ["doc:s/d"]
+        assert client.filter("alice", "copy", ["doc:s/d"], with_=source, flags=iter(["force"])) == []
+        with pytest.raises(InvalidRequest, match="item 1: "):
+            client.filter("alice", "read", ["doc:s/d", "doc:s"])
+        with pytest.raises(InvalidRequest, match="unknown flag"):
+            client.filter("alice", "read", ["doc:s/d"], flags=["frce"])
+
+
+def test_effects_are_those_of_an_allow(client: Client) -> None:
+    assert client.effects("alice", "create", "doc:s") == ("grant ALL (doc)",)
+    with pytest.raises(AccessDenied):
+        client.effects("bob", "create", "doc:s")
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_what_is_asked_twice_is_sent_once(opa: OpaServer, concurrency: int) -> None:
+    asked, right = world(300, seed=5)
+    recorder = Recorder(opa.url)
+    with Client(opa.url, transport=recorder, chunk_size=7, concurrency=concurrency) as client:
+        assert client.check_many(asked) == right
+        sent = sum(len(document.get("items", document.get("requests"))) for _, document in recorder.sent)
+        assert sent == len({json.dumps(request.to_json()) for request in asked}) < 300
+        recorder.sent.clear()
+        assert [d.allowed for d in client.decide_many(asked)] == right
+        assert sum(len(document["requests"]) for _, document in recorder.sent) == sent
+        recorder.sent.clear()
+        assert client.visible("bob", "list", "doc", ["t/d", "s/d"] * 20) == ["t/d"] * 20
+        assert sum(len(document["items"]) for _, document in recorder.sent) == 2
+
+
+def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
+    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
+    together = threading.Barrier(3)
+
+    def answer(connection: Any, _: str) -> None:
+        together.wait(5)
+        connection.sendall(http_reply('{"result": [true]}'))
+
+    requests = [Request(user=f"u{at}", action="read", resource=READ.resource) for at in range(6)]
+    with Client(wire(answer).url, chunk_size=1, concurrency=3) as client:
+        assert client.check_many(requests) == [True] * 6
+    server = wire(http_reply("", "400 Bad Request"))
+    with Client(server.url, chunk_size=1, concurrency=3) as client, pytest.raises(PolicyError):
+        client.check_many(requests * 50)
+    assert sum(line.startswith("POST") for line in server.asked) <= 6
