@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import client
 import compile as compile_times
 import decisions
 import memory
@@ -32,6 +33,7 @@ from privtab.opa import binary
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "decisions": decisions.report,
+    "client": client.report,
     "memory": memory.report,
     "compile": compile_times.report,
     "tables": tables.report,
