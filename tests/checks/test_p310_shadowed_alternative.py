@@ -39,3 +39,9 @@ def test_in_parentheses(only: Callable[..., Any]) -> None:
 
 def test_nothing_to_say_different_things(codes: Callable[[str], list[str]]) -> None:
     assert "P310" not in codes("tables: {shop: {open: READ (shop) or WRITE (shop)}}\n")
+
+
+def test_parentheses_within_alternatives_make_no_difference(only: Callable[..., Any]) -> None:
+    cell = "(READ (shop) or WRITE (shop)) or (READ (shop) or SHARE (shop))"
+    found = only(f"privileges: [READ, WRITE, SHARE]\ntables: {{shop: {{open: {cell}}}}}\n", "P310")
+    assert found.message == "this alternative stands twice"

@@ -25,10 +25,11 @@ def terms(condition: m.Condition | None) -> Iterator[Term]:
 
 
 def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
-    """Every `or` of a condition, the outer before the inner."""
+    """Every `or` of a condition, the outer before the inner; parentheses inside one make no other."""
     match condition:
-        case m.AnyOf(parts=parts):
-            yield condition
+        case m.AnyOf():
+            parts = tuple(_flat(condition, m.AnyOf))
+            yield m.AnyOf(parts=parts)
             for part in parts:
                 yield from alternatives(part)
         case m.AllOf(parts=parts):
@@ -41,10 +42,11 @@ def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
 
 
 def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
-    """Every `and` of a condition, the outer before the inner."""
+    """Every `and` of a condition, the outer before the inner; parentheses inside one make no other."""
     match condition:
-        case m.AllOf(parts=parts):
-            yield condition
+        case m.AllOf():
+            parts = tuple(_flat(condition, m.AllOf))
+            yield m.AllOf(parts=parts)
             for part in parts:
                 yield from conjunctions(part)
         case m.AnyOf(parts=parts):
@@ -54,6 +56,14 @@ def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
             yield from conjunctions(body)
         case _:
             return
+
+
+def _flat(condition: m.Condition, kind: type[m.AnyOf | m.AllOf]) -> Iterator[m.Condition]:
+    if isinstance(condition, kind):
+        for part in condition.parts:
+            yield from _flat(part, kind)
+    else:
+        yield condition
 
 
 def flags(condition: m.Condition) -> Iterator[m.Required]:
