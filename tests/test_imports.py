@@ -18,6 +18,7 @@ ALLOWED = {
     # part: the parts it may import; what is not a folder counts as `base`
     "__main__": {"cli"},
     "analysis": {"analysis", "ir", "state", "syntax"},
+    "authzen": {"authzen", "base", "client", "engines"},
     "base": {"base", "client"},
     "checks": {"base", "checks", "syntax", "model", "ir"},
     "syntax": {"base", "syntax", "checks"},
@@ -36,6 +37,7 @@ ALLOWED = {
     "opa": {"base", "opa"},
     "cli": {
         "analysis",
+        "authzen",
         "base",
         "backends",
         "bundle",

@@ -12,7 +12,7 @@ import typer
 
 from privtab import __version__
 from privtab.cli import compile as compile_command
-from privtab.cli import decide, describe, diff, explain, fmt, lint, opa, paths, schema, state, what_can, who_can
+from privtab.cli import decide, describe, diff, explain, fmt, lint, opa, paths, schema, serve, state, what_can, who_can
 from privtab.cli import test as test_command
 from privtab.cli._output import complain, show_diagnostics, show_state_findings
 from privtab.errors import (
@@ -47,6 +47,7 @@ app.command("who-can")(who_can.who_can)
 app.command("what-can")(what_can.what_can)
 app.command("paths")(paths.paths)
 app.command("diff")(diff.diff)
+app.command("serve")(serve.serve)
 app.command("test")(test_command.run_scenarios)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")

@@ -1,0 +1,77 @@
+"""What a state names: its users, and its entities with what contains them. Searches choose among these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from privtab.engines.index import Index
+from privtab.request import Vocabulary
+
+
+class Directory:
+    """The names of one state, sorted. What no row of the state names is not found by any search."""
+
+    def __init__(self, program: Mapping[str, Any], index: Index) -> None:
+        """`program` as the policy bundle carries it."""
+        self._entities: dict[str, set[str]] = {type_: set() for type_ in program["entities"]}
+        chains = Vocabulary.from_program(program).chains
+        singles: dict[str, list[str]] = {type_: [] for type_ in program["entities"]}
+        for type_, entity in program["entities"].items():
+            if entity.get("single") and entity["parent"] is not None:
+                singles[entity["parent"]].append(type_)
+        for type_, path in _paths(index):
+            if type_ in chains:
+                names = path.split("/")
+                for link, depth in chains[type_]:
+                    self._take(link, "/".join(names[:depth]), singles)
+        self.people = frozenset(t for t, entity in program["entities"].items() if entity.get("principal") == "user")
+        """The types of the entities that stand for users."""
+        users = _users(index)
+        for type_ in self.people:
+            users |= {name_of(path) for path in self._entities[type_]}
+        self.users: tuple[str, ...] = tuple(sorted(users))
+        self._sorted: dict[str, tuple[str, ...]] = {}
+
+    def paths(self, type_: str) -> tuple[str, ...]:
+        """The paths of the entities of a type; none of a type that is not there."""
+        found = self._sorted.get(type_)
+        if found is None:
+            found = self._sorted[type_] = tuple(sorted(self._entities.get(type_, ())))
+        return found
+
+    def _take(self, type_: str, path: str, singles: Mapping[str, list[str]]) -> None:
+        known = self._entities[type_]
+        if path not in known:
+            known.add(path)
+            for single in singles[type_]:
+                self._take(single, path, singles)
+
+
+def name_of(path: str) -> str:
+    """The last name of a path as it is.
+
+    >>> name_of("m/a%2Fb")
+    'a/b'
+    """
+    return path.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
+
+
+def _paths(index: Index) -> Iterator[tuple[str, str]]:
+    for type_, table in index.tables.items():
+        yield from ((type_, path) for path in table)
+    for type_, members in index.members.items():
+        yield from ((type_, path) for path in members)
+    scopes = {scope for _, scope in index.within.values()}
+    scopes |= {scope for held in (index.scoped, index.group_scoped) for own in held.values() for scope in own}
+    for scope in scopes:
+        type_, _, path = scope.partition(":")
+        yield type_, path
+
+
+def _users(index: Index) -> set[str]:
+    found = set(index.users) | set(index.scoped) | set(index.service_admins)
+    for members in index.members.values():
+        for users in members.values():
+            found |= users
+    return found

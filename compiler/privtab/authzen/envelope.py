@@ -1,0 +1,76 @@
+"""What goes around every answer, whatever it is: the request's id (§10.1.3), and a line in the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+ACCESS = logging.getLogger("privtab.serve.access")
+
+_ID = b"x-request-id"
+_NOTE = "privtab"
+
+
+def note(scope: MutableMapping[str, Any], outcome: str | None, *, caller: str | None = None) -> None:
+    """Say what the log is to say of a request: how it ended, and whose token it came with."""
+    noted = scope.setdefault(_NOTE, {})
+    if outcome is not None:
+        noted["outcome"] = outcome
+    if caller is not None:
+        noted["caller"] = caller
+
+
+class Envelope:
+    """Gives each answer the id of its request, a new one where it has none, and logs both. No header or body is logged."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        given = [value for name, value in scope["headers"] if name == _ID]
+        request_id = given[0] if given else str(uuid.uuid4()).encode()
+        # What inner parts note goes into this very object, even where they work on a copy of the scope.
+        noted: dict[str, str] = scope.setdefault(_NOTE, {})
+        status = 0
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], (_ID, request_id)]}
+            await send(message)
+
+        try:
+            await self.app(scope, receive, named)
+        finally:
+            if ACCESS.isEnabledFor(logging.INFO):
+                spent = (time.perf_counter() - started) * 1000
+                ACCESS.info("%s", _line(scope, status, spent, request_id), extra={"privtab": noted})
+
+
+def _line(scope: Scope, status: int, spent: float, request_id: bytes) -> str:
+    noted = scope[_NOTE]
+    client = scope.get("client")
+    return json.dumps(
+        {
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": status,
+            "ms": round(spent, 1),
+            "outcome": noted.get("outcome"),
+            "caller": noted.get("caller"),
+            "from": client[0] if client else None,
+            "request_id": request_id.decode("latin-1")[:200],
+        }
+    )

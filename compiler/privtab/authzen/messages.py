@@ -1,0 +1,232 @@
+"""Bodies of the API as typed values: what the specification asks of a request, apart from what a policy knows.
+
+Two things can be wrong. A body that is no request at all is `Malformed` and ends as HTTP 400. A request that is well formed
+but that the policy cannot make sense of is InvalidRequest; it is answered, and never with an allow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from privtab.errors import InvalidRequest
+from privtab.request import Request
+
+Body: TypeAlias = Mapping[str, Any]
+
+PARTS = ("subject", "action", "resource", "context")
+_NEEDED = {"subject": ("type", "id"), "action": ("name",), "resource": ("type", "id")}
+"""The keys that each part of an evaluation must have."""
+MOST_EVALUATIONS = 10_000
+
+
+class Malformed(Exception):
+    """The body is not what the specification asks for: HTTP 400, with this message."""
+
+
+class Semantic(StrEnum):
+    """How far the requests of one message are evaluated."""
+
+    EXECUTE_ALL = "execute_all"
+    DENY_ON_FIRST_DENY = "deny_on_first_deny"
+    PERMIT_ON_FIRST_PERMIT = "permit_on_first_permit"
+
+
+class Searched(StrEnum):
+    """What a search looks for."""
+
+    SUBJECT = "subject"
+    RESOURCE = "resource"
+    ACTION = "action"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluations:
+    """Several evaluations of one message: each a whole body, or what is wrong with it."""
+
+    items: tuple[Body | Malformed, ...]
+    semantic: Semantic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paging:
+    """The `page` of a search, as it was sent."""
+
+    limit: int | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search: the body, whose parts have what this search needs, and where to go on."""
+
+    kind: Searched
+    body: Body
+    page: Paging
+
+    @property
+    def type(self) -> str:
+        """The type of what is looked for; empty for actions, which have none."""
+        return "" if self.kind is Searched.ACTION else str(self.body[self.kind.value]["type"])
+
+
+# --- text → body -----------------------------------------------------------------------------------------------------
+
+
+def parse(text: bytes) -> Body:
+    """A JSON object after the I-JSON profile: UTF-8, no key twice, no half surrogates, no NaN; raises Malformed."""
+    if not text.strip():
+        raise Malformed("the body is empty; it must be a JSON object")
+    try:
+        value = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
+        if b"\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except UnicodeEncodeError:
+        raise Malformed("the body is not valid Unicode: half of a surrogate pair") from None
+    except RecursionError:
+        raise Malformed("the body is nested too deeply") from None
+    except ValueError as error:
+        raise Malformed(f"the body is not JSON: {error}") from None
+    return _object(value, "the body")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise Malformed(f"`{twice:.80}` stands twice in one object")
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+# --- body → what is asked --------------------------------------------------------------------------------------------
+
+
+def evaluations(body: Body) -> Evaluations | None:
+    """The evaluations of a message (§7.1); None where it has none and is one evaluation itself."""
+    listed = body.get("evaluations", [])
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise Malformed("`evaluations` must be an array")
+    semantic = _semantic(body)
+    if not listed:
+        return None
+    if len(listed) > MOST_EVALUATIONS:
+        raise Malformed(f"`evaluations` has {len(listed)} requests; {MOST_EVALUATIONS} are the most at once")
+    defaults = {part: _object(body[part], f"`{part}`") for part in PARTS if part in body}
+    return Evaluations(items=tuple(_whole(item, defaults) for item in listed), semantic=semantic)
+
+
+def evaluation(body: Body) -> Body:
+    """The body of one evaluation (§6.1), its parts checked; raises Malformed."""
+    for part in ("subject", "action", "resource"):
+        _part(body, part, _NEEDED[part])
+    _context(body)
+    return body
+
+
+def search(kind: Searched, body: Body) -> Search:
+    """A search (§8.4 to §8.6); raises Malformed. The id of what is looked for is ignored."""
+    parts = ("subject", "resource") if kind is Searched.ACTION else ("subject", "action", "resource")
+    for part in parts:
+        needed = ("type",) if part == kind.value else _NEEDED[part]
+        _part(body, part, needed)
+    _context(body)
+    return Search(kind=kind, body=body, page=_page(body))
+
+
+def request(body: Body, *, reads_groups: bool) -> Request:
+    """A checked evaluation as a request to a policy; raises InvalidRequest.
+
+    `properties.groups` is looked at only where the policy takes groups from requests: elsewhere it may be anything.
+    """
+    subject, resource = body["subject"], body["resource"]
+    if subject["type"] != "user":
+        raise InvalidRequest(f"subject.type is `{subject['type']:.80}`: only a `user` can ask")
+    subject = {key: subject[key] for key in ("type", "id", "properties") if key in subject}
+    if not reads_groups:
+        subject.pop("properties", None)
+    asked = {"subject": subject, "action": {"name": body["action"]["name"]}, "resource": resource}
+    return Request.from_json({**asked, "context": body.get("context", {})})
+
+
+def _whole(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:
+    """An evaluation with the message's own parts where it has none (§7.1.1).
+
+    A part that lacks a key it must have takes that key alone from the message's part, as the certification scenario asks.
+    """
+    try:
+        own = _object(item, "an evaluation")
+        merged: dict[str, Any] = {**defaults, **{part: own[part] for part in PARTS if part in own}}
+        for part, needed in _NEEDED.items():
+            if part in own and part in defaults and isinstance(own[part], Mapping):
+                merged[part] = {**{key: defaults[part][key] for key in needed if key in defaults[part]}, **own[part]}
+        return evaluation(merged)
+    except Malformed as error:
+        return error
+
+
+def _semantic(body: Body) -> Semantic:
+    options = _object(body.get("options", {}), "`options`")
+    given = options.get("evaluations_semantic", Semantic.EXECUTE_ALL)
+    try:
+        return Semantic(given)
+    except ValueError:
+        raise Malformed(
+            f"`options.evaluations_semantic` is {_shown(given)}; it must be one of {', '.join(Semantic)}"
+        ) from None
+
+
+def _part(body: Body, part: str, needed: Sequence[str]) -> None:
+    if part not in body:
+        raise Malformed(f"`{part}` is missing")
+    value = _object(body[part], f"`{part}`")
+    for key in needed:
+        if key not in value:
+            raise Malformed(f"`{part}.{key}` is missing")
+        if not isinstance(value[key], str):
+            raise Malformed(f"`{part}.{key}` is {_shown(value[key])}; it must be a string")
+    _object(value.get("properties", {}), f"`{part}.properties`")
+
+
+def _context(body: Body) -> None:
+    _object(body.get("context", {}), "`context`")
+
+
+def _page(body: Body) -> Paging:
+    page = _object(body.get("page", {}), "`page`")
+    limit, token = page.get("limit"), page.get("token")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise Malformed(f"`page.limit` is {_shown(limit)}; it must be a whole number, 0 or more")
+    if token is not None and not isinstance(token, str):
+        raise Malformed(f"`page.token` is {_shown(token)}; it must be a string")
+    return Paging(limit=limit, token=token or None)
+
+
+def _object(value: object, what: str) -> Body:
+    if not isinstance(value, Mapping):
+        raise Malformed(f"{what} is {_shown(value)}; it must be an object")
+    return value
+
+
+def _shown(value: object) -> str:
+    """A wrong value in a message: never all of a long one."""
+    match value:
+        case None:
+            return "null"
+        case bool() | int() | float():
+            return json.dumps(value)
+        case str():
+            return f"`{value:.80}`"
+        case list():
+            return "an array"
+        case _:
+            return "an object"

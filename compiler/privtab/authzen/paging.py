@@ -1,0 +1,69 @@
+"""Pages of a search: an opaque token says which search it goes on with, how much a page holds, and after which name.
+
+A token is not signed: every result is decided anew, so a made-up one only moves the place to begin at.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+
+from privtab.authzen.messages import Malformed, Search
+
+MOST_RESULTS = 1000
+"""A page never holds more, whatever `limit` says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a page begins: after which name (None: at the start), and how many results it holds at most."""
+
+    after: str | None
+    limit: int
+    asked: str
+    """Stands for everything that must stay the same from page to page."""
+
+    def token(self, after: str | None) -> str:
+        """The token for the page that begins after another name."""
+        content = json.dumps([self.asked, self.limit, after], ensure_ascii=False, separators=(",", ":"))
+        return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
+
+
+def place(search: Search, system: str, usual: int) -> Place:
+    """Where a search begins; raises Malformed for a token of another search, or a limit that has changed (§8.2)."""
+    asked = _asked(search, system)
+    page = search.page
+    if page.token is None:
+        return Place(after=None, limit=min(page.limit if page.limit is not None else usual, MOST_RESULTS), asked=asked)
+    of, limit, after = _read(page.token)
+    if of != asked:
+        raise Malformed("`page.token` is of another search: everything but the page must stay as it was")
+    if page.limit is not None and min(page.limit, MOST_RESULTS) != limit:
+        raise Malformed(f"`page.limit` is {page.limit}, and was {limit} on the page before; it must stay as it was")
+    return Place(after=after, limit=limit, asked=asked)
+
+
+def _read(token: str) -> tuple[str, int, str | None]:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        content = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        match content:
+            case [str(of), int(limit), (str() | None) as after] if 0 <= limit <= MOST_RESULTS:
+                return of, limit, after
+    except (binascii.Error, ValueError, RecursionError):
+        pass
+    raise Malformed("`page.token` is none of ours: send the `next_token` of the page before")
+
+
+def _asked(search: Search, system: str) -> str:
+    """A hash of what is searched. The id of what is looked for is ignored, so it may change."""
+    parts = {part: search.body[part] for part in ("subject", "action", "resource", "context") if part in search.body}
+    if search.kind.value in parts:
+        looked = parts[search.kind.value]
+        parts[search.kind.value] = {key: value for key, value in looked.items() if key != "id"}
+    page = search.body.get("page", {})
+    content = [system, search.kind, parts, page.get("properties")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

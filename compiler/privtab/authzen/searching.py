@@ -1,0 +1,125 @@
+"""Searches as walks over sorted names, each decided as an evaluation would be: what is found is what is allowed."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from privtab.authzen.directory import Directory, name_of
+from privtab.authzen.messages import Malformed, Search, Searched, request
+from privtab.authzen.paging import Place
+from privtab.errors import InvalidRequest
+from privtab.request import Entity, Request, Vocabulary
+
+CheckMany: TypeAlias = Callable[[Sequence[Request]], Awaitable[Sequence[bool]]]
+Clock: TypeAlias = Callable[[], float]
+
+AT_ONCE = 500
+"""So many names are decided at once; making their requests holds up the event loop for a millisecond."""
+SECONDS = 2.0
+"""A page ends after so much time, with fewer results than it could hold."""
+_NOBODY = "nobody-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What a search found: names in their order, and the token for more, empty at the end."""
+
+    names: tuple[str, ...]
+    next_token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """What is asked of each name, in order."""
+
+    names: Sequence[str]
+    asks: Callable[[str], Request]
+
+
+def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Walk:
+    """Who may (§8.4): all users that the state names, and those that the objects of the request are named after."""
+    if search.type != "user":
+        return Walk(names=(), asks=_no_request)
+    body = dict(search.body)
+    asked = _with_subject(body, _NOBODY, reads_groups=vocabulary.request_groups)
+    vocabulary.check(asked)
+    objects = (asked.resource, *asked.with_.values())
+    also = {name_of(entity.id) for entity in objects if entity.type in directory.people and entity.id}
+    names = sorted({*directory.users, *also}) if also else directory.users
+    return Walk(names=names, asks=lambda name: replace(asked, user=name))
+
+
+def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> Walk:
+    """On what (§8.5): the entities of a type that the state names."""
+    shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
+    body = {**search.body, "resource": {"type": search.type, "id": ""}}
+    asked = request(body, reads_groups=vocabulary.request_groups)
+    vocabulary.check_withs(asked, shape)
+    return Walk(
+        names=directory.paths(search.type),
+        asks=lambda name: replace(asked, resource=Entity(search.type, name)),
+    )
+
+
+def actions(search: Search, vocabulary: Vocabulary) -> Walk:
+    """What (§8.6): the operations of the resource's type that can be asked about it with the objects that are given."""
+    type_ = search.body["resource"]["type"]
+    asked = request({**search.body, "action": {"name": "-"}}, reads_groups=vocabulary.request_groups)
+    if type_ not in vocabulary.chains:
+        raise InvalidRequest(f"unknown entity type `{type_:.80}` in system `{vocabulary.system}`")
+    names: list[str] = []
+    wrong: InvalidRequest | None = None
+    for name in sorted(vocabulary.operations.get(type_, {})):
+        try:
+            vocabulary.check(replace(asked, action=name))
+            names.append(name)
+        except InvalidRequest as error:
+            wrong = wrong or error
+    if wrong is not None and not names:
+        raise wrong
+    return Walk(names=names, asks=lambda name: replace(asked, action=name))
+
+
+async def page(walk: Walk, at: Place, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
+    """The results of one page, and one look further: only so it is known whether there is another."""
+    found: list[str] = []
+    until = clock() + SECONDS
+    start = bisect_right(walk.names, at.after) if at.after is not None else 0
+    last = at.after
+    while start < len(walk.names):
+        names = walk.names[start : start + AT_ONCE]
+        for name, answer in zip(names, await check_many([walk.asks(name) for name in names]), strict=True):
+            if answer and len(found) == at.limit:
+                return Page(names=tuple(found), next_token=at.token(last))
+            if answer:
+                found.append(name)
+            last = name
+        start += len(names)
+        if clock() >= until and start < len(walk.names):
+            return Page(names=tuple(found), next_token=at.token(last))
+    return Page(names=tuple(found), next_token="")
+
+
+async def anyone(walk: Walk, check_many: CheckMany) -> bool:
+    """Whether somebody may whom no row names."""
+    return (await check_many([walk.asks(f"{_NOBODY}{uuid.uuid4()}")]))[0]
+
+
+def entries(search: Search, found: Page) -> list[dict[str, Any]]:
+    """The results as the specification has them."""
+    if search.kind is Searched.ACTION:
+        return [{"name": name} for name in found.names]
+    return [{"type": search.type, "id": name} for name in found.names]
+
+
+def _with_subject(body: dict[str, Any], user: str, *, reads_groups: bool) -> Request:
+    return request({**body, "subject": {**body["subject"], "id": user}}, reads_groups=reads_groups)
+
+
+def _no_request(name: str) -> Request:
+    raise Malformed(f"nothing can be asked about `{name}`")

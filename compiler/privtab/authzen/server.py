@@ -1,0 +1,112 @@
+"""A server for the application: a socket, TLS, and an orderly end."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from privtab.errors import FileError, UsageError
+
+LOG = logging.getLogger("privtab.serve")
+
+SECONDS_TO_END = 10
+"""After a signal, for requests that are under way."""
+IDLE_SECONDS = 30
+"""How long a connection may wait for its next request."""
+MOST_AT_ONCE = 1000
+"""Connections and requests; what comes beyond is answered 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Files: the server's certificate and key, and the authorities whose clients may connect (None: any client)."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def check(self) -> None:
+        """Raise FileError where a file cannot be read, UsageError where they do not belong together."""
+        for path in (self.cert, self.key, *([self.client_ca] if self.client_ca else [])):
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise FileError(f"{path}: {error.strerror}") from None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            # A key that asks for a password has none to give here.
+            context.load_cert_chain(self.cert, self.key, password="")
+            if self.client_ca:
+                context.load_verify_locations(self.client_ca)
+        except (ssl.SSLError, ValueError) as error:
+            raise UsageError(f"{self.cert} and {self.key} cannot be used for TLS: {error}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; raises FileError where there can be none."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server((str(address[0]), port), family=family, backlog=2048)
+    except OSError as error:
+        raise FileError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def address(listening: socket.socket, host: str, tls: Tls | None) -> str:
+    """The address of a server, as its callers write it."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}"
+
+
+def serve(app: ASGIApp, listening: socket.socket, *, tls: Tls | None = None, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then let what is under way end. `ready` is called when connections are taken."""
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        ws="none",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_AT_ONCE,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=SECONDS_TO_END,
+        ssl_certfile=tls.cert if tls else None,
+        ssl_keyfile=str(tls.key) if tls else None,
+        ssl_ca_certs=str(tls.client_ca) if tls and tls.client_ca else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
+    )
+    # uvicorn raises a signal again when it has ended; it was asked for, so it is no failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    _Server(config, ready).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Tells when it takes connections."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()

@@ -1,0 +1,240 @@
+"""`privtab serve`: decisions over HTTP, as the OpenID AuthZEN Authorization API 1.0 has them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._options import PartialOption, load_state
+from privtab.cli._output import Format, complain, out
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.authzen.server import Tls
+    from privtab.authzen.service import Service
+
+MISSING = "`privtab serve` needs the extra `serve`: pip install 'privtab[compiler,serve]'"
+
+
+def serve(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", "-p", metavar="POLICY", help="A policy by name (cdap/final) or a path; repeatable."),
+    ] = None,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option("--state", "-s", metavar="STATE", help="Who holds what: one for each policy, in the same order."),
+    ] = None,
+    bundles: Annotated[
+        list[str] | None,
+        typer.Option("--bundles", "-b", metavar="PATH|URL", help="Compiled bundles in place of both; repeatable."),
+    ] = None,
+    opa: Annotated[
+        str | None, typer.Option("--opa", metavar="URL", help="Ask this OPA; its own bundles decide.")
+    ] = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option("--system", metavar="NAME", help="Which systems of the bundles or the OPA; repeatable."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 picks a free one.")] = 8080,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="What callers write, for the metadata document."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="Bearer tokens: lines of name, token and scopes."),
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Listen beyond this machine without tokens.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option("--tls-client-ca", metavar="FILE", help="Take only callers with a certificate of these, PEM."),
+    ] = None,
+    refresh: Annotated[
+        float | None,
+        typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Look for newer bundles every so often."),
+    ] = None,
+    max_staleness: Annotated[
+        float | None,
+        typer.Option("--max-staleness", min=0.1, metavar="SECONDS", help="Decide nothing by bundles older than this."),
+    ] = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Decisions without reasons: faster, and tells callers nothing.")
+    ] = False,
+    page_size: Annotated[
+        int, typer.Option("--page-size", min=1, max=1000, help="Results of a search where no limit is asked for.")
+    ] = 100,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="The longest request that is read.")
+    ] = 1024 * 1024,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log problems only, not each request.")] = False,
+    allow_partial: PartialOption = False,
+    format_: Annotated[Format, typer.Option("--format", help="The first line, for a person or for a program.")] = (
+        Format.TEXT
+    ),
+) -> None:
+    """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP until Ctrl-C.
+
+    One system is served at the root and under its name; several under their names. Requests are logged on standard
+    error, a JSON object each.
+
+    Example:
+
+    \b
+      privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
+      privtab serve --bundles build/ --system gravitino --refresh 10 \\
+              --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+      privtab serve --opa http://127.0.0.1:8181
+    """
+    try:
+        from privtab.authzen.app import Limits, Served, application
+        from privtab.authzen.server import address, is_loopback, listen
+        from privtab.authzen.server import serve as run
+        from privtab.authzen.service import Service
+        from privtab.authzen.tokens import Tokens
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
+
+    _one_source(policy, state, bundles, opa)
+    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    tokens = Tokens(token_file) if token_file is not None else None
+    if not is_loopback(host) and tokens is None and tls_client_ca is None and not insecure:
+        raise UsageError(
+            f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
+            "or `--insecure` where something else keeps callers out"
+        )
+    if public_url is not None and (not public_url.startswith(("https://", "http://")) or set("?#") & set(public_url)):
+        raise UsageError(f"`--public-url {public_url}`: write https://host, without a query or a fragment")
+    _log(quiet=quiet)
+    with ExitStack() as stack:
+        if policy:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
+            sources = _compiled(policy, state or [], folder, allow_partial=allow_partial)
+        else:
+            sources = [(name, bundles or []) for name in _names(system)]
+        make = partial(Service, brief=brief, page_size=page_size)
+        services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
+        listening = stack.enter_context(listen(host, port))
+        base = (public_url or address(listening, host, tls)).rstrip("/")
+        if not is_loopback(host) and tls is None:
+            complain("no TLS: tokens and decisions cross the network as they are, unless something in front encrypts")
+        served = Served(
+            services=_paths(services),
+            base=base,
+            tokens=tokens,
+            limits=Limits(body=max_body),
+            refresh=refresh,
+        )
+        run(application(served), listening, tls=tls, ready=lambda: _greet(base, services, format_))
+
+
+def _one_source(policy: list[str] | None, state: list[Path] | None, bundles: list[str] | None, opa: str | None) -> None:
+    if sum(map(bool, (policy, bundles, opa))) != 1:
+        raise UsageError("who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`")
+    if len(policy or []) != len(state or []):
+        raise UsageError(
+            f"{len(policy or [])} policies and {len(state or [])} states: give a `--state` for each `--policy`"
+        )
+
+
+def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
+    from privtab.authzen.server import Tls
+
+    if cert is None and key is None and client_ca is None:
+        return None
+    if cert is None or key is None:
+        raise UsageError("`--tls-cert` and `--tls-key` go together")
+    tls = Tls(cert=cert, key=key, client_ca=client_ca)
+    tls.check()
+    return tls
+
+
+def _compiled(
+    policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
+) -> list[tuple[str | None, list[str]]]:
+    """Bundles in a folder for each system: what is served is what would be deployed."""
+    from privtab.bundle.pack import policy_bundle, state_bundle
+    from privtab.pipeline import load_program
+
+    found: dict[str | None, list[str]] = {}
+    for policy, path in zip(policies, states, strict=True):
+        program = load_program(policy)
+        if program.system in found:
+            raise UsageError(f"two policies are of the system `{program.system}`: one version is active at a time")
+        loaded = load_state(program, path, allow_partial=allow_partial)
+        own = folder / program.system
+        own.mkdir()
+        (own / "policy.tar.gz").write_bytes(policy_bundle(program))
+        (own / "state.tar.gz").write_bytes(state_bundle(program, loaded))
+        found[program.system] = [str(own)]
+    return list(found.items())
+
+
+def _local(
+    sources: Sequence[tuple[str | None, list[str]]], max_staleness: float | None, make: Callable[..., Service]
+) -> list[Service]:
+    from privtab.authzen.points import LocalPoint
+    from privtab.client.embedded import Embedded
+
+    found = []
+    for system, paths in sources:
+        # A server decides; `observe` and `off` are for those who ask. An environment must not turn it into a yes to all.
+        embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
+        found.append(make(LocalPoint(embedded), system=embedded.system))
+    return found
+
+
+def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -> list[Service]:
+    from privtab.authzen.points import OpaPoint
+
+    try:
+        from privtab.client.aio import AsyncClient
+
+        clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
+    return [make(OpaPoint(client), system=name or "") for name, client in clients]
+
+
+def _names(systems: list[str] | None) -> Sequence[str | None]:
+    """The systems to serve; None for the only one there is."""
+    return systems or (None,)
+
+
+def _paths(services: Sequence[Service]) -> dict[str, Service]:
+    """Each system under its name; one alone at the root, too."""
+    found = {f"/{service.system}": service for service in services if service.system}
+    return {"": services[0], **found} if len(services) == 1 else found
+
+
+def _greet(base: str, services: Sequence[Service], format_: Format) -> None:
+    names = [service.system for service in services if service.system]
+    if format_ is Format.JSON:
+        sys.stdout.write(json.dumps({"url": base, "systems": names}) + "\n")
+    else:
+        out().print(f"{', '.join(names) or 'an OPA'} at {base}; Ctrl-C ends it", soft_wrap=True)
+    sys.stdout.flush()
+
+
+def _log(*, quiet: bool) -> None:
+    """Problems and, unless quiet, each request on standard error."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    access = logging.getLogger("privtab.serve.access")
+    access.setLevel(logging.WARNING if quiet else logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    access.handlers = [handler]
+    access.propagate = False
+    logging.getLogger("privtab.serve").setLevel(logging.INFO)
