@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from privtab.bundle.pack import PolicyArtifacts, policy_artifacts, policy_bundle, state_bundle
+from privtab.bundle.pack import PolicyArtifacts, policy_artifacts, policy_bundle, state_bundle, wasm_modules
 
-__all__ = ["PolicyArtifacts", "policy_artifacts", "policy_bundle", "state_bundle"]
+__all__ = ["PolicyArtifacts", "policy_artifacts", "policy_bundle", "state_bundle", "wasm_modules"]

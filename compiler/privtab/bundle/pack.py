@@ -16,6 +16,7 @@ from privtab.state.index import index
 from privtab.state.nodes import State
 
 REVISION_DIGITS = 16
+ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,22 @@ class PolicyArtifacts:
         """The bundle as a gzipped tar."""
         return archive(self.files())
 
+    def wasm_bundle(self, module: bytes) -> bytes:
+        """The bundle for engines that run Wasm: the module that `wasm_modules` compile to, and the program."""
+        manifest = {
+            "revision": self.revision,
+            "roots": [f"privtab/{self.name}", f"privtab_program/{self.name}"],
+            "wasm": [{"entrypoint": entrypoint, "module": "policy.wasm"} for entrypoint in self.entrypoints],
+            "metadata": dict(self.metadata) | {"kind": "wasm"},
+        }
+        program = {f"privtab_program/{self.name}/data.json": json_bytes(self.program)}
+        return archive({".manifest": json_bytes(manifest), "policy.wasm": module, **program})
+
+    @property
+    def entrypoints(self) -> tuple[str, ...]:
+        """The rules that are asked for, by path."""
+        return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
+
 
 def policy_artifacts(program: Program, name: str | None = None) -> PolicyArtifacts:
     """Compile a program for OPA. `name` takes the system's place in package names, for running two versions side by side."""
@@ -66,6 +83,11 @@ def policy_artifacts(program: Program, name: str | None = None) -> PolicyArtifac
             "rows": len(program.rules),
         },
     )
+
+
+def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
+    """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
+    return rego.render(passes.run(program), name, indexed=False)
 
 
 def policy_bundle(program: Program, name: str | None = None) -> bytes:

@@ -58,6 +58,12 @@ def compile_policies(
         Path | None, typer.Option("--state", "-s", metavar="STATE", help="Also pack this state; takes a single policy.")
     ] = None,
     allow_partial: PartialOption = False,
+    wasm: Annotated[
+        bool,
+        typer.Option(
+            "--wasm", help="Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install)."
+        ),
+    ] = False,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Compile policy tables into bundles, readable Rego, and the program as JSON.
@@ -70,6 +76,7 @@ def compile_policies(
       privtab compile
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
+      privtab compile cdap/final --wasm
     """
     policies = policies_in(paths)
     if len(policies) > 1 and (as_name or variant or reading or state):
@@ -83,7 +90,7 @@ def compile_policies(
     compiled: list[Compiled] = []
     with progress(len(programs)) as bar:
         for program in programs:
-            compiled.append(_compile(program, as_name, variant, loaded))
+            compiled.append(_compile(program, as_name, variant, loaded, wasm=wasm))
             bar.advance(bar.task_ids[0])
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
@@ -125,7 +132,9 @@ def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]
     return programs
 
 
-def _compile(program: Program, as_name: str | None, variant: str | None, state: State | None) -> Compiled:
+def _compile(
+    program: Program, as_name: str | None, variant: str | None, state: State | None, *, wasm: bool
+) -> Compiled:
     from privtab.bundle.pack import policy_artifacts, state_bundle
 
     started = time.perf_counter()
@@ -134,6 +143,12 @@ def _compile(program: Program, as_name: str | None, variant: str | None, state: 
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     files[f"{name}/policy.tar.gz"] = artifacts.bundle()
     files[f"{name}/program.json"] = json_text(artifacts.program).encode()
+    if wasm:
+        from privtab.bundle.pack import wasm_modules
+        from privtab.opa.wasm import build
+
+        module = build(wasm_modules(program, as_name), artifacts.entrypoints)
+        files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module)
     return Compiled(
         name=name,
         program=program,

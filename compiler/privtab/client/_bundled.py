@@ -176,10 +176,8 @@ class BundledEngine:
 
     def _made(self, bundles: Mapping[str, Found]) -> Loaded:
         """What runs these bundles; raises where a policy or its state is not among them, or neither is clear."""
-        programs, states = (
-            _merged((b.where, b.content.programs) for b in bundles.values()),
-            _merged((b.where, b.content.states) for b in bundles.values()),
-        )
+        programs = self._programs(bundles.values())
+        states = _merged((b.where, b.content.states) for b in bundles.values())
         if self._system is None and len(programs) > 1:
             names = ", ".join(f"`{name}`" for name in sorted(programs))
             raise UsageError(f"the bundles have {len(programs)} systems, {names}: say which, as in Embedded(system=…)")
@@ -205,6 +203,15 @@ class BundledEngine:
             state_revision = state.revision
         revision = Revision(policy=known.revision, state=state_revision)
         return Loaded(bundles=bundles, known=known, revision=revision, runs=runs, quick=quick)
+
+    def _programs(self, bundles: Iterable[Found]) -> dict[str, tuple[str, Any]]:
+        """By name the bundle and the program. A policy that is there as Rego and as Wasm counts once, as the engine takes it."""
+        chosen: list[Found] = []
+        for wasm in (True, False) if self.name == "wasm" else (False, True):
+            known = {name for bundle in chosen for name in bundle.content.programs}
+            of_kind = [bundle for bundle in bundles if (bundle.content.wasm is not None) is wasm]
+            chosen += [bundle for bundle in of_kind if known.isdisjoint(bundle.content.programs)]
+        return _merged((bundle.where, bundle.content.programs) for bundle in chosen)
 
     # --- answers ---
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from privtab._resources import opa, templates
+from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter, RowView
 from privtab.ir.nodes import Program
 
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
 _PLACEHOLDER = re.compile(r"\bexample_system\b")
 
 
-def render(program: Program, name: str | None = None) -> Mapping[str, str]:
+def render(program: Program, name: str | None = None, *, indexed: bool = True) -> Mapping[str, str]:
     """The Rego modules of a program, by path inside the bundle.
 
     `program` has been through `passes.run`. `name` replaces the system's name in package names, so that two versions can
-    run side by side; both read the state of the system.
+    run side by side; both read the state of the system. Without `indexed` requests are led to their row by functions, for
+    what runs Rego without an index over its rules.
     """
     name = name or program.system
     rows: dict[str, list[RowView]] = {}
-    for row in Emitter(program).rows():
+    emitter = Emitter(program)
+    for row in emitter.rows():
         rows.setdefault(row.entity, []).append(row)
-    common = {"name": name, "program": program, "system": program.system}
+    common = {"name": name, "program": program, "system": program.system, "indexed": indexed}
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
@@ -37,6 +40,9 @@ def render(program: Program, name: str | None = None) -> Mapping[str, str]:
         ),
         f"{base}/explain.rego": instantiate(read_library("explain.rego"), name, program.system),
     }
+    if not indexed:
+        rows, found = dispatched(rows, emitter)
+        modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
     for entity, of_entity in rows.items():
         modules[f"{base}/rows/{entity}.rego"] = _template("rows.rego.j2").render(**common, rows=of_entity)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}

@@ -29,6 +29,9 @@ from privtab.ir.nodes import (
     When,
 )
 
+ENTRY = "allowed"
+"""The function that requests reach; each of its clauses begins with the operation and the type, compared with literals."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnsAny:
@@ -146,7 +149,7 @@ class Emitter:
             f'input.resource.type == "{rule.entity}"',
             f"count(path) {length}",
         )
-        return body.clause("allowed", lines, before=reached)
+        return body.clause(ENTRY, lines, before=reached)
 
 
 class Body:

@@ -1,0 +1,39 @@
+"""Rows for engines without an index over rules: each row's entry is a function of its own, and functions lead there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from privtab.backends.rego.view import ENTRY, Clause, Emitter, RowView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfType:
+    """How requests about entities of a type find their row."""
+
+    function: str
+    rows: Mapping[str, str]
+    """The function of each operation's row."""
+
+
+def dispatched(
+    rows: Mapping[str, Sequence[RowView]], emitter: Emitter
+) -> tuple[dict[str, list[RowView]], dict[str, OfType]]:
+    """The rows, by type, without the comparisons that an index would read, and the functions that stand for them."""
+    found: dict[str, OfType] = {}
+    changed: dict[str, list[RowView]] = {}
+    for type_, of_type in rows.items():
+        function = emitter.names.take(f"of_{type_}")
+        names: dict[str, str] = {}
+        for row in of_type:
+            names[row.operation] = emitter.names.take(f"asked_{emitter.functions[row.entity, row.operation]}")
+            clauses = tuple(_entered(clause, names[row.operation]) for clause in row.clauses)
+            changed.setdefault(type_, []).append(replace(row, clauses=clauses))
+        found[type_] = OfType(function=function, rows=names)
+    return changed, found
+
+
+def _entered(clause: Clause, function: str) -> Clause:
+    """A clause that a request reaches begins with the operation and the type; both are known where the function is."""
+    return replace(clause, name=function, lines=clause.lines[2:]) if clause.name == ENTRY else clause

@@ -1,0 +1,243 @@
+"""The `wasm` engine: the policy's Rego as OPA compiled it to WebAssembly, in this process, with OPA's own meaning.
+
+Instances are made by opa-py-wasm. Calls go straight to the one-shot `opa_eval` of the module, a few writes to its memory
+around it: for a single decision the rest of a call would cost more than the decision.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
+from privtab.request import Decision, Entity, Request, Vocabulary
+
+if TYPE_CHECKING:
+    from opapywasm.runtime import WasmtimeRuntime
+
+ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
+BATCH = 1000
+"""Requests of one call into the module: its memory grows with them and does not shrink."""
+
+_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_PAGE = 64 * 1024
+
+
+class WasmEngine:
+    """Answers requests whose names were checked. Threads take turns; a pickled one is instantiated anew."""
+
+    name = "wasm"
+
+    def __init__(self, module: bytes | None, program: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """`module` is the bundle's; `program` and `state` what the bundles carry. PolicyError, UsageError."""
+        if module is None:
+            raise UsageError("the policy's bundle has no Wasm: make one with `privtab compile --wasm`")
+        self._package = f"privtab/{program['name']}"
+        self._vocabulary = Vocabulary.from_program(program)
+        self._lock = threading.Lock()
+        data = {
+            "privtab_program": {program["name"]: program},
+            "privtab_state": {program["system"]: state},
+        }
+        self._instance = _Instance(module, json.dumps(data, separators=(",", ":")).encode(), self._package)
+
+    def allow(self, request: Request) -> bool:
+        """Yes or no."""
+        answer = self._ask("allow", request.to_json())
+        if not isinstance(answer, bool):
+            raise PolicyError("`allow` is not a boolean")
+        return answer
+
+    def allow_many(self, requests: Sequence[Request]) -> list[bool]:
+        """Yes or no, by position. Requests that share operation and type, with nothing beside them, go in the faster form."""
+        answers = [False] * len(requests)
+        plain, mixed = _sorted_out(requests)
+        for (action, type_), positions in plain.items():
+            shared = {"action": {"name": action}, "resource": {"type": type_}}
+            self._fill(answers, positions, self._items(requests, type_), shared)
+        self._fill(answers, mixed, lambda at: _text(requests[at].to_json()), None)
+        return answers
+
+    def _items(self, requests: Sequence[Request], type_: str) -> Callable[[int], str]:
+        """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is made once."""
+        chain = self._vocabulary.chains[type_]
+        if [depth for _, depth in chain] != list(range(1, len(chain) + 1)):
+            return lambda at: _text((requests[at].user, self._vocabulary.keys(requests[at].resource)))
+        types = [name for name, _ in chain]
+        known = {"": ""}
+
+        def begun(path: str, depth: int) -> str:
+            """The keys down to an entity, open to more."""
+            found = known.get(path)
+            if found is None:
+                above = begun(path.rpartition("/")[0], depth - 1)
+                found = known[path] = f"{above}{_text(f'{types[depth - 1]}:{path}')},"
+            return found
+
+        def item(at: int) -> str:
+            request = requests[at]
+            path = request.resource.id
+            depth = path.count("/") + 1 if path else 0
+            keys = begun(path.rpartition("/")[0], depth - 1) if depth else ""
+            last = _text(f"{types[depth - 1]}:{path}") if depth else ""
+            return f"[{_text(request.user)},[{keys}{last}]]"
+
+        return item
+
+    def decide(self, request: Request) -> Decision:
+        """The answer with its explanation."""
+        return _decision(self._ask("decision", request.to_json()))
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
+        """Answers with explanations, by position."""
+        found: list[Decision] = []
+        for start in range(0, len(requests), BATCH):
+            chunk = requests[start : start + BATCH]
+            answers = self._ask("explained", {"requests": [request.to_json() for request in chunk]})
+            if not isinstance(answers, list) or len(answers) != len(chunk):
+                raise PolicyError(f"`explained` is not a list of {len(chunk)} decisions")
+            found += map(_decision, answers)
+        return found
+
+    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
+        """The positions of the items that pass, ascending; the request's resource gives the type alone."""
+        document = request.to_json()
+        del document["resource"]["id"]
+        found: list[int] = []
+        for start in range(0, len(items), BATCH):
+            chunk = items[start : start + BATCH]
+            positions = self._ask("visible", document | {"items": [self._vocabulary.keys(item) for item in chunk]})
+            right = isinstance(positions, list) and all(type(at) is int and 0 <= at < len(chunk) for at in positions)
+            if not right or not all(a < b for a, b in pairwise(positions)):
+                raise PolicyError(f"`visible` is not a list of positions below {len(chunk)}")
+            found += [start + at for at in positions]
+        return found
+
+    def columns(self, requests: Sequence[Request]) -> list[bool] | None:  # noqa: ARG002  (it has none)
+        """There is no such way here."""
+        return None
+
+    def _fill(
+        self,
+        answers: list[bool],
+        positions: Sequence[int],
+        item: Callable[[int], str],
+        shared: Mapping[str, Any] | None,
+    ) -> None:
+        """Ask for the requests at some positions: as items of what they share, or each whole."""
+        begin = '{"requests":[' if shared is None else f'{_text(shared)[:-1]},"items":['
+        for start in range(0, len(positions), BATCH):
+            chunk = positions[start : start + BATCH]
+            found = self._send("decisions", f"{begin}{','.join(map(item, chunk))}]}}")
+            if not isinstance(found, list) or len(found) != len(chunk) or not set(map(type, found)) <= {bool}:
+                raise PolicyError(f"`decisions` is not a list of {len(chunk)} answers")
+            for at, answer in zip(chunk, found, strict=True):
+                answers[at] = answer
+
+    def _ask(self, entrypoint: str, document: object) -> Any:
+        return self._send(entrypoint, _text(document))
+
+    def _send(self, entrypoint: str, document: str) -> Any:
+        try:
+            sent = document.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"a name is not valid Unicode: {error.object!r:.80}") from None
+        with self._lock:
+            results = self._instance.call(f"{self._package}/{entrypoint}", sent)
+        if not isinstance(results, list) or not results:
+            raise PolicyError(f"the Wasm has no `{entrypoint}` for this request: undefined")
+        return results[0]["result"]
+
+
+def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequence[int]], Sequence[int]]:
+    """Positions of requests with nothing beside them, by (operation, type), and of the others."""
+    kinds = {request.action for request in requests}, {request.resource.type for request in requests}
+    if all(len(kind) == 1 for kind in kinds) and not [1 for r in requests if r.with_ or r.groups or r.flags]:
+        ((action,), (type_,)) = kinds
+        return {(action, type_): range(len(requests))}, ()
+    plain: dict[tuple[str, str], list[int]] = {}
+    mixed: list[int] = []
+    for at, request in enumerate(requests):
+        if request.with_ or request.groups or request.flags:
+            mixed.append(at)
+        else:
+            plain.setdefault((request.action, request.resource.type), []).append(at)
+    return dict(plain), mixed
+
+
+class _Instance:
+    """One instance with its data, for one thread at a time."""
+
+    def __init__(self, module: bytes, data: bytes, package: str) -> None:
+        self._module = module
+        self._data = data
+        self._package = package
+        self._start()
+
+    def _start(self) -> None:
+        try:
+            from opapywasm import OpaWasmError
+            from opapywasm.abi import OpaAbi
+            from opapywasm.memory import MemoryCodec
+            from opapywasm.runtime import WasmtimeRuntimeFactory
+        except ImportError as error:
+            raise UsageError("the engine `wasm` needs the extra `wasm`: pip install 'privtab[wasm]'") from error
+        # It warns of each module that needs more than the least memory, which they all do.
+        logging.getLogger("opapywasm").addHandler(logging.NullHandler())
+        most = 2**31 - 1
+        try:
+            self._runtime: WasmtimeRuntime = WasmtimeRuntimeFactory(self._module).create_runtime()
+            abi = OpaAbi(self._runtime)
+            codec = MemoryCodec(
+                abi, max_input_bytes=most, max_data_bytes=most, max_result_bytes=most, max_cstring_scan_bytes=most
+            )
+            self._entrypoints = codec.decode_entrypoints()
+            if needed := codec.decode_builtins():
+                raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(needed))}")
+            self._address = codec.python_to_opa_value(self._data, limit=most, kind="data", validate=False)
+            self._heap = abi.opa_heap_ptr_get()
+        except OpaWasmError as error:
+            raise PolicyError(f"the Wasm of the policy cannot be run: {error}") from error
+        missing = [name for name in ENTRYPOINTS if f"{self._package}/{name}" not in self._entrypoints]
+        if missing:
+            raise PolicyError(f"the Wasm has no entrypoint `{self._package}/{missing[0]}`")
+        self._eval = self._runtime.get_func("opa_eval")
+        self._failed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"module": self._module, "data": self._data, "package": self._package}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["module"], state["data"], state["package"])  # type: ignore[misc]
+
+    def call(self, entrypoint: str, sent: bytes) -> Any:
+        """The result set of an entrypoint for an input, as JSON gives it."""
+        if self._failed:
+            # What a call that broke off leaves in its memory is anybody's guess.
+            self._start()
+        store, memory, heap = self._runtime.store, self._runtime.memory, self._heap
+        number, end = self._entrypoints[entrypoint], self._heap + len(sent)
+        self._failed = True
+        try:
+            if (missing := end - memory.data_len(store)) > 0:
+                memory.grow(store, missing // _PAGE + 1)
+            ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + heap, sent, len(sent))
+            at = self._eval(store, 0, number, self._address, heap, len(sent), end, 0)
+            # The module ends its answer with a zero byte, and its memory may have moved.
+            answer = ctypes.string_at(ctypes.addressof(memory.data_ptr(store).contents) + at)
+        except Exception as error:
+            raise DecisionUnavailable(f"the Wasm of the policy broke off: {error}") from error
+        self._failed = False
+        return json.loads(answer)
+
+
+def _decision(value: object) -> Decision:
+    try:
+        return Decision.from_json(value)
+    except ValueError as error:
+        raise PolicyError(f"the Wasm gave no decision: {error}") from None

@@ -1,0 +1,45 @@
+"""Rego modules → a WebAssembly module, by OPA itself."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from privtab.errors import OpaError
+from privtab.opa import binary as opa_binary
+
+MODULE = "policy.wasm"
+_SECONDS = 300
+
+
+def build(modules: Mapping[str, str], entrypoints: Sequence[str], binary: Path | None = None) -> bytes:
+    """The Wasm of modules (by path), with these entrypoints (`privtab/cdap/allow`); raises OpaError.
+
+    Never with `-O`: it takes data that is not there yet for data that is never there, and denies everything.
+    """
+    opa = binary or opa_binary.find()
+    with tempfile.TemporaryDirectory(prefix="privtab-wasm-") as name:
+        folder = Path(name)
+        for path, text in modules.items():
+            file = folder / "rego" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        packed = folder / "bundle.tar.gz"
+        chosen = [f"--entrypoint={entrypoint}" for entrypoint in entrypoints]
+        command = [str(opa.absolute()), "build", "--target=wasm", "--output=bundle.tar.gz", *chosen, "rego"]
+        try:
+            # The module says where its parts come from: a name without the folder is the same every time.
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise OpaError(f"`opa build -t wasm` did not end well: {error}") from error
+        if done.returncode != 0 or not packed.exists():
+            said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+            raise OpaError(f"`opa build -t wasm` failed: {said}")
+        with tarfile.open(packed) as tar:
+            found = next((tar.extractfile(member) for member in tar if member.name.lstrip("/") == MODULE), None)
+            if found is None:
+                raise OpaError("`opa build -t wasm` made a bundle without a module")
+            return found.read()
