@@ -14,7 +14,7 @@ import pytest
         ("can enter (shop) and READ (shop)", "READ"),
         ("WRITE (shelf) and can enter (shop) and READ (shop)", "READ"),
         ("WRITE (shelf) or can enter (shop) and READ (shop)", "READ"),
-        ("(WRITE (shelf) and READ (shop)) and (READ (shelf) and can enter (shop))", "READ"),
+        ("(WRITE (shelf) and READ (shop)) and (READ (shelf) and can enter (shop))", "enter"),
     ],
 )
 def test_what_stands_beside_it_is_enough(only: Callable[..., Any], cell: str, under: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -20,6 +21,11 @@ COMMANDS = (
     ["describe"],
     ["decide"],
     ["explain"],
+    ["who-can"],
+    ["what-can"],
+    ["paths"],
+    ["diff"],
+    ["test"],
     ["state", "validate"],
     ["state", "pack"],
     ["opa", "install"],
@@ -39,6 +45,22 @@ def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], command:
     assert "Example:" in lines
     examples = lines[lines.index("Example:") + 1 :]
     assert f"privtab {' '.join(command)}" in examples[0]
+
+
+def test_help_says_every_word(privtab: Callable[..., Any]) -> None:
+    assert "[tool.privtab.lint]" in privtab("lint", "--help").out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_paragraphs_of_help_flow(
+    privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip() for line in privtab(*command, "--help").out.splitlines()]
+    said = lines[: lines.index("Example:")]
+    for line, following in itertools.pairwise(said):
+        word = following.split(" ")[0]
+        assert not line or not following or len(line) + 1 + len(word) > 78, line
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from privtab import __version__
 from privtab.cli import compile as compile_command
 from privtab.cli import decide, describe, diff, explain, fmt, lint, opa, paths, schema, serve, state, what_can, who_can
 from privtab.cli import test as test_command
+from privtab.cli._help import flow
 from privtab.cli._output import complain, show_diagnostics, show_state_findings
 from privtab.errors import (
     InvalidRequest,
@@ -49,6 +50,9 @@ app.command("paths")(paths.paths)
 app.command("diff")(diff.diff)
 app.command("serve")(serve.serve)
 app.command("test")(test_command.run_scenarios)
+flow(app)
+flow(state.app)
+flow(opa.app)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")
 
