@@ -60,13 +60,16 @@ _WAYS = 50_000
 
 
 class Exact:
-    """Compares the conditions of one program with those of another, or of itself."""
+    """Compares the conditions of one program with those of another, or of itself.
 
-    def __init__(self, one: Program, other: Program | None = None) -> None:
+    `unsaid`: names of sets and aliases by which no state grants anything.
+    """
+
+    def __init__(self, one: Program, other: Program | None = None, unsaid: frozenset[str] = frozenset()) -> None:
         self.one = one
         self.other = one if other is None else other
-        self.here = Reading(one)
-        self.there = self.here if other is None else Reading(other)
+        self.here = Reading(one, unsaid)
+        self.there = self.here if other is None else Reading(other, unsaid)
         self._alike = other is None or _mean_the_same(one, other)
         self._same_words: dict[str, bool] = {}
 

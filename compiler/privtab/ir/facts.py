@@ -97,10 +97,14 @@ Facts: TypeAlias = frozenset[Fact]
 
 
 class Reading:
-    """What facts mean to one program; a row that the program does not know counts for nothing."""
+    """What facts mean to one program; a row that the program does not know counts for nothing.
 
-    def __init__(self, program: Program) -> None:
+    `unsaid`: names that no fact uses.
+    """
+
+    def __init__(self, program: Program, unsaid: frozenset[str] = frozenset()) -> None:
         self.program = program
+        self.unsaid = unsaid
         self.names = Names(program)
         self.down = program.semantics.inheritance == "down"
         self.denies = program.semantics.deny == "overrides"
@@ -126,6 +130,8 @@ class Reading:
     def _names_of(self) -> Mapping[str, tuple[str, ...]]:
         names: dict[str, list[str]] = {}
         for name in self.names.known_privileges():
+            if name in self.unsaid:
+                continue
             for privilege in self.names.privileges(name) or ():
                 names.setdefault(privilege, []).append(name)
         return {privilege: tuple(given_by) for privilege, given_by in names.items()}
