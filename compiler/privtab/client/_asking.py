@@ -238,6 +238,11 @@ class Asking:
             answer, known = yield from body
         except DecisionError as error:
             return self._failed(manner, request, error, watch)
+        except BaseException as error:
+            # Cancelled, or the system is not named: told to those who listen, since spans would stay open.
+            if watch is not None:
+                self.observer.end(watch, error=error)
+            raise
         if isinstance(answer, Decision):
             # Only `decide` gives decisions one by one, so T is Decision here.
             answer = _with_id(answer)  # type: ignore[assignment]

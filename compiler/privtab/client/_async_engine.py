@@ -102,8 +102,10 @@ class AsyncOpaEngine:
             else:
                 loop.call_soon(self._ask)
         answer = await waiting.answer
-        if waiting.asked is not None and waiting.ids:
+        if waiting.asked is not None:
             waiting.asked.ids.extend(waiting.ids)
+            if waiting.cached:
+                waiting.asked.cached.append(0)
         return answer
 
     async def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
@@ -168,8 +170,9 @@ class AsyncOpaEngine:
             if not isinstance(error, PrivtabError):
                 raise
         else:
-            for w, answer in zip(waiting, answers, strict=True):
-                w.ids = asked.ids
+            kept = set(asked.cached)
+            for at, (w, answer) in enumerate(zip(waiting, answers, strict=True)):
+                w.ids, w.cached = asked.ids, at in kept
                 if not w.answer.done():
                     w.answer.set_result(answer)
 
@@ -177,13 +180,14 @@ class AsyncOpaEngine:
 class _Waiting:
     """A check that waits for its answer."""
 
-    __slots__ = ("answer", "asked", "ids", "request")
+    __slots__ = ("answer", "asked", "cached", "ids", "request")
 
     def __init__(self, request: Request, answer: asyncio.Future[bool]) -> None:
         self.request = request
         self.answer = answer
         self.asked = CURRENT.get()
         self.ids: list[str] = []
+        self.cached = False
 
     def fail(self, error: BaseException) -> None:
         """An error of its own: each caller adds its own trace."""

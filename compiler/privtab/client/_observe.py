@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from privtab.errors import DecisionError
 from privtab.request import Decision, Request
 
 LOG = logging.getLogger("privtab.client")
@@ -22,12 +21,14 @@ LOG = logging.getLogger("privtab.client")
 class Asked:
     """One call of a caller while it lasts: until when it may take, and what the decision point called its answers."""
 
-    __slots__ = ("deadline", "ids")
+    __slots__ = ("cached", "deadline", "ids")
 
     def __init__(self) -> None:
         self.deadline: float | None = None
         """On the monotonic clock; set by the first exchange."""
         self.ids: list[str] = []
+        self.cached: list[int] = []
+        """Which of the requests were answered by kept answers."""
 
 
 CURRENT: ContextVar[Asked | None] = ContextVar("privtab_asked", default=None)
@@ -38,6 +39,13 @@ def note_id(decision_id: object) -> None:
     asked = CURRENT.get()
     if asked is not None and isinstance(decision_id, str):
         asked.ids.append(decision_id)
+
+
+def note_cached(at: int = 0) -> None:
+    """Remember that a request was answered by a kept answer."""
+    asked = CURRENT.get()
+    if asked is not None:
+        asked.cached.append(at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +76,11 @@ class Outcome:
     allowed: int = 0
     """How many of `Question.count` are allowed by the policy, whatever the mode lets pass."""
     seconds: float = 0.0
+    cached: int = 0
+    """How many were answered by kept answers."""
     decision: Decision | None = None
-    error: DecisionError | None = None
+    error: BaseException | None = None
+    """A DecisionError as a rule; a call that is cancelled ends with what cancelled it."""
 
 
 class Hook:
@@ -97,6 +108,8 @@ class Watch:
 
     question: Question
     begun: tuple[object, ...]
+    asked: tuple[int, int]
+    """How many ids and kept answers there were before: a call of many requests is several questions."""
     started: float = field(default_factory=time.perf_counter)
 
 
@@ -120,7 +133,9 @@ class Observer:
         if not self.hooks and not LOG.isEnabledFor(logging.DEBUG):
             return None
         question = Question(kind=kind, engine=engine, mode=mode, request=request, count=count)
-        return Watch(question, tuple(self._call(hook.before, question) for hook in self.hooks))
+        asked = CURRENT.get()
+        before = (len(asked.ids), len(asked.cached)) if asked is not None else (0, 0)
+        return Watch(question, tuple(self._call(hook.before, question) for hook in self.hooks), before)
 
     def end(
         self,
@@ -131,11 +146,11 @@ class Observer:
         rule: str | None = None,
         allowed: int = 0,
         decision: Decision | None = None,
-        error: DecisionError | None = None,
+        error: BaseException | None = None,
     ) -> None:
         """Tell how it ended."""
         asked = CURRENT.get()
-        ids = tuple(asked.ids) if asked is not None else ()
+        ids = tuple(asked.ids[watch.asked[0] :]) if asked is not None else ()
         own = decision.id if decision is not None else None
         outcome = Outcome(
             id=own or (ids[-1] if ids else new_id()),
@@ -145,12 +160,13 @@ class Observer:
             rule=decision.rule or rule if decision is not None else rule,
             allowed=allowed,
             seconds=time.perf_counter() - watch.started,
+            cached=len(asked.cached) - watch.asked[1] if asked is not None else 0,
             decision=decision,
             error=error,
         )
         question = watch.question
         if LOG.isEnabledFor(logging.DEBUG):
-            LOG.debug("%s", _line(question, outcome))
+            LOG.debug("%s", line(question, outcome), extra={"privtab": fields(question, outcome)})
         for hook, begun in zip(self.hooks, watch.begun, strict=True):
             self._call(hook.after, question, outcome, begun)
 
@@ -177,7 +193,45 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-def _line(question: Question, outcome: Outcome) -> str:
+def ended(question: Question, outcome: Outcome) -> str:
+    """How it ended in a word: `allow`, `deny`, `mixed` where many were asked, `error`."""
+    if outcome.error is not None:
+        return "error"
+    if outcome.allowed in (0, question.count):
+        return "allow" if outcome.allowed or not question.count else "deny"
+    return "mixed"
+
+
+def fields(question: Question, outcome: Outcome, *, identities: bool = True) -> dict[str, str | int | float]:
+    """A decision as flat values, for structured logs and spans; what is not known is left out.
+
+    `identities`: with the user and the path of the resource. Groups, further objects and flags are never among them.
+    """
+    request = question.request
+    found: dict[str, str | int | float | None] = {
+        "kind": question.kind,
+        "engine": question.engine,
+        "mode": question.mode,
+        "system": outcome.system,
+        "action": request.action if request is not None else None,
+        "type": request.resource.type if request is not None else None,
+        "user": request.user if request is not None and identities else None,
+        "resource": str(request.resource) if request is not None and identities else None,
+        "rule": outcome.rule,
+        "revision": outcome.revision,
+        "decision_id": outcome.id,
+        "outcome": ended(question, outcome),
+        "count": question.count,
+        "allowed": outcome.allowed,
+        "cached": outcome.cached,
+        "seconds": outcome.seconds,
+        "error": type(outcome.error).__name__ if outcome.error is not None else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def line(question: Question, outcome: Outcome) -> str:
+    """A decision as one line for people."""
     request = question.request
     if request is not None:
         what = f"user:{request.user} {request.action} {request.resource}"

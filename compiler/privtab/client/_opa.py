@@ -12,7 +12,7 @@ from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
 from privtab.client._cache import Cache, Key, request_key
 from privtab.client._engine import Flow
-from privtab.client._observe import CURRENT, LOG, Asked
+from privtab.client._observe import CURRENT, LOG, Asked, note_cached
 from privtab.client._protocol import Call, Known, Revision
 from privtab.client._resilience import Resilience
 from privtab.client._transport import Limits, Timeout
@@ -184,6 +184,8 @@ class OpaFlows:
         if kept is None:
             kept = yield from self._send(call())
             self._cache.put(key, kept)
+        else:
+            note_cached()
         return kept
 
     def _key(self, known: Known, kind: str, request: Key) -> Key:
@@ -260,7 +262,11 @@ class OpaFlows:
             elif self._cache is not None:
                 keys[at] = self._key(known, kind, key)
                 answers[at] = self._cache.get(keys[at])
-        open_ = [at for at in first.values() if answers[at] is None] if self._cache else list(first.values())
+        open_ = [at for at in first.values() if answers[at] is None]
+        if len(open_) < len(first):
+            for at, before in [*((at, at) for at in first.values()), *repeated]:
+                if answers[before] is not None:
+                    note_cached(at)
 
         def give(at: int, answer: T) -> None:
             answers[at] = answer

@@ -159,7 +159,7 @@ def _text(value: object, where: str) -> None:
 
 def _names(values: object, where: str) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidRequest(f"{where} is {values!r}; it must be a list of names")
+        raise InvalidRequest(f"{where} is a {type(values).__name__}; it must be a list of names")
     names = tuple(values)
     for name in names:
         _text(name, f"a name in {where}")

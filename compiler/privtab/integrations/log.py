@@ -1,0 +1,42 @@
+"""Decisions in the service's own log: one record for each call, with its parts for structured handlers."""
+
+from __future__ import annotations
+
+import logging
+
+from privtab.client._observe import Hook, Outcome, Question, fields, line
+
+__all__ = ["DecisionLog"]
+
+
+class DecisionLog(Hook):
+    """Logs every call: `Client(url, hooks=[DecisionLog()])`. A record's `privtab` holds the parts of the decision by name.
+
+    Denials have the level `denied`, calls without a decision ERROR. `identities=False` leaves out users and resources.
+    """
+
+    def __init__(
+        self,
+        logger: str = "privtab.decisions",
+        *,
+        level: int = logging.INFO,
+        denied: int = logging.INFO,
+        identities: bool = True,
+    ) -> None:
+        self._logger = logging.getLogger(logger)
+        self._level = level
+        self._denied = denied
+        self._identities = identities
+
+    def after(self, question: Question, outcome: Outcome, begun: object) -> None:
+        """Write the record."""
+        del begun
+        parts = fields(question, outcome, identities=self._identities)
+        level = {"error": logging.ERROR, "allow": self._level}.get(str(parts["outcome"]), self._denied)
+        if not self._logger.isEnabledFor(level):
+            return
+        if self._identities:
+            text = line(question, outcome)
+        else:
+            text = " ".join(f"{name}={value}" for name, value in parts.items())
+        self._logger.log(level, "%s", text, extra={"privtab": parts})
