@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from privtab.analysis.diff import Diff, RowChange, Verdict, diff
+from privtab.analysis.diff.fork import Child
 from privtab.ir.nodes import NEVER
 from privtab.pipeline import load_program, program_of
 from privtab.source import SourceFile
@@ -263,3 +264,19 @@ def test_names_are_called_as_the_caller_did() -> None:
 def test_a_comparison_says_the_same_twice() -> None:
     once, again = (diff(load_program("cdap/initial"), load_program("cdap/final")) for _ in range(2))
     assert once == again
+
+
+def test_children_take_their_share_and_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = diff(load_program("cdap/initial"), load_program("cdap/draft"))
+    monkeypatch.setattr("privtab.analysis.diff.ENOUGH_FOR_ONE", 10)
+    monkeypatch.setattr("privtab.analysis.diff.helpers", lambda: 2)
+    assert diff(load_program("cdap/initial"), load_program("cdap/draft")) == alone
+
+
+def test_what_fails_in_a_child_fails_here() -> None:
+    def work() -> int:
+        raise LookupError("told once")
+
+    with pytest.raises(LookupError, match="told once"):
+        Child.start(work).result()
+    assert Child.start(lambda: 7).result() == 7

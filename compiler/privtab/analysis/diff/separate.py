@@ -103,13 +103,14 @@ def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts]
     """Fewer facts that do the same, where one gives several things that now have a fact each."""
     if len(facts) < 2:
         return facts
-    for one in sorted(set(_several(exact, f, facts)) - facts, key=repr):
-        rest = facts
-        for fact in sorted(facts, key=repr):
-            if tells_apart(rest - {fact} | {one}):
+    for one in (None, *sorted(set(_several(exact, f, facts)), key=repr)):
+        added = facts if one is None else facts | {one}
+        rest = added
+        for fact in sorted(facts - {one}, key=repr):
+            if tells_apart(rest - {fact}):
                 rest -= {fact}
-        if len(rest) + 1 < len(facts):
-            facts = rest | {one}
+        if len(rest) < len(facts) and tells_apart(rest):
+            facts = rest
     return facts
 
 
