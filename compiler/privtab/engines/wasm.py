@@ -39,7 +39,6 @@ class WasmEngine:
             raise UsageError("the policy's bundle has no Wasm: make one with `privtab compile --wasm`")
         self._package = f"privtab/{program['name']}"
         self._vocabulary = Vocabulary.from_program(program)
-        self._lock = threading.Lock()
         data = {
             "privtab_program": {program["name"]: program},
             "privtab_state": {program["system"]: state},
@@ -147,8 +146,7 @@ class WasmEngine:
             sent = document.encode()
         except UnicodeEncodeError as error:
             raise InvalidRequest(f"a name is not valid Unicode: {error.object!r:.80}") from None
-        with self._lock:
-            results = self._instance.call(f"{self._package}/{entrypoint}", sent)
+        results = self._instance.call(f"{self._package}/{entrypoint}", sent)
         if not isinstance(results, list) or not results:
             raise PolicyError(f"the Wasm has no `{entrypoint}` for this request: undefined")
         return results[0]["result"]
@@ -171,12 +169,13 @@ def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequ
 
 
 class _Instance:
-    """One instance with its data, for one thread at a time."""
+    """One instance with its data; callers take turns."""
 
     def __init__(self, module: bytes, data: bytes, package: str) -> None:
         self._module = module
         self._data = data
         self._package = package
+        self._lock = threading.Lock()
         self._start()
 
     def _start(self) -> None:
@@ -217,23 +216,27 @@ class _Instance:
 
     def call(self, entrypoint: str, sent: bytes) -> Any:
         """The result set of an entrypoint for an input, as JSON gives it."""
-        if self._failed:
-            # What a call that broke off leaves in its memory is anybody's guess.
-            self._start()
-        store, memory, heap = self._runtime.store, self._runtime.memory, self._heap
-        number, end = self._entrypoints[entrypoint], self._heap + len(sent)
-        self._failed = True
-        try:
-            if (missing := end - memory.data_len(store)) > 0:
-                memory.grow(store, missing // _PAGE + 1)
-            ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + heap, sent, len(sent))
-            at = self._eval(store, 0, number, self._address, heap, len(sent), end, 0)
-            # The module ends its answer with a zero byte, and its memory may have moved.
-            answer = ctypes.string_at(ctypes.addressof(memory.data_ptr(store).contents) + at)
-        except Exception as error:
-            raise DecisionUnavailable(f"the Wasm of the policy broke off: {error}") from error
-        self._failed = False
+        with self._lock:
+            if self._failed:
+                # What a call that broke off leaves in its memory is anybody's guess.
+                self._start()
+            self._failed = True
+            try:
+                answer = self._evaluated(self._entrypoints[entrypoint], sent)
+            except Exception as error:
+                raise DecisionUnavailable(f"the Wasm of the policy broke off: {error}") from error
+            self._failed = False
         return json.loads(answer)
+
+    def _evaluated(self, number: int, sent: bytes) -> bytes:
+        store, memory, heap = self._runtime.store, self._runtime.memory, self._heap
+        end = heap + len(sent)
+        if (missing := end - memory.data_len(store)) > 0:
+            memory.grow(store, missing // _PAGE + 1)
+        ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + heap, sent, len(sent))
+        at = self._eval(store, 0, number, self._address, heap, len(sent), end, 0)
+        # The module ends its answer with a zero byte, and its memory may have moved.
+        return ctypes.string_at(ctypes.addressof(memory.data_ptr(store).contents) + at)
 
 
 def _decision(value: object) -> Decision:

@@ -1,0 +1,275 @@
+"""Columns against asking one by one, on random worlds and on rows that are no requests."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import worlds
+
+from privtab import pipeline
+from privtab.bundle import policy_artifacts
+from privtab.engines import kernel
+from privtab.engines.batches import Batches
+from privtab.engines.index import Index
+from privtab.engines.python import MANY, PythonEngine
+from privtab.errors import InvalidRequest
+from privtab.request import Entity, Request, Vocabulary
+from privtab.state.index import index
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
+
+SHOP = """
+privtab: 1
+system: shop
+version: '1'
+entities:
+  shop:
+    shelf: {box:}
+privileges: [LOOK, TAKE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  box:
+    look: LOOK (box)
+    list: {each: LOOK (box)}
+    move: {with: {target: [shelf, shop]}, requires: TAKE (box) and LOOK (target)}
+    take: {requires: "TAKE (box) and (owner (shelf) when careful)"}
+"""
+ROWS = {
+    "grants": [
+        {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "shop:s"},
+        {"grantee": "user:ann", "effect": "deny", "privilege": "LOOK", "entity": "box:s/a/2"},
+        {"grantee": "user:bob", "effect": "allow", "privilege": "TAKE", "entity": "shelf:s/a"},
+        {"grantee": "user:bob", "effect": "allow", "privilege": "LOOK", "entity": "shelf:s/b"},
+        {"grantee": "user:cy", "effect": "allow", "privilege": "LOOK", "entity": "box:s/100%25/a%2Fb"},
+    ],
+    "owners": [{"entity": "shelf:s/b", "owner": "user:bob"}],
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Batches:
+    """A small policy with its state."""
+    policy = tmp_path / "shop.yaml"
+    policy.write_text(SHOP, encoding="utf-8")
+    program = pipeline.load_program(policy)
+    state, findings = validate(program, from_tables(ROWS, "rows"))
+    assert not findings
+    return Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+
+
+def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule: int) -> tuple[int, int, list[str]]:
+    """How many requests, how many allowed, and every difference between columns and asking one by one."""
+    total = allowed = 0
+    found: list[str] = []
+    for number in range(seed * 1000, seed * 1000 + policies):
+        policy = folder / f"{number}.yaml"
+        policy.write_text(worlds.policy(number), encoding="utf-8")
+        program = pipeline.load_program(policy)
+        document = policy_artifacts(program).program
+        for turn in range(number * 100, number * 100 + states):
+            state = worlds.state(program, turn)
+            engine = PythonEngine(document, Index(index(program, state)))
+            asked = worlds.requests(program, turn, per_rule)
+            wanted = [engine.allow(request) for request in asked]
+            got = Batches(engine).allow_requests(asked)
+            total += len(asked)
+            allowed += sum(wanted)
+            for at, request in enumerate(asked):
+                if got is None or got[at] != wanted[at]:
+                    said = "nothing" if got is None else got[at]
+                    found.append(f"{json.dumps(request.to_json())}: {said}\n{policy.read_text()}\n{state}")
+    return total, allowed, found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_answer_as_one_by_one(seed: int, tmp_path: Path) -> None:
+    total, allowed, found = differences(seed, tmp_path, policies=10, states=4, per_rule=8)
+    assert not found, found[0]
+    assert total > 4000
+    assert allowed > total / 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(200, 240))
+def test_long_columns_answer_as_one_by_one(seed: int, tmp_path: Path) -> None:
+    _, _, found = differences(seed, tmp_path, policies=25, states=8, per_rule=12)
+    assert not found, found[0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_columns_cannot_say_is_asked_one_by_one(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only conditions that are not for columns ask for more privileges than fit a word: here more than none."""
+    monkeypatch.setattr(kernel, "MOST_PRIVILEGES", 0)
+    _, _, found = differences(seed, tmp_path, policies=6, states=3, per_rule=6)
+    assert not found, found[0]
+
+
+def test_a_condition_for_columns_may_ask_for_31_privileges(tmp_path: Path) -> None:
+    for count, fits in ((31, True), (32, False)):
+        names = [f"P{number}" for number in range(count)]
+        policy = tmp_path / f"{count}.yaml"
+        requires = " or ".join(f"{name} (thing)" for name in names)
+        policy.write_text(
+            f"privtab: 1\nsystem: many\nversion: '1'\nentities: {{thing:}}\nprivileges: [{', '.join(names)}]\n"
+            f"tables: {{thing: {{use: '{requires}'}}}}\n"
+        )
+        program = pipeline.load_program(policy)
+        rows = [{"grantee": "user:ann", "effect": "allow", "privilege": names[-1], "entity": "thing:t"}]
+        state, _ = validate(program, from_tables({"grants": rows}, "rows"))
+        engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+        assert kernel.in_columns(engine.plan_of("thing", "use", frozenset(), {}, named=True)) is fits
+        answers = Batches(engine).decide_columns(["ann", "bob"], ["t", "t"], action="use", type="thing")
+        assert answers.allowed.tolist() == [True, False]
+
+
+def test_requests_that_bring_groups_are_asked_one_by_one(tmp_path: Path) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text(
+        "privtab: 1\nsystem: g\nversion: '1'\nentities: {thing:}\nprivileges: [USE]\n"
+        "semantics: {groups: [state, request]}\ntables: {thing: {use: USE (thing)}}\n"
+    )
+    program = pipeline.load_program(policy)
+    rows = [{"grantee": "group:hr", "effect": "allow", "privilege": "USE", "entity": "thing:t"}]
+    state, _ = validate(program, from_tables({"grants": rows}, "rows"))
+    batches = Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+    plain = Request(user="ann", action="use", resource=Entity("thing", "t"))
+    assert batches.allow_requests([plain, replace(plain, groups=("hr",)), replace(plain, groups=("it",))]) == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_rows_that_are_no_requests_are_denied_with_the_reason(shop: Batches) -> None:
+    users = pa.array(["ann", None, "ann", "", "ann", "ann", "ann", "ann", "cy", "cy"])
+    boxes = ["s/a/1", "s/a/1", None, "s/a/1", "s//1", "s/a", "s/a/1/x", "s/a/2", "s/100%25/a%2Fb", "s/100%/a"]
+    answers = shop.decide_columns(users, boxes, action="look", type="box")
+    assert answers.allowed.tolist() == [True, *[False] * 7, True, False]
+    assert [answers.reason(row) for row in range(len(boxes))] == [
+        None,
+        "null",
+        "null",
+        "null",
+        "malformed path",
+        "wrong depth",
+        "wrong depth",
+        None,
+        None,
+        "malformed path",
+    ]
+
+
+def test_action_and_type_may_be_columns(shop: Batches) -> None:
+    answers = shop.decide_columns(
+        np.array(["ann"] * 5, dtype=object),
+        ["s/a/1"] * 5,
+        action=["look", "fly", None, "look", "list"],
+        type=pa.array(["box", "box", "box", "cup", "box"]).dictionary_encode(),
+    )
+    assert answers.allowed.tolist() == [True, False, False, False, True]
+    assert [answers.reason(row) for row in range(5)] == [None, "unknown operation", "null", "unknown operation", None]
+
+
+def test_with_objects_are_columns_too(shop: Batches) -> None:
+    answers = shop.decide_columns(
+        ["bob"] * 4,
+        ["s/a/1"] * 4,
+        action="move",
+        type="box",
+        with_={"target": (["shelf", "shelf", "shop", "box"], ["s/b", "s/a", "s", "s/b/1"])},
+    )
+    assert answers.allowed.tolist() == [True, False, False, False]
+    assert answers.reason(3) == "not of a type that the operation takes"
+    assert shop.decide_columns(["bob"], ["s/a/1"], action="move", type="box").reasons.tolist() == [5]
+
+
+def test_flags_hold_for_all_rows(shop: Batches) -> None:
+    def ask(*flags: str) -> list[bool]:
+        answers = shop.decide_columns(["bob", "bob"], ["s/a/1", "s/b/1"], action="take", type="box", flags=flags)
+        return list(answers.allowed.tolist())
+
+    assert ask() == [True, False]
+    assert ask("careful") == [False, False]
+
+
+def test_a_listing_is_asked_without_the_last_name(shop: Batches) -> None:
+    answers = shop.decide_columns(["ann", "bob", "bob"], ["s/a", "s/a", "s/a/1"], action="list", type="box")
+    assert answers.allowed.tolist() == [True, True, False]
+    assert not answers.reasons.any()
+
+
+def test_no_rows_no_answers(shop: Batches) -> None:
+    assert shop.decide_columns([], [], action="look", type="box").allowed.tolist() == []
+    assert shop.allow_requests([]) == []
+
+
+def test_columns_must_be_equally_long(shop: Batches) -> None:
+    with pytest.raises(ValueError, match="equally long"):
+        shop.decide_columns(["ann"], ["s/a/1", "s/a/2"], action="look", type="box")
+    with pytest.raises(ValueError, match="equally long"):
+        shop.decide_columns(["ann"], ["s/a/1"], action=["look", "look"], type="box")
+
+
+def test_columns_come_in_chunks_as_well(shop: Batches) -> None:
+    users = pa.chunked_array([["ann"], ["bob", "ann"]])
+    answers = shop.decide_columns(users, ["s/a/1", "s/a/1", "s/a/2"], action="look", type="box")
+    assert answers.allowed.tolist() == [True, False, False]
+
+
+def test_an_executor_gets_the_state_along(shop: Batches) -> None:
+    copy = pickle.loads(pickle.dumps(shop))  # noqa: S301  (our own)
+    assert copy.decide_columns(["ann"], ["s/a/1"], action="look", type="box").allowed.tolist() == [True]
+
+
+WRONG: list[Callable[[Request], object]] = [
+    lambda request: replace(request, action="fly"),
+    lambda request: replace(request, resource=Entity("cup", "s")),
+    lambda request: replace(request, resource=Entity("box", "s/a")),
+    lambda request: replace(request, resource=Entity("box", "s//1")),
+    lambda request: replace(request, resource=Entity("box", "s/a/100%")),
+    lambda request: replace(request, user=""),
+    lambda request: replace(request, user=None),  # type: ignore[arg-type]
+    lambda request: replace(request, user="\ud800"),
+    lambda request: replace(request, action="move"),
+    lambda request: request.to_json(),
+]
+
+
+@pytest.mark.parametrize("spoil", WRONG)
+def test_one_wrong_request_sends_all_of_them_the_long_way(shop: Batches, spoil: Callable[[Request], object]) -> None:
+    asked: list[Request] = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY
+    assert shop.allow_requests(asked) == [True] * MANY
+    asked[random.Random(1).randrange(MANY)] = spoil(asked[0])  # type: ignore[call-overload]
+    assert shop.allow_requests(asked) is None
+
+
+def test_what_columns_refuse_is_what_the_names_refuse(shop: Batches) -> None:
+    """Every path that is well formed here is so for a request alone, and the other way round."""
+    vocabulary = Vocabulary.from_program(shop.engine.program)
+    chance = random.Random(7)
+    paths = [
+        "".join(chance.choice(["a", "/", "%", "2", "5", "F", "é"]) for _ in range(chance.randint(0, 9)))
+        for _ in range(3000)
+    ]
+    answers = shop.decide_columns(["ann"] * len(paths), paths, action="list", type="box")
+
+    def refused(path: str) -> bool:
+        try:
+            vocabulary.check(Request(user="ann", action="list", resource=Entity("box", path)))
+        except InvalidRequest:
+            return True
+        return False
+
+    wanted = [refused(path) for path in paths]
+    assert (answers.reasons != 0).tolist() == wanted
+    assert 0 < sum(wanted) < len(paths)

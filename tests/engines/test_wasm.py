@@ -1,0 +1,130 @@
+"""The `wasm` engine against the reference meaning: the policy's Rego as OPA compiles it, every part of every decision."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import worlds
+
+from privtab import pipeline
+from privtab.bundle import policy_artifacts, wasm_modules
+from privtab.engines.wasm import WasmEngine
+from privtab.errors import PolicyError, UsageError
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.opa import wasm
+from privtab.request import Entity, Request
+from privtab.state.index import index
+from privtab.state.nodes import State
+
+
+def made(program: Program, state: State, binary: Path) -> tuple[WasmEngine, Reference]:
+    """The engine and the truth."""
+    artifacts = policy_artifacts(program)
+    module = wasm.build(wasm_modules(program), artifacts.entrypoints, binary)
+    engine = WasmEngine(module, artifacts.program, index(program, state))
+    return engine, Reference(program, state, artifacts.revision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Path, opa_binary: Path) -> None:
+    total = allowed = 0
+    for number in range(seed * 1000, seed * 1000 + 4):
+        policy = tmp_path / f"{number}.yaml"
+        policy.write_text(worlds.policy(number), encoding="utf-8")
+        program = pipeline.load_program(policy)
+        state = worlds.state(program, number)
+        engine, reference = made(program, state, opa_binary)
+        asked = worlds.requests(program, number, 3)
+        wanted = [reference.decide(request) for request in asked]
+        assert engine.decide_many(asked) == wanted, policy.read_text()
+        assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
+        assert [engine.allow(request) for request in asked[:20]] == [decision.allowed for decision in wanted[:20]]
+        assert engine.decide(asked[0]) == wanted[0]
+        plain = [r for r in asked if not (r.with_ or r.flags or r.groups)]
+        assert engine.allow_many(plain) == [reference.decide(request).allowed for request in plain]
+        total += len(asked)
+        allowed += sum(decision.allowed for decision in wanted)
+    assert total > 200
+    assert 0.1 < allowed / total < 0.9
+
+
+@pytest.fixture(scope="module")
+def shipped(opa_binary: Path) -> tuple[WasmEngine, Reference, Program]:
+    """A policy of the random ones, with many requests."""
+    folder = Path(__file__).parents[2] / "policy_src" / "cdap"
+    program = pipeline.load_program(folder / "final.yaml")
+    engine, reference = made(program, worlds.state(program, 5), opa_binary)
+    return engine, reference, program
+
+
+def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+    engine, reference, program = shipped
+    items = [Entity("dataset", f"x/{'xy'[n % 2]}/d{n}") for n in range(2500)]
+    items += [r.resource for r in worlds.requests(program, 3, 40) if r.resource.type == "dataset"]
+    items = [item for item in items if len(item.names) == 3]
+    for user in ("ann", "bob", "nobody"):
+        request = Request(user=user, action="list", resource=Entity("dataset", ""))
+        wanted = [
+            at
+            for at, item in enumerate(items)
+            if reference.decide(Request(user=user, action="list", resource=item)).allowed
+        ]
+        assert engine.visible(request, items) == wanted
+
+
+def test_threads_take_turns(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+    engine, reference, program = shipped
+    asked = worlds.requests(program, 8, 2)
+    wanted = [reference.decide(request).allowed for request in asked]
+    found: list[bool] = []
+
+    def ask() -> None:
+        found.append([engine.allow(request) for request in asked] == wanted)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+
+
+def test_another_process_makes_its_own_instance(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+    engine, reference, program = shipped
+    copy = pickle.loads(pickle.dumps(engine))  # noqa: S301  (our own)
+    asked = worlds.requests(program, 9, 1)
+    assert copy.allow_many(asked) == [reference.decide(request).allowed for request in asked]
+
+
+def test_memory_does_not_grow_with_each_call(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+    engine, _, program = shipped
+    asked = worlds.requests(program, 11, 20)
+
+    def size() -> int:
+        runtime = engine._instance._runtime
+        return int(runtime.memory.data_len(runtime.store))
+
+    engine.decide_many(asked)
+    before = size()
+    for _ in range(20):
+        engine.decide_many(asked)
+    assert size() == before
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "said"),
+    [(None, UsageError, "compile --wasm"), (b"\0asm nonsense", PolicyError, "cannot be run")],
+)
+def test_without_a_module_there_is_no_engine(
+    module: bytes | None, error: type[Exception], said: str, shipped: tuple[WasmEngine, Reference, Program]
+) -> None:
+    program: dict[str, Any] = json.loads(json.dumps(dict(policy_artifacts(shipped[2]).program)))
+    with pytest.raises(error, match=said):
+        WasmEngine(module, program, {})
