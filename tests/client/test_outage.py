@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -140,3 +141,48 @@ def test_async_checks_that_are_cut_are_errors_and_the_client_finds_back(outage: 
             return False
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["Client", "AsyncClient"])
+def test_many_callers_of_a_silent_opa_all_end_in_time(kind: str, tmp_path: Path) -> None:
+    """They share a client, and one look at the names is made at a time."""
+    settings: dict[str, Any] = {"timeout": 0.3, "total": 0.6, "retries": 5, "breaker_failures": 0}
+    callers = 12
+    seconds: list[float] = []
+
+    def failed(started: float) -> None:
+        seconds.append(time.monotonic() - started)
+
+    async def together(url: str) -> None:
+        async with AsyncClient(url, **settings) as client:
+
+            async def work() -> None:
+                started = time.monotonic()
+                with pytest.raises(DecisionUnavailable):
+                    await client.check(faulty.READ)
+                failed(started)
+
+            await asyncio.gather(*(work() for _ in range(callers)))
+
+    def silence(listener: socket.socket) -> str:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listener:  # it accepts and never reads
+        if kind == "AsyncClient":
+            asyncio.run(together(silence(listener)))
+        else:
+            with Client(silence(listener), **settings) as client:
+
+                def work() -> None:
+                    started = time.monotonic()
+                    with pytest.raises(DecisionUnavailable):
+                        client.check(faulty.READ)
+                    failed(started)
+
+                threads = [threading.Thread(target=work) for _ in range(callers)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+    assert len(seconds) == callers
+    assert max(seconds) < 0.6 + 1.0

@@ -33,13 +33,17 @@ class Tasks:
         """Wait."""
         return asyncio.sleep(seconds)
 
-    def acquire(self) -> Awaitable[bool]:
+    async def acquire(self, seconds: float) -> bool:
         """Take the lock."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # A lock belongs to a loop; of one that has ended nobody holds it any more.
             self._loop, self._lock = loop, asyncio.Lock()
-        return self._lock.acquire()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._lock.acquire()
+        except TimeoutError:
+            return False
 
     def release(self) -> None:
         """Give it back."""

@@ -12,7 +12,7 @@ from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
 from privtab.client._cache import Cache, Key, request_key
 from privtab.client._engine import Flow
-from privtab.client._observe import CURRENT, LOG, Asked, note_cached
+from privtab.client._observe import CURRENT, LOG, note_cached
 from privtab.client._protocol import Call, Known, Revision
 from privtab.client._resilience import Resilience
 from privtab.client._transport import Limits, Timeout
@@ -40,8 +40,8 @@ class Wires(Protocol):
     def together(self, flows: Iterator[Flow[None]], most: int) -> Any:
         """Run flows, at most so many at once; the first error ends all."""
 
-    def acquire(self) -> Any:
-        """Take the lock that guards the names."""
+    def acquire(self, seconds: float) -> Any:
+        """Take the lock that guards the names; whether that could be done in time."""
 
     def release(self) -> None:
         """Give it back."""
@@ -98,7 +98,10 @@ class OpaFlows:
     def _look(self, known: Known | None, *, at_most_every: float) -> Flow[Known]:
         if known is not None and time.monotonic() - self._looked_at < at_most_every:
             return self._known or known
-        yield self._wires.acquire
+        # Whoever waits for another's look waits no longer than for his own.
+        deadline = self._deadline()
+        if not (yield partial(self._wires.acquire, max(deadline - self._resilience.clock(), 0.0))):
+            raise DecisionUnavailable(f"OPA did not answer within {self._resilience.total:g} seconds")
         try:
             known = self._known
             if known is not None and time.monotonic() - self._looked_at < at_most_every:
@@ -274,6 +277,8 @@ class OpaFlows:
                 self._cache.put(keys[at], answer)
 
         yield from self._together(ask(open_, give))
+        if (asked := CURRENT.get()) is not None:
+            asked.deadline = None  # what the caller asks in the same call from here on has a budget of its own
         for at, before in repeated:
             answers[at] = answers[before]
         return answers
@@ -317,12 +322,18 @@ class OpaFlows:
     def _names(self) -> Flow[Known]:
         return self._known or (yield from self.known())
 
-    def _send(self, call: Call[T], *, fresh: bool = False) -> Flow[T]:
-        """The answer to one exchange. It ends with the caller's call; a further chunk (`fresh`) has as much time as that."""
-        asked = CURRENT.get() or Asked()
+    def _deadline(self) -> float:
+        """When the caller's call has to end; it begins with its first exchange."""
+        asked = CURRENT.get()
+        if asked is None:
+            return self._resilience.deadline()
         if asked.deadline is None:
             asked.deadline = self._resilience.deadline()
-        deadline = self._resilience.deadline() if fresh else asked.deadline
+        return asked.deadline
+
+    def _send(self, call: Call[T], *, fresh: bool = False) -> Flow[T]:
+        """The answer to one exchange. It ends with the caller's call; a further chunk (`fresh`) has as much time as that."""
+        deadline = self._resilience.deadline() if fresh else self._deadline()
         exchange: Callable[[Limits], Any]
         if call.body is None:
             exchange = partial(self._wires.get, call.path)

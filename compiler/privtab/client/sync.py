@@ -174,9 +174,9 @@ class Threads:
         """Wait."""
         time.sleep(seconds)
 
-    def acquire(self) -> None:
+    def acquire(self, seconds: float) -> bool:
         """Take the lock."""
-        self._lock.acquire()
+        return self._lock.acquire(timeout=seconds)
 
     def release(self) -> None:
         """Give it back."""
