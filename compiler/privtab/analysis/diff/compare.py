@@ -49,6 +49,7 @@ class Comparison:
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
         self._after = Reading(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
+        self._flags: tuple[dict[Pair, frozenset[str]], dict[Pair, frozenset[str]]] = ({}, {})
         self._same: dict[Pair, bool] = {}
         self._places: dict[str, bool] = {}
         self._words: dict[str, bool] = {}
@@ -194,7 +195,10 @@ class Comparison:
 
     def _shapes(self, pair: Pair) -> tuple[Shape, Shape]:
         met = self._apart.pair(*pair)
-        return Shape.of(self.before, self.before.rules[pair]), Shape.of(self._met, self._met.rules[met])
+        return (
+            Shape.of(self.before, self.before.rules[pair], self._flags[0]),
+            Shape.of(self._met, self._met.rules[met], self._flags[1]),
+        )
 
     def _trial(self, pair: Pair) -> Trial:
         return Trial((self._forward.here, self.before.rules[pair]), (self._after, self.after.rules[pair]))

@@ -103,7 +103,10 @@ def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts]
     """Fewer facts that do the same, where one gives several things that now have a fact each."""
     if len(facts) < 2:
         return facts
-    for one in (None, *sorted(set(_several(exact, f, facts)), key=repr)):
+    several = sorted(set(_several(exact, f, facts)), key=repr)
+    if not several and all(isinstance(fact, Granted) and fact.name in exact.one.privileges for fact in facts):
+        return facts
+    for one in (None, *several):
         added = facts if one is None else facts | {one}
         rest = added
         for fact in sorted(facts - {one}, key=repr):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 
 from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.formula import call_condition, item_condition, rule_flags, without_name
-from privtab.ir.nodes import And, Formula, Or, Program, Rule
+from privtab.ir.formula import call_condition, item_condition, references, walk, without_name
+from privtab.ir.nodes import And, Formula, Or, Program, Rule, When
 
 Types = dict[str, str]
 """The type of the object in each `with` slot."""
@@ -28,13 +28,13 @@ class Shape:
     )
 
     @classmethod
-    def of(cls, program: Program, rule: Rule) -> Shape:
-        """The shape of a row."""
+    def of(cls, program: Program, rule: Rule, known: dict[tuple[str, str], frozenset[str]]) -> Shape:
+        """The shape of a row. `known`: what `flags_of` found for other rows."""
         depth = program.depth(rule.entity)
         conditions = {depth: item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
             conditions[depth - 1] = without_name(program, call_condition(rule), rule.entity)
-        return cls(program=program, rule=rule, conditions=conditions, flags=frozenset(rule_flags(program, rule)))
+        return cls(program=program, rule=rule, conditions=conditions, flags=flags_of(program, rule, known))
 
     def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
         """What suffices for a request with that many names, such flags and such objects: none, where it is invalid."""
@@ -54,6 +54,17 @@ class Shape:
         """Every choice of types for the `with` objects."""
         for types in product(*(slot.types for slot in self.rule.withs)):
             yield dict(zip((slot.name for slot in self.rule.withs), types, strict=True))
+
+
+def flags_of(program: Program, rule: Rule, known: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
+    """The flags that a row asks about, through `can` too; each row is looked at once."""
+    pair = rule.entity, rule.operation
+    if pair not in known:
+        condition = item_condition(rule)
+        reached = [program.rules[can.target.type, can.operation] for can in references(condition)]
+        own = {node.flag for node in walk(condition) if isinstance(node, When)}
+        known[pair] = frozenset(own).union(*(flags_of(program, other, known) for other in reached))
+    return known[pair]
 
 
 def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
