@@ -47,7 +47,7 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
     named: dict[Path, Script] = {}
     policies: set[Path] = set()
     for path in map(Path, paths):
-        if path.is_file() and is_scenarios(path):
+        if path.is_file() and (".scenarios." in path.name or is_scenarios(path)):
             named |= _read([path], found)
             continue
         policies_here = find_policies([path])
@@ -59,6 +59,8 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
         named |= about
         policies |= set(policies_here)
     if not named and not policies:
+        if found:
+            raise PolicyInvalid(in_order(found))
         raise UsageError("no policy and no scenario file there")
     return list(named.values()), sorted(policies)
 
