@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -465,3 +466,32 @@ def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
     with Client(server.url, chunk_size=1, concurrency=3) as client, pytest.raises(PolicyError):
         client.check_many(requests * 50)
     assert sum(line.startswith("POST") for line in server.asked) <= 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_in_the_middle_of_a_look_leaves_a_child_that_can_ask(opa: OpaServer) -> None:
+    with Client(opa.url, cache_size=10, timeout=2) as client:
+        locks: list[Any] = [client._flows._wires, client._resilience.breaker, client._flows._cache]
+        for holder in locks:
+            assert holder._lock.acquire()  # as another thread would
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if client.check(READ) and not client.check("bob", "read", "doc:s/d") else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        for holder in locks:
+            holder._lock.release()
+        assert client.check(READ)
+
+
+def test_each_chunk_has_a_budget_of_its_own(
+    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privtab.client._asking.WINDOW", 3)
+
+    def answer(connection: Any, _: str) -> None:
+        time.sleep(0.15)
+        connection.sendall(http_reply('{"result": [true]}'))
+
+    requests = [Request(user=f"u{at}", action="read", resource=READ.resource) for at in range(8)]
+    with Client(wire(answer).url, chunk_size=1, timeout=0.5, total=0.5, retries=0) as client:
+        assert client.check_many(requests) == [True] * 8

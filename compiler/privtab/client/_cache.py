@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
+from privtab.client._fork import renew_after_fork
 from privtab.request import Request
 
 Key: TypeAlias = Hashable
@@ -32,6 +33,11 @@ class Cache:
         self._size = size
         self._seconds = seconds
         self._clock = clock
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A forked process begins with nothing: another thread may have been at it."""
         self._kept: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from privtab.client._engine import Flow
+from privtab.client._fork import renew_after_fork
 from privtab.client._observe import LOG
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionUnavailable, PrivtabError
@@ -49,9 +50,11 @@ class Breaker:
         self._most = failures
         self._seconds = seconds
         self._clock = clock
-        self._reset()
+        self.after_fork()
+        renew_after_fork(self)
 
-    def _reset(self) -> None:
+    def after_fork(self) -> None:
+        """A forked process makes its own experience."""
         self._lock = threading.Lock()
         self._failed = 0
         self._open_for = self._seconds

@@ -17,6 +17,7 @@ from privtab.client._base import Asker, Status
 from privtab.client._cache import Cache
 from privtab.client._config import Settings
 from privtab.client._engine import Flow, run
+from privtab.client._fork import renew_after_fork
 from privtab.client._observe import HookLike, Observer
 from privtab.client._opa import Asks, OpaFlows
 from privtab.client._protocol import Known, Revision
@@ -168,6 +169,11 @@ class Threads:
     def __init__(self, transport: Transport) -> None:
         self.post = transport.post
         self.get = transport.get
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A lock that nobody holds."""
         self._lock = threading.Lock()
 
     def sleep(self, seconds: float) -> None:
