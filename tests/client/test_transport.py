@@ -15,6 +15,7 @@ from typing import Any
 
 import faulty
 import pytest
+import requests
 from faulty import Authority, free_port, opa_process, reply, wait_for, write_bundles
 
 from privtab import Client, DecisionUnavailable, PolicyError, UsageError, connect
@@ -332,3 +333,11 @@ def test_a_token_that_changes_opens_an_opa(tmp_path: Path, opa_binary: Path, mon
 def test_what_cannot_be_a_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match="holds no token"):
         Token(token, None)
+
+
+def test_a_password_in_the_address_of_a_session_is_not_shown() -> None:
+    with requests.Session() as session, Client("http://user:p4ss@127.0.0.1:1", session=session, retries=0) as client:
+        with pytest.raises(DecisionUnavailable) as caught:
+            client.check(faulty.READ)
+        assert "127.0.0.1:1" in repr(client)
+        assert "p4ss" not in f"{caught.value}{client!r}"

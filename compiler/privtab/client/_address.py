@@ -53,7 +53,7 @@ def parse(url: str) -> Address:
     if url.startswith(("unix:", "http+unix:")):
         return _unix(url)
     wrong = UsageError(
-        f"`{_shown(url)}` is not the address of an OPA: write http://host:port, https://host:port or unix:/path"
+        f"`{shown(url)}` is not the address of an OPA: write http://host:port, https://host:port or unix:/path"
     )
     try:
         parts = urlsplit(url)
@@ -83,7 +83,7 @@ def _unix(url: str) -> Address:
     return Address(url=f"unix:{path}", scheme="unix", host="localhost", port=0, base="", socket=path)
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     """An address without the password that it may hold."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://…{at}{tail}" if at else url

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from privtab.client._address import is_loopback, shown
 from privtab.client._protocol import check_status
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
@@ -79,7 +79,9 @@ class RequestsTransport:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise UsageError(f"`{url}` is not the address of an OPA: write http://host:port")
         self.url = url.rstrip("/")
-        self._loopback = _is_loopback(parts.hostname)
+        # A session of the caller's may take a name and password from the address; no message shows them.
+        self._shown = shown(self.url)
+        self._loopback = is_loopback(parts.hostname)
         self._token = token
         self._given = session
         self._pool_size = pool_size
@@ -158,12 +160,12 @@ class RequestsTransport:
                 response.close()
                 raise
         except self._errors as error:
-            raise DecisionUnavailable(f"OPA at {self.url} did not answer: {error}") from error
+            raise DecisionUnavailable(f"OPA at {self._shown} did not answer: {error}") from error
         told = response.headers.get
         check_status(
             response.status_code,
             content,
-            f"{self.url}{path}",
+            f"{self._shown}{path}",
             retry_after=told("Retry-After"),
             content_type=told("Content-Type"),
         )
@@ -202,21 +204,12 @@ class RequestsTransport:
             pieces.append(piece)
             size += len(piece)
             if size > self._max_body:
-                raise PolicyError(f"OPA at {self.url} answered with more than {self._max_body} bytes")
+                raise PolicyError(f"OPA at {self._shown} answered with more than {self._max_body} bytes")
             if time.monotonic() > deadline:
-                raise DecisionUnavailable(f"OPA at {self.url} did not answer in time: {size} bytes came")
+                raise DecisionUnavailable(f"OPA at {self._shown} did not answer in time: {size} bytes came")
         length = response.headers.get("Content-Length", "")
         # urllib3 2 has looked by now, urllib3 1 never does.
         if length.isdecimal() and size < int(length):
-            raise DecisionUnavailable(f"OPA at {self.url} answered with {size} of {length} bytes")
+            raise DecisionUnavailable(f"OPA at {self._shown} answered with {size} of {length} bytes")
         raw.release_conn()
         return b"".join(pieces)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.client import _config
 from privtab.client import _protocol as protocol
-from privtab.client._address import Cert, Verify
+from privtab.client._address import Cert, Verify, shown
 from privtab.client._asking import Mode
 from privtab.client._base import Asker, Status
 from privtab.client._cache import Cache
@@ -240,7 +240,7 @@ def asks(settings: Settings) -> Asks:
 
 def described(client: object, settings: Settings, transport: object, breaker: Breaker) -> str:
     """A client for people; no secret is among it."""
-    url = getattr(transport, "url", settings["url"])
+    url = shown(getattr(transport, "url", settings["url"]))
     system = f", system={settings['system']!r}" if settings["system"] else ""
     return f"{type(client).__name__}({url!r}{system}, mode='{settings['mode']}', circuit='{breaker.state}')"
 

@@ -93,7 +93,7 @@ class _Reader:
     found: list[Diagnostic] = field(default_factory=list)
 
     def document(self, value: Any, way: Way, root: Path) -> Settings:
-        top = self.table(value, way, ("lint",))
+        top = self.table(value, way, ("lint", "client"))  # `client` is for those who ask for decisions
         lint = self.table(top.get("lint", {}), (*way, "lint"), ("fail-on", "format", "severity", "overrides"))
         way = (*way, "lint")
         return Settings(
