@@ -14,7 +14,7 @@ from privtab.client import _protocol as protocol
 from privtab.client._bundles import Document, Found, Place
 from privtab.client._observe import LOG
 from privtab.client._protocol import Known, Revision
-from privtab.errors import DecisionError, DecisionUnavailable, FileError, PrivtabError, UsageError
+from privtab.errors import DecisionError, DecisionUnavailable, FileError, PolicyError, PrivtabError, UsageError
 from privtab.request import Decision, Entity, OperationShape, Request
 
 RECHECK_SECONDS = 5.0
@@ -135,6 +135,9 @@ class BundledEngine:
                 newer = list(found.values()) != list(before.values())
                 if newer:
                     self._loaded = self._made(found)
+            except PolicyError as error:
+                self.problem = f"the bundles cannot be used: {error}"
+                raise DecisionUnavailable(self.problem) from error
             except PrivtabError as error:
                 self.problem = str(error)
                 raise
@@ -188,7 +191,7 @@ class BundledEngine:
         if known.vocabulary.system not in states:
             raise protocol.no_bundle(known.vocabulary.system, "state")
         _, state = states[known.vocabulary.system]
-        quick: Quick = {}
+        quick: Quick = _NoQuickWays()
         runs: Runs
         if self.name == "wasm":
             from privtab.engines.wasm import WasmEngine
@@ -279,6 +282,13 @@ class BundledEngine:
             for request in requests:
                 loaded.known.vocabulary.check(request)
         return loaded
+
+
+class _NoQuickWays(dict[tuple[str, str], Callable[[str, str], bool | None]]):
+    """For engines that have none: every request goes the long way."""
+
+    def __missing__(self, key: tuple[str, str]) -> Callable[[str, str], bool | None]:
+        return lambda user, path: None  # noqa: ARG005  (what a quick way takes)
 
 
 def _check_text(texts: Iterable[str]) -> None:

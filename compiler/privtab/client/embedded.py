@@ -33,8 +33,8 @@ ENGINES = ("python", "wasm")
 class Embedded(Asker):
     """Decides in this process. Safe to share between threads, to fork with, and to pickle into a Spark job, state and all.
 
-    `Embedded("build/demo")`, `Embedded("policy.tar.gz", "https://bundles/state.tar.gz", refresh=10)`: bundles as OPA reads
-    them. With `refresh` no answer is older than so many seconds: the caller that comes after them looks whether a bundle
+    `Embedded("build/demo")`, `Embedded("policy.tar.gz", state="https://bundles/state.tar.gz", refresh=10)`: bundles as OPA
+    reads them, one or several. With `refresh` no answer is older than so many seconds: the caller that comes after them looks whether a bundle
     changed, and loads it. A bundle that cannot be had or read leaves the last good one in force, with a warning; `problem`
     says so; with `max_staleness` it is not believed for longer than that. Without `refresh` call `refresh()` when it suits.
 
@@ -44,6 +44,7 @@ class Embedded(Asker):
     def __init__(
         self,
         *sources: Source,
+        state: Source | None = None,
         engine: str = "python",
         system: str | None = None,
         refresh: float | None = None,
@@ -56,6 +57,8 @@ class Embedded(Asker):
         cert: Cert = None,
         hooks: Sequence[HookLike] = (),
     ) -> None:
+        if state is not None:
+            sources = (*sources, state)
         if not sources:
             raise UsageError("give bundles: a file, a folder, `package:name` or an address")
         if engine not in ENGINES:

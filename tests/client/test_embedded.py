@@ -1,0 +1,491 @@
+"""`Embedded`: bundles from everywhere, kept current, the same answers and the same refusals as any client."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab import pipeline
+from privtab.bundle import policy_artifacts, policy_bundle, state_bundle, wasm_modules
+from privtab.bundle.archive import archive, json_bytes
+from privtab.client._observe import Outcome, Question
+from privtab.client.embedded import Embedded
+from privtab.engines.python import MANY
+from privtab.errors import AccessDenied, DecisionUnavailable, FileError, InvalidRequest, UsageError
+from privtab.ir.nodes import Program
+from privtab.opa import wasm
+from privtab.opa._files import FileService
+from privtab.request import Entity, Request
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
+
+POLICY = """
+privtab: 1
+system: shop
+version: '1'
+entities:
+  shop:
+    shelf: {box:}
+privileges: [LOOK, TAKE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  box:
+    look: LOOK (box)
+    list: {each: LOOK (box)}
+    move: {with: {target: shelf}, requires: TAKE (box) and LOOK (target)}
+    take: {requires: "TAKE (box) and (owner (shelf) when careful)", grants: LOOK (box)}
+"""
+GRANTS = [
+    {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "shop:s"},
+    {"grantee": "user:ann", "effect": "deny", "privilege": "LOOK", "entity": "box:s/a/2"},
+    {"grantee": "user:bob", "effect": "allow", "privilege": "TAKE", "entity": "shelf:s/a"},
+]
+
+
+class Shop:
+    """Writes the bundles, as deploying does: in one step, under names that stay."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.policy = folder / "policy.tar.gz"
+        self.state = folder / "state.tar.gz"
+
+    def program(self, text: str = POLICY) -> Program:
+        file = self.folder / "shop.yaml"
+        file.write_text(text, encoding="utf-8")
+        return pipeline.load_program(file)
+
+    def put_policy(self, text: str = POLICY) -> None:
+        self.replace(self.policy, policy_bundle(self.program(text)))
+
+    def put_state(self, grants: list[dict[str, str]]) -> None:
+        program = self.program()
+        state, findings = validate(program, from_tables({"grants": grants}, "rows"))
+        assert not findings
+        self.replace(self.state, state_bundle(program, state))
+
+    def replace(self, path: Path, content: bytes) -> None:
+        new = path.with_suffix(".new")
+        new.write_bytes(content)
+        new.replace(path)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """A policy and a state."""
+    made = Shop(tmp_path)
+    made.put_policy()
+    made.put_state(GRANTS)
+    return made
+
+
+@pytest.fixture
+def client(shop: Shop) -> Iterator[Embedded]:
+    """Over both, without refreshing."""
+    with Embedded(shop.policy, shop.state) as embedded:
+        yield embedded
+
+
+# --- asking ---
+
+
+def test_every_way_to_ask(client: Embedded) -> None:
+    assert client.check("ann", "look", "box:s/a/1") is True
+    assert client.check("ann", "look", ("box", "s/a/2")) is False
+    assert client.check("ann", "look", Entity("box", "s/a/1")) is True
+    assert client.check(Request(user="ann", action="look", resource=Entity("box", "s/a/1"))) is True
+    assert client.check("nobody", "look", "box:s/a/1") is False
+    assert client.check("bob", "take", "box:s/a/1") is True
+    assert client.check("bob", "take", "box:s/a/1", flags=["careful"]) is False
+    assert client.check("bob", "move", "box:s/a/1", with_={"target": "shelf:s/b"}) is False
+    assert client.visible("ann", "list", "box", ["s/a/1", "s/a/2", "s/b/2"]) == ["s/a/1", "s/b/2"]
+    assert client.filter("ann", "look", ["box:s/a/2", "box:s/a/3"]) == ["box:s/a/3"]
+    assert client.effects("bob", "take", "box:s/a/1") == ("grant LOOK (box:s/a/1)",)
+    with pytest.raises(AccessDenied, match=r"deny LOOK \(box:s/a/2\) to user:ann"):
+        client.require("ann", "look", "box:s/a/2")
+
+
+def test_a_decision_says_all_that_opa_says(client: Embedded) -> None:
+    decision = client.decide("ann", "look", "box:s/a/1")
+    assert decision.allowed
+    assert decision.context["reasons"] == [{"atom": "LOOK (box:s/a/1)", "on": "shop:s", "through": "user:ann"}]
+    assert decision.rule == "shop/box/look"
+    assert decision.revision == client.revision().policy
+    assert decision.id
+
+
+def test_many_at_once(client: Embedded) -> None:
+    asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n % 7}")) for n in range(MANY * 2)]
+    wanted = [n % 7 != 2 for n in range(MANY * 2)]
+    assert client.check_many(asked) == wanted
+    assert client.check_many(iter(asked)) == wanted
+    assert client.check_many(asked[:3]) == wanted[:3]
+    assert [decision.allowed for decision in client.decide_many(asked[:9])] == wanted[:9]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ann", "lok", "box:s/a/1"), "did you mean `look`"),
+        (("ann", "look", "bx:s/a/1"), "unknown entity type"),
+        (("ann", "look", "box:s/a"), "wrong depth"),
+        (("ann", "look", "box:s//1"), "malformed path"),
+        (("ann", "look", "box:s/a/50%"), "malformed path"),
+        (("ann", "look", "s/a/1"), "not an entity"),
+        (("ann", "look", ("box",)), "write `type:path`"),
+        (("ann", "look", ("box", None)), "write `type:path`"),
+        (("ann", "look", None), "write `type:path`"),
+        (("", "look", "box:s/a/1"), "non-empty"),
+        ((None, "look", "box:s/a/1"), "non-empty"),
+        ((["ann"], "look", "box:s/a/1"), "non-empty"),
+        (("ann", ["look"], "box:s/a/1"), "non-empty"),
+        (("\ud800", "look", "box:s/a/1"), "Unicode"),
+        (("ann", "look", "box:s/a/\ud800"), "Unicode"),
+        (("bob", "move", "box:s/a/1"), "needs context.with.target"),
+    ],
+)
+def test_what_is_no_request_is_refused(client: Embedded, arguments: tuple[Any, ...], said: str) -> None:
+    for ask in (client.check, client.decide, client.require):
+        with pytest.raises(InvalidRequest, match=said):
+            ask(*arguments)
+
+
+def test_one_wrong_request_among_many_is_named(client: Embedded) -> None:
+    asked = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * (MANY + 1)
+    asked[700] = Request(user="ann", action="look", resource=Entity("box", "s/a"))
+    with pytest.raises(InvalidRequest, match="request 700: wrong depth"):
+        client.check_many(asked)
+
+
+def test_hooks_are_told_of_what_is_asked_the_quick_way_too(shop: Shop) -> None:
+    told: list[tuple[Question, Outcome]] = []
+    with Embedded(shop.policy, shop.state, hooks=[lambda *both: told.append(both)]) as client:
+        client.check("ann", "look", "box:s/a/1")
+        client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/2"))] * MANY)
+    assert [(question.kind, question.engine, outcome.allowed) for question, outcome in told] == [
+        ("check", "python", 1),
+        ("check_many", "python", 0),
+    ]
+
+
+def test_observing_lets_pass_and_says_so(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(shop.policy, shop.state, mode="observe") as client:
+        assert client.check("bob", "look", "box:s/a/1") is True
+        assert client.check_many([Request(user="bob", action="look", resource=Entity("box", "s/a/2"))] * MANY) == (
+            [True] * MANY
+        )
+    assert "would be denied" in caplog.text
+
+
+# --- where bundles come from ---
+
+
+def test_a_folder_a_package_an_address_and_a_bundle_that_is_a_folder(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "wheel.zip", "w") as wheel:
+        wheel.writestr("shop_policies/__init__.py", "")
+        wheel.write(shop.policy, "shop_policies/policy.tar.gz")
+        wheel.write(shop.state, "shop_policies/inner/state.tar.gz")
+        wheel.writestr("shop_policies/inner/__init__.py", "")
+    monkeypatch.syspath_prepend(str(tmp_path / "wheel.zip"))
+    loose = tmp_path / "loose"
+    for name, content in policy_artifacts(shop.program()).files().items():
+        (loose / name).parent.mkdir(parents=True, exist_ok=True)
+        (loose / name).write_bytes(content)
+    nested = tmp_path / "build" / "shop" / "1"
+    nested.mkdir(parents=True)
+    for path in (shop.policy, shop.state):
+        (nested / path.name).write_bytes(path.read_bytes())
+    with FileService({"policy": shop.policy, "state": shop.state}) as service:
+        address = service.url + FileService.resource("policy")
+        for sources in (
+            (shop.folder,),
+            (tmp_path / "build",),
+            ("package:shop_policies", "package:shop_policies/inner/state.tar.gz"),
+            (address, service.url + FileService.resource("state")),
+            (loose, shop.state),
+        ):
+            with Embedded(*sources) as client:
+                assert client.check("ann", "look", "box:s/a/1"), sources
+                assert client.system == "shop"
+    sys.modules.pop("shop_policies", None)
+
+
+def test_what_is_not_there_is_said(shop: Shop, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for source in ("missing.tar.gz", tmp_path / "none", empty, "package:no_such_package", "package:json/none.tar.gz"):
+        with pytest.raises(FileError):
+            Embedded(source, shop.state)
+    with FileService({"policy": shop.policy}) as service:
+        with pytest.raises(DecisionUnavailable, match="404"):
+            Embedded(service.url + "/bundles/other.tar.gz", shop.state)
+        gone = service.url + FileService.resource("policy")
+    with pytest.raises(DecisionUnavailable, match="did not answer"):
+        Embedded(gone, shop.state, timeout=0.5)
+    with pytest.raises(DecisionUnavailable, match="no state bundle"):
+        Embedded(shop.policy)
+    with pytest.raises(DecisionUnavailable, match="no bundle is active"):
+        Embedded(shop.state)
+    with pytest.raises(DecisionUnavailable, match="`other`"):
+        Embedded(shop.policy, shop.state, system="other")
+    (tmp_path / "again.tar.gz").write_bytes(shop.policy.read_bytes())
+    with pytest.raises(UsageError, match="both hold `shop`"):
+        Embedded(shop.policy, tmp_path / "again.tar.gz", shop.state)
+    with pytest.raises(UsageError, match="give bundles"):
+        Embedded()
+    with pytest.raises(UsageError, match="unknown engine"):
+        Embedded(shop.policy, engine="cobol")
+
+
+def broken(shop: Shop) -> dict[str, bytes]:
+    """Bundles that are none."""
+    whole = shop.policy.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(flipped) // 2] ^= 0xFF
+    program = json_bytes({"system": "shop", "rules": "none"})
+    root = "privtab_program/shop"
+    return {
+        "truncated": whole[: len(whole) // 2],
+        "without its end": whole[:-4],
+        "flipped": bytes(flipped),
+        "empty": b"",
+        "text": b"<html>sign in</html>",
+        "without a manifest": archive({f"{root}/data.json": program}),
+        "not JSON": archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": b"{"}),
+        "outside its roots": archive({".manifest": json_bytes({"roots": ["a"]}), f"{root}/data.json": program}),
+        "no program": archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": program}),
+        "a list": archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": b"[]"}),
+    }
+
+
+def test_a_broken_bundle_is_no_bundle(shop: Shop) -> None:
+    good = shop.policy.read_bytes()
+    for name, content in broken(shop).items():
+        shop.replace(shop.policy, content)
+        with pytest.raises((DecisionUnavailable, FileError)) as error:
+            Embedded(shop.policy, shop.state)
+        assert str(error.value), name
+    shop.replace(shop.policy, good)
+    state = archive(
+        {
+            ".manifest": json_bytes({"roots": ["privtab_state/shop"]}),
+            "privtab_state/shop/data.json": json_bytes({"revision": "x", "allow": []}),
+        }
+    )
+    shop.replace(shop.state, state)
+    with pytest.raises(DecisionUnavailable, match="not an index"):
+        Embedded(shop.policy, shop.state)
+
+
+# --- newer bundles ---
+
+
+def test_a_revoked_grant_is_seen(shop: Shop) -> None:
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+        before = client.revision()
+        assert client.check("ann", "look", "box:s/a/1")
+        shop.put_state(GRANTS[1:])
+        assert not client.check("ann", "look", "box:s/a/1")
+        assert not client.decide("ann", "look", "box:s/a/1").allowed
+        assert client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY) == (
+            [False] * MANY
+        )
+        assert client.revision().state != before.state
+        assert client.revision().policy == before.policy
+
+
+def test_a_new_operation_is_known_at_once(shop: Shop) -> None:
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+        with pytest.raises(InvalidRequest):
+            client.check("ann", "peek", "box:s/a/1")
+        shop.put_policy(POLICY + "    peek: LOOK (box)\n")
+        assert client.check("ann", "peek", "box:s/a/1")
+
+
+def test_without_refresh_nothing_changes_until_it_is_asked_for(shop: Shop, client: Embedded) -> None:
+    shop.put_state(GRANTS[1:])
+    assert client.check("ann", "look", "box:s/a/1")
+    assert client.refresh() is True
+    assert not client.check("ann", "look", "box:s/a/1")
+    assert client.refresh() is False
+
+
+def test_no_look_before_it_is_due(shop: Shop) -> None:
+    with Embedded(shop.policy, shop.state, refresh=0.5) as client:
+        shop.put_state(GRANTS[1:])
+        assert client.check("ann", "look", "box:s/a/1")
+        time.sleep(0.6)
+        assert not client.check("ann", "look", "box:s/a/1")
+
+
+def test_a_bundle_that_breaks_leaves_the_last_good_one(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    good = shop.policy.read_bytes()
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+        for name, content in broken(shop).items():
+            shop.replace(shop.policy, content)
+            caplog.clear()
+            assert client.check("ann", "look", "box:s/a/1"), name
+            assert client.problem, name
+            assert "the last good ones stay in force" in caplog.text, name
+            assert client.check("bob", "look", "box:s/a/1") is False
+            assert len(caplog.records) == 1, f"{name}: the same is said once"
+            with pytest.raises((DecisionUnavailable, FileError)):
+                client.refresh()
+            shop.replace(shop.policy, good)
+            assert client.refresh() in (True, False)
+            assert client.problem is None
+        shop.policy.unlink()
+        assert client.check("ann", "look", "box:s/a/1")
+        shop.replace(shop.policy, good)
+        assert client.check("ann", "look", "box:s/a/1")
+        assert client.problem is None
+
+
+def test_what_is_too_old_is_not_believed(shop: Shop) -> None:
+    with Embedded(shop.policy, shop.state, refresh=0.05, max_staleness=0.4) as client:
+        time.sleep(0.5)
+        assert client.check("ann", "look", "box:s/a/1"), "it was looked at just now"
+        shop.state.unlink()
+        assert client.check("ann", "look", "box:s/a/1"), "the last good one stays for a while"
+        time.sleep(0.5)
+        with pytest.raises(DecisionUnavailable, match="too old"):
+            client.check("ann", "look", "box:s/a/1")
+        assert client.health() is False
+        with pytest.raises(DecisionUnavailable):
+            client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY)
+        shop.put_state(GRANTS)
+        time.sleep(0.06)
+        assert client.check("ann", "look", "box:s/a/1")
+        assert client.health() is True
+
+
+def test_an_address_is_fetched_anew_only_when_it_changed(shop: Shop) -> None:
+    with FileService({"policy": shop.policy, "state": shop.state}) as service:
+        addresses = [service.url + FileService.resource(name) for name in ("policy", "state")]
+        with Embedded(*addresses, refresh=0) as client:
+            loaded = client._bundled.now()
+            assert client._bundled.now() is loaded, "nothing was read again"
+            shop.put_state(GRANTS[1:])
+            assert not client.check("ann", "look", "box:s/a/1")
+            policy = addresses[0]
+            assert client._bundled.now().bundles[policy] is loaded.bundles[policy]
+    with Embedded(shop.policy, shop.state) as client:
+        assert client.check("ann", "look", "box:s/a/1") is False
+
+
+def test_threads_see_one_state_or_the_other(shop: Shop) -> None:
+    """Two grants that are never there together: nobody ever sees both or neither."""
+    one = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "box:s/a/1"}
+    other = one | {"entity": "box:s/a/2"}
+    shop.put_state([one])
+    asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n}")) for n in (1, 2)]
+    wrong: list[object] = []
+    ended = threading.Event()
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+
+        def ask() -> None:
+            while not ended.is_set():
+                try:
+                    answers = client.check_many(asked * (MANY // 2))
+                except Exception as error:  # noqa: BLE001  (told below)
+                    wrong.append(error)
+                    return
+                if answers not in ([True, False] * (MANY // 2), [False, True] * (MANY // 2)):
+                    wrong.append(answers[:2])
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for turn in range(10):
+            shop.put_state([other if turn % 2 == 0 else one])
+            time.sleep(0.03)
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+# --- other processes ---
+
+
+def test_a_pickled_client_brings_policy_and_state_along(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+        packed = pickle.dumps(client)
+    shop.policy.unlink()
+    shop.state.unlink()
+    with pickle.loads(packed) as copy:  # noqa: S301  (our own)
+        assert copy.check("ann", "look", "box:s/a/1")
+        assert not copy.check("bob", "look", "box:s/a/1")
+        assert "stay in force" in caplog.text
+
+
+def test_a_forked_process_goes_on(shop: Shop) -> None:
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+        # A thread that is loading while the process forks leaves its lock behind.
+        client._bundled._lock.acquire()
+        try:
+            child = os.fork()
+            if child == 0:
+                shop.put_state(GRANTS[1:])
+                os._exit(int(client.check("ann", "look", "box:s/a/1")))
+        finally:
+            client._bundled._lock.release()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_no_thread_is_left(shop: Shop) -> None:
+    before = threading.active_count()
+    with Embedded(shop.policy, shop.state, refresh=0) as client:
+        client.check("ann", "look", "box:s/a/1")
+        assert threading.active_count() == before
+
+
+# --- the engine `wasm` ---
+
+
+def test_wasm_gives_the_same_answers(shop: Shop, opa_binary: Path) -> None:
+    program = shop.program()
+    artifacts = policy_artifacts(program)
+    module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
+    (shop.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
+    with Embedded(shop.folder) as python, Embedded(shop.folder, engine="wasm", refresh=0) as client:
+        assert python.status().engine == "python"
+        assert client.status().engine == "wasm"
+        assert client.revision() == python.revision()
+        asked = [
+            Request(user=u, action="look", resource=Entity("box", f"s/a/{n}")) for u in ("ann", "bob") for n in "12"
+        ]
+        assert client.check_many(asked) == python.check_many(asked) == [True, False, False, False]
+        for request in asked:
+            assert client.decide(request).context == python.decide(request).context
+            assert client.check(request) is python.check(request)
+        assert client.visible("ann", "list", "box", ["s/a/1", "s/a/2"]) == ["s/a/1"]
+        with pytest.raises(InvalidRequest):
+            client.check("ann", "look", "box:s/a")
+        shop.put_state(GRANTS[1:])
+        assert not client.check("ann", "look", "box:s/a/1")
+    with pytest.raises(UsageError, match="compile --wasm"):
+        Embedded(shop.policy, shop.state, engine="wasm")
+
+
+def test_a_client_shows_itself(client: Embedded) -> None:
+    assert "policy.tar.gz" in repr(client)
+    assert "mode='enforce'" in repr(client)
+
+
+def test_debug_logs_go_through_the_one_place(client: Embedded, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "privtab.client"):
+        client.check("ann", "look", "box:s/a/1")
+    assert "user:ann look box:s/a/1: allow" in caplog.text
