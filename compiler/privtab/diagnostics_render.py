@@ -11,6 +11,9 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | dict.fromkeys(
+    range(127, 160), 65533
+)
 _WIDTH = 160
 """Longer lines are cut around the place."""
 
@@ -22,6 +25,15 @@ def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, col
     """
     lines = {path: _LINE_END.split(text) for path, text in sources.items()}
     return "\n\n".join(_one(d, lines, color=color) for d in diagnostics)
+
+
+def visible(line: str) -> str:
+    r"""A line of a file as a terminal may show it: each control character but tab is a sign of one column.
+
+    >>> visible("\x1b[2Jgone")
+    '␛[2Jgone'
+    """
+    return line.translate(_CONTROLS)
 
 
 def _one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
@@ -47,7 +59,7 @@ def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list
     of_file = lines.get(span.path)
     if of_file is None or not 1 <= span.line <= len(of_file):
         return []
-    line = of_file[span.line - 1]
+    line = visible(of_file[span.line - 1])
     if not line.strip() and span.column > len(line) + 1:
         return []
     start = span.column - 1

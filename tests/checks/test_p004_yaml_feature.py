@@ -30,3 +30,9 @@ def test_a_key_that_is_a_list(only: Callable[..., Any]) -> None:
     assert found.message == "a key that is not a word is not part of a policy file"
     assert found.help == "keys are words; name several operations as `start, stop:`"
     assert found.under == "[open, close]"
+
+
+def test_nesting_without_end(only: Callable[..., Any]) -> None:
+    found = only(f"title: {'[' * 3000}{']' * 3000}\n", "P004")
+    assert found.message == "nesting as deep as this is not part of a policy file"
+    assert found.help == "write it flatter"

@@ -149,3 +149,21 @@ def test_a_request_that_cannot_be_is_bad_usage(privtab: Callable[..., Any], poli
         ran = privtab("explain", *ask, "-p", policy, "-s", state)
         assert (ran.code, ran.out) == (2, ""), ask
         assert ran.err.startswith("privtab: ")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ["explain", "ben", "read", "item:s/a/y"],
+        ["who-can", "read", "item:s/a/y"],
+        ["what-can", "ben"],
+        ["paths", "ben"],
+    ],
+    ids=lambda question: question[0],
+)
+def test_a_flag_that_no_row_asks_about_is_refused(
+    privtab: Callable[..., Any], policy: Path, state: Path, question: list[str]
+) -> None:
+    ran = privtab(*question, "--flag", "nope", "-p", policy, "-s", state)
+    assert ran.code == 2
+    assert "no row asks about a flag `nope`" in ran.err

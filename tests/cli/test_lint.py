@@ -230,3 +230,13 @@ def test_explain_prints_the_page(privtab: Callable[..., Any]) -> None:
         assert "```" not in ran.out
     ran = privtab("lint", "--explain", "all")
     assert [line.split()[0] for line in ran.out.splitlines()[1:]] == sorted(codes())
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text("privtab: 1\nsystem: \x1b[2Jodd\n", encoding="utf-8")
+    for command in ("lint", "describe"):
+        ran = privtab(command, file)
+        assert ran.code == 1
+        assert "\x1b" not in ran.out + ran.err
+        assert "␛[2Jodd" in ran.out + ran.err

@@ -41,6 +41,11 @@ def document(span: Span) -> Diagnostic:
     return _finding(span, "a second document", "one file is one system at one version: put this into a file of its own")
 
 
+def nesting(span: Span) -> Diagnostic:
+    """Values within values within values."""
+    return _finding(span, "nesting as deep as this", "write it flatter")
+
+
 def _finding(span: Span, what: str, help_: str) -> Diagnostic:
     return Diagnostic(
         code=CODE, name=NAME, severity=SEVERITY, message=f"{what} is not part of a policy file", span=span, help=help_

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.errors import UsageError
-from privtab.request import Entity
+from privtab.request import Entity, hint
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,6 +78,21 @@ def user_name(text: str) -> str:
 def group_names(given: Iterable[str] | None) -> tuple[str, ...]:
     """`--group` options, bare or as `group:name`."""
     return tuple(name.removeprefix("group:") for name in given or ())
+
+
+def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
+    """`--flag` options; raises UsageError for one that no row asks about: its answer would not be the one that was meant."""
+    from privtab.ir.formula import rule_flags
+
+    if not given:
+        return frozenset()
+    known = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
+    for flag in given:
+        if flag not in known:
+            raise UsageError(
+                f"no row asks about a flag `{flag}`" + (hint(flag, known) if known else "; there are none")
+            )
+    return frozenset(given)
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -171,7 +186,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 def _source(span: Span) -> list[str]:
     """The row as its author wrote it: the line of its key and what is indented below; nothing where the file is gone."""
     try:
-        lines = Path(span.path).read_text(encoding="utf-8").splitlines()[span.line - 1 :]
+        lines = Path(span.path).read_text(encoding="utf-8").split("\n")[span.line - 1 :]
     except OSError:
         return []
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0

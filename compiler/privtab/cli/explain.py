@@ -14,6 +14,7 @@ from privtab.cli._ask import (
     WithOption,
     chain_rows,
     entity,
+    flag_names,
     group_names,
     objects,
     rule_json,
@@ -83,15 +84,15 @@ def explain(
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
 
+    program = load_program(policy, variant=variant, readings=readings(reading))
     request = Request(
         user=user_name(user),
         action=action,
         resource=entity(resource),
         groups=group_names(group),
         with_=objects(with_),
-        flags=frozenset(flag or ()),
+        flags=flag_names(flag, program),
     )
-    program = load_program(policy, variant=variant, readings=readings(reading))
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial)
     reference = Reference(program, loaded, revision=policy_artifacts(program).revision)
     why = explained(reference, request, loaded, places)

@@ -12,6 +12,7 @@ from privtab.cli._ask import (
     StepsOption,
     WithOption,
     entity,
+    flag_names,
     group_names,
     objects,
     rule_json,
@@ -95,7 +96,7 @@ def paths(
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
         reference = Reference(program, loaded)
-    ask = _Ask(reference, loaded, max_steps, format_, limit, frozenset(flag or ()), group_names(group))
+    ask = _Ask(reference, loaded, max_steps, format_, limit, flag_names(flag, program), group_names(group))
     if everybody:
         found = ask.everybody()
         raise typer.Exit(1 if found or partial else 0)

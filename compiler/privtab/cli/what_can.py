@@ -14,6 +14,7 @@ from privtab.cli._ask import (
     TableFormat,
     TableFormatOption,
     entity,
+    flag_names,
     group_names,
     user_name,
     write_csv,
@@ -85,7 +86,7 @@ def what_can(
             loaded,
             user_name(user),
             about,
-            flags=frozenset(flag or ()),
+            flags=flag_names(flag, program),
             groups=group_names(group),
         )
     if format_ is TableFormat.TEXT:

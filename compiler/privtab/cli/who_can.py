@@ -13,6 +13,7 @@ from privtab.cli._ask import (
     TableFormatOption,
     WithOption,
     entity,
+    flag_names,
     objects,
     rule_json,
     write_csv,
@@ -77,14 +78,14 @@ def who_can(
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
 
+    program = load_program(policy, variant=variant, readings=readings(reading))
     request = Request(
         user="",
         action=operation,
         resource=entity(resource),
         with_=objects(with_),
-        flags=frozenset(flag or ()),
+        flags=flag_names(flag, program),
     )
-    program = load_program(policy, variant=variant, readings=readings(reading))
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
     found = asked(Reference(program, loaded), loaded, request)

@@ -76,6 +76,10 @@ def plain_value(text: str) -> Plain:
     return text
 
 
+DEEPEST = 100
+"""Values may lie this many levels deep: what reads them goes down level by level."""
+
+
 def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
     """The tree of a file's only document, or None with findings. Nodes that YAML itself refuses leave no tree."""
     if source.undecodable is not None:
@@ -107,7 +111,7 @@ class _Builder:
 
     def take(self, event: Any, start: int, end: int) -> None:
         """Take the next event."""
-        if self.documents > 1:
+        if self.documents > 1 or (self.broken and len(self.open) > DEEPEST):
             return
         match event:
             case yaml.ScalarEvent():
@@ -124,6 +128,9 @@ class _Builder:
                 self.refuse_anchor(event, start, end)
                 self.refuse_tag(event, start)
                 self.open.append((start, isinstance(event, yaml.MappingStartEvent), []))
+                if len(self.open) > DEEPEST:
+                    self.found.append(p004_yaml_feature.nesting(self.source.span(start, start + 1)))
+                    self.broken = True
             case yaml.MappingEndEvent():
                 begin, _, items = self.open.pop()
                 self.add(Mapping(tuple(self.pairs(items)), begin, end))
