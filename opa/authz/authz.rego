@@ -1,0 +1,107 @@
+# METADATA
+# title: What callers may ask of this OPA
+# description: |
+#   For `opa run --server --authentication=token --authorization=basic opa/authz/authz.rego access.json` (or `--authentication=tls`).
+#   Everything is refused but
+#     - `GET /health`, which tells nothing but ready or not, to everybody;
+#     - questions to the policies, their names and the revision of the state, with the role `ask`;
+#     - status, metrics and configuration, with the role `status`.
+#   Policies and data cannot be read or written otherwise, with any token: bundles bring them.
+#
+#   Who has which role is in `data.privtab_access`, see docs/securing.md: tokens by their SHA-256, so that the file does
+#   not hold what opens the door, and certificates by their subject.
+# scope: package
+package system.authz
+
+default allow := false
+
+allow if {
+	input.method == "GET"
+	input.path == ["health"]
+	known_parameters({"bundles", "plugins", "exclude-plugin"})
+}
+
+allow if {
+	"ask" in roles
+	question
+}
+
+allow if {
+	"status" in roles
+	report
+}
+
+# What each policy answers. Nothing below or above it: a whole package would answer at length for everything at once.
+answers := {"allow", "decision", "decisions", "explained", "visible"}
+
+question if {
+	input.method in {"GET", "POST"}
+	["v1", "data", "privtab", system, answer] = input.path
+	system_name(system)
+	answer in answers
+
+	# `explain` would print how the answer came about, and with it what the state holds.
+	known_parameters({"input", "pretty"})
+}
+
+# The names of all policies, which clients check requests by.
+question if {
+	input.method == "GET"
+	input.path == ["v1", "data", "privtab_program"]
+	known_parameters({"pretty"})
+}
+
+# The names of one policy.
+question if {
+	input.method == "GET"
+	["v1", "data", "privtab_program", system] = input.path
+	system_name(system)
+	known_parameters({"pretty"})
+}
+
+# The revision of one policy, and the name of its system.
+question if {
+	input.method == "GET"
+	["v1", "data", "privtab_program", system, value] = input.path
+	system_name(system)
+	value in {"revision", "system"}
+	known_parameters({"pretty"})
+}
+
+# Of the state its revision alone.
+question if {
+	input.method == "GET"
+	["v1", "data", "privtab_state", system, "revision"] = input.path
+	system_name(system)
+	known_parameters({"pretty"})
+}
+
+report if {
+	input.method == "GET"
+	input.path in [["v1", "status"], ["v1", "config"], ["metrics"]]
+	known_parameters({"pretty"})
+}
+
+# One name: OPA reads a `%2F` inside of it as another level of the document.
+system_name(text) if regex.match(`^[a-z][a-z0-9_]*$`, text)
+
+known_parameters(names) if {
+	every name, _ in object.get(input, "params", {}) {
+		name in names
+	}
+}
+
+# A token's roles. A certificate's text is no token: where certificates are asked for, they alone count.
+roles := data.privtab_access.tokens[crypto.sha256(input.identity)] if {
+	no_certificate
+	is_string(input.identity)
+	input.identity != ""
+}
+
+# A certificate's roles, by the subject of the first one, which is the caller's own and was checked by TLS.
+roles := data.privtab_access.certificates[input.identity] if {
+	not no_certificate
+	is_string(input.identity)
+}
+
+no_certificate if count(object.get(input, "client_certificates", [])) == 0
