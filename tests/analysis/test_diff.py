@@ -280,3 +280,13 @@ def test_what_fails_in_a_child_fails_here() -> None:
     with pytest.raises(LookupError, match="told once"):
         Child.start(work).result()
     assert Child.start(lambda: 7).result() == 7
+
+
+def test_a_new_set_gives_nobody_more_and_one_that_goes_takes_what_was_granted_by_it() -> None:
+    more = POLICY.replace("sets: {BOTH: [READ, WRITE]}", "sets: {BOTH: [READ, WRITE], EVERY: [READ, WRITE, SHARE]}")
+    few, many = (program_of(SourceFile.of(name, text)) for name, text in (("a.yaml", POLICY), ("b.yaml", more)))
+    added, gone = diff(few, many), diff(many, few)
+    assert verdicts(added) == {}
+    assert [(d.kind, d.name) for d in added.declared] == [("set", "EVERY")]
+    assert verdicts(gone)["store/open"] == "narrower"
+    assert rows(row(gone, "store/open"), "narrower") == ["user:alice allow EVERY store:store1"]

@@ -195,9 +195,14 @@ class Exact:
                 seen = privilege in self.there.given(name, at.type)
                 # A grant further up gives what one on the object itself gives, and more, unless the other program
                 # sees less of it there; and so does a set or an alias.
-                if (at == target or not (self.there.down and seen)) and (name == privilege or not seen):
+                reaches = self.there.down and seen and self._lies_above_there(at, target)
+                if (at == target or not reaches) and (name == privilege or not seen):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=at, carrier=carrier)
+
+    def _lies_above_there(self, at: Target, target: Target) -> bool:
+        """Whether `at` is on the path of `target` in the other program too: a type may have moved."""
+        return target.type in self.other.entities and at in self.there.path(target)
 
     def _names(self, privilege: str, type_: str) -> Iterator[str]:
         return (name for name in self.here.names_of(privilege) if privilege in self.here.given(name, type_))
@@ -205,10 +210,10 @@ class Exact:
     def _by_role(self, privilege: str, target: Target) -> Iterator[Fact]:
         for role in self.one.roles.values():
             there = self.other.roles.get(role.name)
-            same = there is not None and (there.scope, dict(there.grants)) == (role.scope, dict(role.grants))
-            if same:
-                continue
             path = self.here.path(target)
+            same = there is not None and (there.scope, dict(there.grants)) == (role.scope, dict(role.grants))
+            if same and all(self._lies_above_there(at, target) for at in path):
+                continue
             scopes = [None, *path] if role.scope is None else [t for t in path if t.type == role.scope]
             for scope in scopes:
                 assigned = Assigned(role=role.name, scope=scope)

@@ -7,11 +7,11 @@ from typing import Literal, assert_never
 
 from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
 from privtab.analysis.diff.mapping import Names
-from privtab.analysis.diff.moved import exact_between
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.separate import Separation, meeting, separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.analysis.diff.witness import Trial
+from privtab.ir.exact import Exact
 from privtab.ir.explain import source_text
 from privtab.ir.facts import Reading
 from privtab.ir.formula import item_condition, leaves, references, walk
@@ -44,8 +44,11 @@ class Comparison:
         self._apart = Names(types=apart)
         self._plain = {there: name for name, there in apart.items()}
         self._met = self._apart.program(after) if apart else after
-        self._forward = exact_between(before, self._met)
-        self._backward = exact_between(self._met, before)
+        known = {*before.privileges, *before.aliases, *before.sets}
+        # A set or an alias that is new says old things: no state has it yet, and nobody holds more for it.
+        unsaid = frozenset({*after.aliases, *after.sets} - known)
+        self._forward = Exact(before, self._met, unsaid)
+        self._backward = Exact(self._met, before, unsaid)
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
         self._after = Reading(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
