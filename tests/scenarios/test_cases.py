@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop import Reads, Refuses, failed
+from shop import POLICY, Reads, Refuses, failed
 
 from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.run import failures
@@ -103,6 +103,10 @@ def test_lists_of_actions_and_resources_are_as_many_cases(reads: Reads) -> None:
         ('{user: x, resource: "item:s/a/x", decision: deny}', "T002", "`action` is missing in a case"),
         ('{usr: x, action: read, resource: "item:s/a/x", decision: deny}', "T001", "unknown key `usr` in a case"),
         ('{user: x, user: y, action: read, resource: "item:s/a/x", decision: deny}', "T005", "`user` stands twice in a case, first on line 3"),
+        ('{user: x, action: open, resource: "store:s", decision: deny, effects: []}', "T006", "a denial has no `effects`"),
+        ('{user: x, action: open, resource: "store:s", decision: deny, reason: [self]}', "T006", "a denial has no `reason`"),
+        ('{user: x, action: open, resource: "store:s", decision: allow, missing: [[self]]}', "T006", "an allow has no `missing`"),
+        ('{user: x, action: open, resource: "store:s", decision: deny, report: error}', "T004", "`report` is `error`"),
         ("just text", "T003", "a case is `just text`, not a mapping"),
     ],
 )  # fmt: skip
@@ -130,3 +134,12 @@ def test_a_state_must_be_good(refuses: Refuses) -> None:
     assert (found.code, found.span.line, found.message) == ("T102", 4, "`ann` is not a principal")
     [found] = refuses("state: nowhere.yaml\n" + ASKS)
     assert (found.code, found.span.line) == ("T102", 2)
+
+
+def test_what_the_row_reports_can_be_frozen(reads: Reads) -> None:
+    case = '{user: x, action: list, resource: "shelf:s/a", decision: deny, report: errors}'
+    plan = reads(f"cases: [{case}]")
+    found = [(f.fault, f.expected, f.got) for f in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]
+    assert found == [("report", "errors", "nothing")]
+    reported = POLICY.replace("each: READ (shelf)}", "each: READ (shelf), report: errors}")
+    assert failed(reads(f"cases: [{case}]", reported)) == []

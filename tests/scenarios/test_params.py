@@ -66,3 +66,25 @@ def test_what_is_wrong_with_parameters(refuses: Refuses, params: str, message: s
         f'params: {params}\ncases: [{{user: ann, action: read, resource: "item:s/a/{{name}}", decision: deny}}]'
     )
     assert (message, help_) in [(d.message, d.help) for d in found]
+
+
+def test_a_part_may_be_named_by_a_parameter(reads: Reads) -> None:
+    text = """\
+        params: {held: [one, two], name: [x, y]}
+        let:
+          load_one: [["READ (item:s/a/{name})"]]
+          load_two: [["READ (shelf:s/a)"]]
+        needs: [{ask: read item:s/a/x, by: "load_{held}"}]
+        """
+    allowed = [case.holds for case in reads(text).cases if case.expected.allowed]
+    assert {"READ (item:s/a/x)", "READ (item:s/a/y)"} <= set(allowed)
+    assert allowed.count("READ (shelf:s/a)") == 1
+
+
+def test_an_unknown_parameter_in_a_part_named_by_one_is_told_once(refuses: Refuses) -> None:
+    text = """\
+        params: {held: [one, two], other: [1, 2]}
+        let: {load_one: [["READ (item:s/{other}/{name})"]], load_two: load_one}
+        needs: [{ask: read item:s/a/x, by: "load_{held}"}]
+        """
+    assert [(d.code, d.message) for d in refuses(text)] == [("T106", "unknown parameter `{name}`")]

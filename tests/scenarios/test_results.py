@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from rich.console import Console
@@ -99,3 +100,13 @@ def test_verbose_shows_every_cell_and_every_fault(reads: Reads) -> None:
         assert cell.text in full
     for mutant in one.score.survived:
         assert mutant.text in full
+
+
+def test_many_readings_are_counted_for_a_person_and_listed_for_a_program(reads: Reads) -> None:
+    one = result(reads)
+    subject = replace(one.plan.subject, readings=tuple((f"store/open{number}", "strict") for number in range(26)))
+    one = replace(one, plan=replace(one.plan, subject=subject))
+    text = shown(one)
+    assert "shop/1 (26 other readings)" in text
+    assert "store/open" not in text.replace("store/open  ", "")
+    assert len(result_json(one)["readings"]) == 26

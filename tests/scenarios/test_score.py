@@ -49,6 +49,10 @@ ROWS = {
         "{requires: READ (store), each: READ (shelf)}",
         "{ask: do shelf:s, by: [[READ (store:s)]]}, {ask: do shelf:s/a, by: [[READ (store:s), READ (shelf:s/a)]]}",
     ),
+    "report": (
+        "{requires: READ (store), each: READ (shelf), report: errors}",
+        "{ask: do shelf:s, by: [[READ (store:s)]]}, {ask: do shelf:s/a, by: [[READ (store:s), READ (shelf:s/a)]], report: errors}",
+    ),
     "effects": (
         "{requires: READ (shelf), grants: WRITE (shelf)}",
         "{ask: do shelf:s/a, by: [[READ (shelf:s/a)]], effects: ['grant WRITE ({resource})']}",
@@ -151,3 +155,9 @@ def differs(program: Program, mutant: Mutant) -> bool | None:
         if any(small.allows(program, state, request) is not small.allows(other, state, request) for state in states):
             return True
     return False
+
+
+def test_a_report_that_no_case_speaks_of_could_be_lost(reads: Reads) -> None:
+    row, needs = ROWS["report"]
+    found = survivors(reads, row, needs.replace(", report: errors", ""))
+    assert [mutant.change for mutant in found.survived] == ["report"]

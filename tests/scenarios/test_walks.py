@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from shop import Reads, Refuses, failed
 
 WALK = """\
@@ -51,3 +52,21 @@ def test_an_effect_must_be_one(refuses: Refuses) -> None:
 def test_a_state_that_changes_into_a_wrong_one(refuses: Refuses) -> None:
     [found] = refuses(WALK.replace("user:bob", "bob"))
     assert (found.code, found.span.line) == ("T102", 13)
+
+
+def test_an_effect_on_what_the_request_does_not_name_is_a_finding(refuses: Refuses) -> None:
+    text = WALK.replace('resource: "shelf:s/a", decision: allow', 'resource: "shelf:s", decision: allow')
+    [found, *_] = refuses(text.replace("grant ALL (shelf:s/a)", "grant ALL (shelf)"))
+    assert (found.code, found.span.line, found.help) == ("T103", 9, "name it in `resource`: `shelf:store/shelf`")
+    assert found.message == "`grant ALL (shelf)` does not say of which `shelf`, so it cannot become a row"
+    [found, *_] = refuses(WALK.replace("grant ALL (shelf:s/a)", "grant ALL (shlef:s/a)"))
+    assert (found.code, found.message) == ("T103", "unknown entity type `shlef`")
+
+
+@pytest.mark.parametrize(
+    ("decision", "frozen"), [("deny", "effects: [grant ALL (x)]"), ("allow", "missing: [[READ (store:s)]]")]
+)
+def test_a_step_freezes_only_what_its_answer_has(refuses: Refuses, decision: str, frozen: str) -> None:
+    step = f'{{user: ann, action: open, resource: "store:s", decision: {decision}, {frozen}}}'
+    [found] = refuses(f"walkthroughs: [{{name: one, steps: [{step}]}}]")
+    assert found.code == "T006"

@@ -20,7 +20,10 @@ from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node
 
 ASKED = ("with", "flags", "groups")
-FROZEN = ("effects", "missing", "reason", "rule")
+FROZEN = ("effects", "missing", "reason", "rule", "report")
+OF_ONE_ANSWER = {"effects": True, "reason": True, "missing": False}
+"""What is frozen of an allow alone, and of a denial alone."""
+REPORTS = ("errors",)
 
 
 class Author:
@@ -122,7 +125,16 @@ class Author:
             missing=None if missing is None else frozenset(frozenset(self._filled(s, request)) for s in sets),
             reason=None if reason is None else tuple(map(_because, self._filled(reason, request))),
             rule=None if rule is None else rule.value,
+            report=self.reader.word(fields.get("report"), "`report`", REPORTS),
         )
+
+    def check_frozen(self, fields: Fields, *, allowed: bool) -> None:
+        """Report what is frozen of an answer that the entry does not expect."""
+        for key, of_allow in OF_ONE_ANSWER.items():
+            if key in fields and of_allow is not allowed:
+                answers = ("an allow", "a denial") if of_allow else ("a denial", "an allow")
+                help_ = f"only {answers[0]} has `{key}`: leave it off, or expect the other decision"
+                self.reader.report("T006", fields[key], f"{answers[1]} has no `{key}`", help_)
 
     def texts(self, fields: Fields, key: str, request: Request) -> tuple[str, ...] | None:
         """A list of texts with `{resource}` and `{user}` filled in; None where the entry has no such key."""

@@ -35,8 +35,9 @@ def _case(author: Author, fields: Fields, span: Span) -> None:
         author.reader.report("T002", span, "`decision` is missing in a case", "allow or deny")
     if user is None or state is None or (word is None and "visible" not in fields):
         return
+    allowed = word != "deny"
+    author.check_frozen(fields, allowed=allowed)
     for request in author.requests(fields, span, user.value.removeprefix("user:")):
-        allowed = word != "deny"
         case = Case(
             name=author.optional(fields, "name") or f"{request.user} {request.action} {request.resource}",
             kind="case",

@@ -142,4 +142,4 @@ def _said(program: Program, rule: Rule | None) -> object:
     if rule is None:
         return None
     reached = [node for node in followed(program, item_condition(rule)) if not isinstance(node, Can)]
-    return rule.gate, rule.requires, rule.each, rule.effects, rule.creates, rule.withs, tuple(reached)
+    return rule.gate, rule.requires, rule.each, rule.report, rule.effects, rule.creates, rule.withs, tuple(reached)

@@ -33,7 +33,7 @@ from privtab.ir.nodes import (
 from privtab.scenarios.masks import Reach
 from privtab.state.names import Names
 
-Change: TypeAlias = Literal["drop", "any-all", "privilege", "target", "effect", "each", "gate", "flag"]
+Change: TypeAlias = Literal["drop", "any-all", "privilege", "target", "effect", "each", "report", "gate", "flag"]
 CHANGES: Mapping[Change, str] = {
     "drop": "a part dropped",
     "any-all": "any for all, or all for any",
@@ -41,6 +41,7 @@ CHANGES: Mapping[Change, str] = {
     "target": "another target",
     "effect": "another effect",
     "each": "`each` dropped",
+    "report": "`report` dropped",
     "gate": "the gate dropped",
     "flag": "a flag dropped",
 }
@@ -85,6 +86,8 @@ class Mutants:
             for change, text, formula in point.whole(rule.each, types):
                 yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
             yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
+            if rule.report is not None:
+                yield Mutant(change="report", text="`report` dropped", original=rule, rule=replace(rule, report=None))
         if rule.gate != ALWAYS:
             yield Mutant(change="gate", text="the gate dropped", original=rule, rule=replace(rule, gate=ALWAYS))
         for number, effect in enumerate(rule.effects):
@@ -273,5 +276,6 @@ def _content(rule: Rule) -> object:
         rule.gate,
         rule.requires,
         rule.each,
+        rule.report,
         tuple((e.kind, e.what if not e.privileges else e.privileges, e.target) for e in rule.effects),
     )

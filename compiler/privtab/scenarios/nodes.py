@@ -39,6 +39,8 @@ class Expected:
     missing: frozenset[frozenset[str]] | None = None
     reason: tuple[Because, ...] | None = None
     rule: str | None = None
+    report: str | None = None
+    """What the row says of items that do not pass; no decision says it, so it is looked up in the policy."""
 
     @property
     def explained(self) -> bool:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TypeAlias
 
 from privtab.scenarios.findings import near
-from privtab.scenarios.tree import LATE, PLACEHOLDER, Reader, fill, scalars
+from privtab.scenarios.tree import LATE, PLACEHOLDER, Reader, fill, filled, scalars
 from privtab.syntax import yaml_tree
 from privtab.syntax.yaml_tree import Node
 
@@ -53,19 +53,33 @@ class Combinations:
             rest = tuple((key, value) for key, value in node.entries if key.text != "params")
             params = params | (read_params(self.reader, own[0]) if own else {})
             node = yaml_tree.Mapping(rest, node.start, node.end)
-        mentioned = self._mentioned(node, params)
-        if mentioned is None:
-            return
         seen: set[tuple[tuple[str, str], ...]] = set()
-        for chosen in product(*(params[name] for name in sorted({m.partition(".")[0] for m in mentioned}))):
-            together = {name: text for values in chosen for name, text in values.items() if name in mentioned}
+        for together in self._together(node, params, {}, set()):
             key = tuple(sorted(together.items()))
             if key not in seen:
                 seen.add(key)
                 yield (fill(node, together) if together else node), together
 
-    def _mentioned(self, node: Node, params: Params) -> set[str] | None:
-        """The placeholders of an entry and of the parts that it names; None where one of them is unknown."""
+    def _together(
+        self, node: Node, params: Params, chosen: dict[str, Values], told: set[tuple[int, str]]
+    ) -> Iterator[Values]:
+        """The values of what an entry mentions. Names of parts may have placeholders too, so what is chosen brings others."""
+        values = {name: text for choice in chosen.values() for name, text in choice.items()}
+        mentioned = self._mentioned(node, params, values, told)
+        if mentioned is None:
+            return
+        more = sorted({name.partition(".")[0] for name in mentioned} - chosen.keys())
+        if not more:
+            yield {name: text for name, text in values.items() if name in mentioned}
+            return
+        for choices in product(*(params[name] for name in more)):
+            yield from self._together(node, params, chosen | dict(zip(more, choices, strict=True)), told)
+
+    def _mentioned(self, node: Node, params: Params, values: Values, told: set[tuple[int, str]]) -> set[str] | None:
+        """The placeholders of an entry and of the parts that it names; None where one of them is unknown.
+
+        `told`: what was reported of this entry already.
+        """
         mentioned: set[str] = set()
         good = True
         waiting, reached = [node], {id(node)}
@@ -74,14 +88,15 @@ class Combinations:
                 for name in PLACEHOLDER.findall(scalar.text) if "{" in scalar.text else ():
                     if name in LATE:
                         continue
-                    if not any(name in values for values in params.get(name.partition(".")[0], ())):
-                        known = sorted({n for choices in params.values() for values in choices for n in values})
-                        self.reader.report(
-                            "T106", scalar, f"unknown parameter `{{{name}}}`", near(name, known, "parameters")
-                        )
+                    if not any(name in choice for choice in params.get(name.partition(".")[0], ())):
                         good = False
+                        if (id(scalar), name) not in told:
+                            known = sorted({n for choices in params.values() for choice in choices for n in choice})
+                            message = f"unknown parameter `{{{name}}}`"
+                            self.reader.report("T106", scalar, message, near(name, known, "parameters"))
+                        told.add((id(scalar), name))
                     mentioned.add(name)
-                part = self.lets.get(scalar.text)
+                part = self.lets.get(filled(scalar.text, values))
                 if part is not None and id(part) not in reached:
                     reached.add(id(part))
                     waiting.append(part)

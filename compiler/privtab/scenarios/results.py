@@ -43,7 +43,7 @@ class Result:
         program, subject = self.plan.program, self.plan.subject
         chosen = [subject.variant] if subject.variant else []
         readings = [f"{row}={name}" for row, name in subject.readings]
-        chosen += readings if len(readings) < 2 else [f"{len(readings)} readings"]
+        chosen += readings if len(readings) < 2 else [f"{len(readings)} other readings"]
         return f"{program.system}/{program.version}" + (f" ({', '.join(chosen)})" if chosen else "")
 
     @property

@@ -12,7 +12,7 @@ from privtab.request import Decision
 from privtab.scenarios.engines import Engine
 from privtab.scenarios.nodes import Because, Case, Plan
 
-Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "engines"]
+Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "report", "engines"]
 Said: TypeAlias = Callable[[int], None]
 """Told how many more cases were asked."""
 BATCH = 1_000
@@ -50,10 +50,11 @@ def failures(
         said(len(batch))
         for number, case in enumerate(batch):
             decisions = [given[number] for given in answers]
-            if next(_wrong(case, engines[0].name, decisions[0]), None) is not None:
+            report = plan.program.rules[case.request.resource.type, case.request.action].report
+            if next(_wrong(case, engines[0].name, decisions[0], report), None) is not None:
                 if "rule" not in decisions[0].context:
                     [decisions[0]] = engines[0].decide(plan.worlds[world], [case.request], explain=[True])
-                yield from islice(_wrong(case, engines[0].name, decisions[0]), 1)
+                yield from islice(_wrong(case, engines[0].name, decisions[0], report), 1)
             for engine, decision in zip(engines[1:], decisions[1:], strict=True):
                 if not _agree(decisions[0], decision):
                     yield _apart(plan, case, (engines[0], engine))
@@ -111,8 +112,8 @@ def _answer(decision: Decision) -> tuple[object, ...]:
     return decision.allowed, sorted(decision.effects), missing, reasons, decision.rule
 
 
-def _wrong(case: Case, engine: str, decision: Decision) -> Iterator[Failure]:
-    """In what an answer is not what it must be, the worst first."""
+def _wrong(case: Case, engine: str, decision: Decision, report: str | None) -> Iterator[Failure]:
+    """In what an answer is not what it must be, the worst first; `report`: what the row has."""
     expected = case.expected
 
     def fault(kind: Fault, wanted: str, got: str) -> Failure:
@@ -135,6 +136,8 @@ def _wrong(case: Case, engine: str, decision: Decision) -> Iterator[Failure]:
         and expected.rule not in {decision.rule, decision.rule.partition("/")[2]}
     ):
         yield fault("rule", expected.rule, decision.rule)
+    if expected.report is not None and expected.report != report:
+        yield fault("report", expected.report, report or "nothing")
 
 
 def reasons(decision: Decision) -> list[Because]:

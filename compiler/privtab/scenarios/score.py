@@ -65,6 +65,8 @@ class Scoring:
         own = self.observed.get(key)
         if mutant.change == "effect":
             return own is not None and self._effects_differ(own, mutant)
+        if mutant.change == "report":
+            return own is not None and any(case.expected.report is not None for case in own.cases)
         if own is not None and own.outcome(mutant.rule) != own.allowed:
             return True
         for other in self.reach.asking(key):
@@ -88,7 +90,7 @@ class Scoring:
         Rules that ask it by `can` need no look: they ask of it what a request for a named item does.
         """
         rule, other = mutant.original, mutant.rule
-        if rule.effects != other.effects:
+        if rule.effects != other.effects or rule.report != other.report:
             return False
         pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(other), None)]
         if rule.unnamed:

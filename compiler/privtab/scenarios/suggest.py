@@ -97,6 +97,8 @@ class _Writer:
             keys["effects"] = _flow([self._effect(e, names, rule, resource, form) for e in rule.effects])
         else:
             keys["effects"] = "[]"
+        if rule.report is not None:
+            keys["report"] = rule.report
         entry = self.entries.setdefault(tuple(keys.items()), _Entry(keys=keys))
         entry.asks.append(f"{rule.operation} {resource}")
 

@@ -120,7 +120,7 @@ def fill(node: Node, values: Values[str, str]) -> Node:
     """The node with its placeholders filled in; places stay those of the text."""
     match node:
         case Scalar():
-            text = PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), node.text)
+            text = filled(node.text, values)
             if text == node.text:
                 return node
             return replace(node, text=text, value=text if node.style else plain_value(text))
@@ -130,11 +130,16 @@ def fill(node: Node, values: Values[str, str]) -> Node:
             return replace(
                 node,
                 entries=tuple(
-                    (filled, fill(value, values))
+                    (name, fill(value, values))
                     for key, value in node.entries
-                    if isinstance(filled := fill(key, values), Scalar)
+                    if isinstance(name := fill(key, values), Scalar)
                 ),
             )
+
+
+def filled(text: str, values: Values[str, str]) -> str:
+    """A text with its placeholders filled in, as far as there are values."""
+    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text) if "{" in text else text
 
 
 def scalars(node: Node) -> Iterator[Scalar]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from privtab.diagnostics import Span
-from privtab.request import Entity, Request
+from privtab.request import Request
 from privtab.scenarios.author import ASKED, FROZEN, Author
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields
 from privtab.scenarios.worlds import merged, without
+from privtab.state.names import Problem
 from privtab.state.nodes import Grant, State
 from privtab.syntax.yaml_tree import Node
 
@@ -55,6 +55,7 @@ def _steps(author: Author, fields: Fields, state: State) -> None:
         requests = author.requests(step, span, user.value.removeprefix("user:")) if user else []
         if not requests or word is None:
             return
+        author.check_frozen(step, allowed=word == "allow")
         for request in requests:
             expected = author.expected(step, request, allowed=word == "allow")
             author.cases.append(
@@ -70,7 +71,7 @@ def _steps(author: Author, fields: Fields, state: State) -> None:
                 )
             )
             for effect in expected.effects or ():
-                state = _applied(author, state, effect, request, span)
+                state = _applied(author, state, effect, request, step["effects"])
         after = _changed(author, state, step)
         if after is None:
             return
@@ -96,16 +97,22 @@ def _changed(author: Author, state: State, step: Fields) -> State | None:
     return state
 
 
-def _applied(author: Author, state: State, effect: str, request: Request, span: Span) -> State:
-    """The state after an effect: the row of it comes, or goes where something is revoked."""
+def _applied(author: Author, state: State, effect: str, request: Request, at: Node) -> State:
+    """The state after an effect: the row of it comes, or goes where something is revoked. `at`: the step's `effects`."""
     parts = _EFFECT.fullmatch(effect)
     if parts is None:
         author.reader.report(
-            "T004", span, f"`{effect}` is no effect", "write `grant READ (type:path)` or `become owner (type:path)`"
+            "T004", at, f"`{effect}` is no effect", "write `grant READ (type:path)` or `become owner (type:path)`"
         )
         return state
     kind, what, key = parts.groups()
-    entity = Entity.parse(key)
+    entity = author.ways.names.entity(key)
+    if isinstance(entity, Problem):
+        unnamed = key == request.resource.type
+        message = f"`{effect}` does not say of which `{key}`, so it cannot become a row" if unnamed else entity.message
+        shape = author.ways.names.shape(key) if unnamed else ""
+        author.reader.report("T103", at, message, f"name it in `resource`: `{shape}`" if unnamed else entity.help)
+        return state
     user = f"user:{request.user}"
     if what == "owner":
         rows = State(owners=((entity, user),))
