@@ -246,6 +246,13 @@ class Vocabulary:
             raise InvalidRequest(
                 f"unknown entity type `{entity.type}` in system `{self.system}`" + hint(entity.type, self.chains)
             )
+        id_ = entity.id
+        if (
+            id_.count("/") == chain[-1][1] - 1
+            and not ("%" in id_ or "//" in id_)
+            and not (id_.startswith("/") or id_.endswith("/") or not id_)
+        ):
+            return  # as nearly all are; what follows says what is wrong with the others
         for name in entity.names:
             wrong = _WRONG_ESCAPE.search(name)
             if not name or wrong:
@@ -267,9 +274,13 @@ class Vocabulary:
 
     def keys(self, entity: Entity) -> list[str]:
         """The keys of the entities on the path, from the root to the entity itself; the last is absent where unnamed."""
-        names = entity.names
+        id_ = entity.id
+        names = id_.split("/") if id_ else []
+        last = len(names)
         return [
-            f"{type_}:{'/'.join(names[:depth])}" for type_, depth in self.chains[entity.type] if depth <= len(names)
+            f"{type_}:{id_ if depth == last else '/'.join(names[:depth])}"
+            for type_, depth in self.chains[entity.type]
+            if depth <= last
         ]
 
 
