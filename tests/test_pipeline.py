@@ -45,6 +45,21 @@ def test_only_policies_are_found_below_a_folder(tmp_path: Path) -> None:
     assert [p.name for p in pipeline.find_policies([tmp_path])] == ["a.yaml", "b.yml", "unreadable.yaml"]
 
 
+def test_a_system_stands_for_its_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "policy_src" / "shop"
+    folder.mkdir(parents=True)
+    for name in ("one", "two"):
+        (folder / f"{name}.yaml").write_text(GOOD)
+    (folder / "state.yaml").write_text("grants: []\n")
+    monkeypatch.chdir(tmp_path)
+    assert [p.name for p in pipeline.find_policies(["shop"])] == ["one.yaml", "two.yaml"]
+    assert {p.parent.name for p in pipeline.find_policies(["cdap"])} == {"cdap"}
+    with pytest.raises(UsageError, match="did you mean `shop/"):
+        pipeline.find_policies(["shpo"])
+    with pytest.raises(UsageError, match="no policy `shop`"):
+        pipeline.find_policy("shop")
+
+
 def test_errors_carry_every_finding(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(GOOD.replace("READ (shop)", "RAED (shpo)"))
     with pytest.raises(PolicyInvalid) as raised:

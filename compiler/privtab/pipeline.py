@@ -116,11 +116,20 @@ def find_policy(policy: str | Path) -> Path:
 
 
 def find_policies(paths: Iterable[str | Path]) -> list[Path]:
-    """Every policy file at or below the paths, sorted; names such as `cdap/final` are welcome too."""
+    """Every policy file at or below the paths, sorted; names such as `cdap/final`, and `cdap` for all of them, are welcome too."""
     found: set[Path] = set()
     for path in map(Path, paths):
-        found |= set(_below(path)) if path.is_dir() else {find_policy(path)}
+        folder = path if path.is_dir() else system_folder(path)
+        found |= {find_policy(path)} if folder is None else set(_below(folder))
     return sorted(found)
+
+
+def system_folder(name: Path) -> Path | None:
+    """The folder with the policies of a system, where policies are looked up by name; None where there is none of that name."""
+    if name.is_absolute() or name.exists() or ".." in name.parts or not name.parts:
+        return None
+    below = (folder / name for folder in policy_folders())
+    return next((folder for folder in below if folder.is_dir() and _below(folder)), None)
 
 
 def policy_folders() -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.errors import PolicyInvalid
+from privtab.errors import PolicyInvalid, UsageError
 from privtab.scenarios.collect import plans
 
 POLICY = """\
@@ -123,3 +123,33 @@ def test_a_file_that_is_named_is_told_of_whatever_is_wrong_with_it(tmp_path: Pat
     write(tmp_path, bad__scenarios=text)
     with pytest.raises(PolicyInvalid, match=said):
         plans([tmp_path / "bad.scenarios.yaml"])
+
+
+def test_each_bad_reading_is_told_of_where_it_stands(tmp_path: Path) -> None:
+    head = "variant: night\nreadings:\n  store/open: loose\n  store/opne: strict\n"
+    write(
+        tmp_path,
+        a=POLICY.replace("SYSTEM", "a").replace("open: W", "close: W"),
+        a__scenarios=f"scenarios: 1\n{head}{CASE}",
+    )
+    with pytest.raises(PolicyInvalid) as caught:
+        plans([tmp_path])
+    assert [(d.code, d.span.line, d.span.column, d.message.partition(";")[0]) for d in caught.value.diagnostics] == [
+        ("T101", 4, 15, "the row `store/open` has no reading `loose`"),
+        ("T101", 5, 3, "no row `store/opne`"),
+    ]
+
+
+def test_a_bad_reading_of_the_command_line_is_bad_usage(tmp_path: Path) -> None:
+    write(tmp_path, a=POLICY, a__scenarios="scenarios: 1\nreadings: {store/open: strict}\n" + CASE)
+    with pytest.raises(UsageError, match="no reading `loose`"):
+        plans([tmp_path], {"store/open": "loose"})
+
+
+def test_a_system_is_all_its_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "policy_src").mkdir()
+    write(tmp_path / "policy_src" / "shops", a=POLICY, b=POLICY, a__scenarios="scenarios: 1\n" + CASE)
+    monkeypatch.chdir(tmp_path)
+    assert subjects(Path("shops")) == [("a.yaml", None, 1), ("b.yaml", None, 0)]
+    with pytest.raises(UsageError, match="did you mean `shops/"):
+        plans(["shop"])

@@ -10,10 +10,11 @@ from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
-from privtab.pipeline import check_policy, find_policies
+from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.findings import finding
 from privtab.scenarios.nodes import Case, Plan, Subject
 from privtab.scenarios.script import Script, cases_of, read_script
+from privtab.scenarios.tree import Reader
 from privtab.state.nodes import State
 
 MARK = "scenarios:"
@@ -46,7 +47,8 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
     """The scenario files that are named or lie beside a named policy, and the policies."""
     named: dict[Path, Script] = {}
     policies: set[Path] = set()
-    for path in map(Path, paths):
+    for given in map(Path, paths):
+        path = system_folder(given) or given
         if path.is_file() and (".scenarios." in path.name or is_scenarios(path)):
             named |= _read([path], found)
             continue
@@ -113,17 +115,33 @@ def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -
     """The program of a subject; its errors are findings like those of the scenarios."""
     try:
         program, diagnostics = check_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
-    except UsageError as error:
-        at = scripts[0].source.span(0, 0) if scripts else None
-        if at is None:
+    except UsageError:
+        wrong = [d for script in scripts for d in _wrong_choices(subject, script)]
+        if not wrong:
             raise
-        node = scripts[0].fields.get("variant" if subject.variant else "readings")
-        at = at if node is None else scripts[0].source.span(node.start, node.end)
-        found.append(finding("T101", at, str(error)))
+        found += wrong
         return None
     if program is None:
         found += [d for d in diagnostics if d.severity is Severity.ERROR]
     return program
+
+
+def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
+    """What a file chooses and the policy does not have: its variant, else each bad reading, at its row or its name."""
+    reader = Reader(script.source, [])
+    if subject.variant is not None:
+        try:
+            check_policy(subject.policy, variant=subject.variant)
+        except UsageError as error:
+            yield finding("T101", reader.span(script.fields["variant"]), str(error))
+            return
+    for row, name in reader.pairs(script.fields.get("readings"), "`readings`"):
+        if (row.value, name.value) in subject.readings:
+            try:
+                check_policy(subject.policy, variant=subject.variant, readings={row.value: name.value})
+            except UsageError as error:
+                at = row.span if str(error).startswith("no row") else name.span
+                yield finding("T101", at, str(error))
 
 
 def _to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
