@@ -20,6 +20,7 @@ from pathlib import Path
 import client
 import compile as compile_times
 import decisions
+import embedded
 import memory
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
@@ -36,6 +37,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "client": client.report,
     "memory": memory.report,
     "compile": compile_times.report,
+    "embedded": embedded.report,
     "tables": tables.report,
 }
 QUIET_LOAD = 0.7

@@ -77,6 +77,10 @@ class BundledEngine:
         self._refresh = refresh
         self._max_staleness = max_staleness
         self._loaded: Loaded | None = None
+        self.quick: Quick = {}
+        """What is in force has these; to be looked at alone only where it is `still`."""
+        self.still = refresh is None and max_staleness is None
+        """Whether what is in force stays so until `refresh()` is called."""
         self._looked_at = time.time()
         self._started()
 
@@ -92,7 +96,7 @@ class BundledEngine:
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_lock", "_told", "_pid", "_due", "_loaded")
+            if name not in ("_lock", "_told", "_pid", "_due", "_loaded", "quick")
         }
         loaded = self._loaded
         return own | {"bundles": dict(loaded.bundles) if loaded is not None else None}
@@ -101,6 +105,7 @@ class BundledEngine:
         bundles = state.pop("bundles")
         self.__dict__.update(state)
         self._loaded = self._made(bundles) if bundles is not None else None
+        self.quick = self._loaded.quick if self._loaded is not None else {}
         self._started()
 
     # --- bundles ---
@@ -135,6 +140,7 @@ class BundledEngine:
                 newer = list(found.values()) != list(before.values())
                 if newer:
                     self._loaded = self._made(found)
+                    self.quick = self._loaded.quick
             except PolicyError as error:
                 self.problem = f"the bundles cannot be used: {error}"
                 raise DecisionUnavailable(self.problem) from error

@@ -79,6 +79,7 @@ class Embedded(Asker):
         )
         self._bundled.load()
         super().__init__(self._bundled, mode=settings["mode"], hooks=hooks)
+        self._plain = self._mode is Mode.ENFORCE and not self._hooks
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy in another process is made from: the policy and the state are among it."""
@@ -88,6 +89,7 @@ class Embedded(Asker):
         self._bundled = state["engine"]
         self._hooks = state["hooks"]
         super().__init__(self._bundled, mode=state["mode"], hooks=self._hooks)
+        self._plain = self._mode is Mode.ENFORCE and not self._hooks
 
     def __repr__(self) -> str:
         places = ", ".join(repr(place.where) for place in self._bundled.places)
@@ -125,14 +127,16 @@ class Embedded(Asker):
         flags: Iterable[str] = (),
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        if with_ is None and not groups and not flags and self._unwatched():
+        if self._plain and with_ is None and not groups and not flags and not LOG.isEnabledFor(logging.DEBUG):
             # The usual question without a detour. Whatever is unusual about it goes the long way, which says what.
             try:
                 if type(resource) is str:
                     type_, _, path = resource.partition(":")
                 else:
                     type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
-                answer = self._bundled.now().quick[type_, action](user, path)  # type: ignore[index, arg-type]
+                bundled = self._bundled
+                quick = bundled.quick if bundled.still else bundled.now().quick
+                answer = quick[type_, action](user, path)  # type: ignore[index, arg-type]
                 if answer is not None:
                     return answer
             except (TypeError, ValueError, AttributeError):
@@ -144,16 +148,12 @@ class Embedded(Asker):
 
         Any error is the error of the whole: there is no list with holes.
         """
-        if self._unwatched():
+        if self._plain and not LOG.isEnabledFor(logging.DEBUG):
             requests = list(requests)
             answers = self._bundled.columns(requests)
             if answers is not None:
                 return answers
         return super().check_many(requests)
-
-    def _unwatched(self) -> bool:
-        """Whether answers go to the caller as they are and nobody else is told."""
-        return self._mode is Mode.ENFORCE and not self._hooks and not LOG.isEnabledFor(logging.DEBUG)
 
 
 def _place(source: Source, settings: Settings) -> Place:

@@ -43,7 +43,8 @@ class WasmEngine:
             "privtab_program": {program["name"]: program},
             "privtab_state": {program["system"]: state},
         }
-        self._instance = _Instance(module, json.dumps(data, separators=(",", ":")).encode(), self._package)
+        wanted = [f"{self._package}/{entrypoint}" for entrypoint in ENTRYPOINTS]
+        self._instance = Instance(module, json.dumps(data, separators=(",", ":")).encode(), wanted)
 
     def allow(self, request: Request) -> bool:
         """Yes or no."""
@@ -168,13 +169,14 @@ def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequ
     return dict(plain), mixed
 
 
-class _Instance:
+class Instance:
     """One instance with its data; callers take turns."""
 
-    def __init__(self, module: bytes, data: bytes, package: str) -> None:
+    def __init__(self, module: bytes, data: bytes, entrypoints: Sequence[str]) -> None:
+        """`data`: the document below `data`, as JSON. `entrypoints`: those that there must be, `privtab/cdap/allow`."""
         self._module = module
         self._data = data
-        self._package = package
+        self._wanted = tuple(entrypoints)
         self._lock = threading.Lock()
         self._start()
 
@@ -202,17 +204,17 @@ class _Instance:
             self._heap = abi.opa_heap_ptr_get()
         except OpaWasmError as error:
             raise PolicyError(f"the Wasm of the policy cannot be run: {error}") from error
-        missing = [name for name in ENTRYPOINTS if f"{self._package}/{name}" not in self._entrypoints]
+        missing = [name for name in self._wanted if name not in self._entrypoints]
         if missing:
-            raise PolicyError(f"the Wasm has no entrypoint `{self._package}/{missing[0]}`")
+            raise PolicyError(f"the Wasm has no entrypoint `{missing[0]}`")
         self._eval = self._runtime.get_func("opa_eval")
         self._failed = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"module": self._module, "data": self._data, "package": self._package}
+        return {"module": self._module, "data": self._data, "wanted": self._wanted}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["module"], state["data"], state["package"])  # type: ignore[misc]
+        self.__init__(state["module"], state["data"], state["wanted"])  # type: ignore[misc]
 
     def call(self, entrypoint: str, sent: bytes) -> Any:
         """The result set of an entrypoint for an input, as JSON gives it."""

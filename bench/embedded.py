@@ -1,0 +1,289 @@
+"""Decisions in this process: `Embedded` beside the evaluator an expert would write for one question, and beside Cedar.
+
+`python bench/embedded.py memory ours|by_hand FOLDER SIZE` is the child that the memory is read of, and `… first FOLDER` the one that
+times a first decision.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from masks import Masks
+from measure import Contestant, Report, Spread, Table, Target, race, resident
+
+BATCH = 1_000
+SINGLES = 2_000
+MANY = 100_000
+SHIPPED = "gravitino/1.1.0"
+STATE = "state.yaml"
+
+HAND, CHECK, LOAD = "by hand, bit masks", "Embedded.check", "Embedded.check, the policy's own row `load`"
+HAND_LOOP, CHECK_MANY = f"by hand, a loop over {MANY:,}", f"Embedded.check_many, {MANY:,} requests"
+COLUMNS = f"decide_columns, {MANY:,} rows"
+THIN, WASM_MANY = "Wasm, hand-written policy and a thin caller, batches", "Embedded(engine=wasm).check_many"
+THIN_ONE, WASM = "the same, one per call", "Embedded(engine=wasm).check"
+CEDAR = "cedarpy, all entities parsed before"
+
+
+def report(sizes: Sequence[str], repetitions: int) -> Report:
+    """Every contestant at every size."""
+    from prepared import Prepared
+
+    raced: dict[tuple[str, str], Spread] = {}
+    memory: dict[str, dict[str, Spread]] = {}
+    with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+        folder = Path(name)
+        for size in sizes:
+            prepared = Prepared(size=size, folder=folder)
+            for contestants in (_in_python(prepared), _in_wasm(prepared)):
+                raced |= race(contestants, repetitions)
+            cedar = _cedar(prepared) if size == "S" else []
+            raced |= race(cedar, min(repetitions, 3)) if cedar else {}
+            memory[size] = _memory(prepared, min(repetitions, 3))
+        first = _first(folder, repetitions)
+    rates = {size: {name: raced[name, size] for name, of in raced if of == size} for size in sizes}
+    speed = Table(
+        title="Decisions a second in process: median of the repetitions (min..max)",
+        columns=("contestant", *sizes),
+        rows=tuple(
+            (name, *(rates[size][name].text() if name in rates[size] else "" for size in sizes))
+            for name in dict.fromkeys(name for of in rates.values() for name in of)
+        ),
+    )
+    held = Table(
+        title="Memory in process (RSS beyond the imports, MiB)",
+        columns=("contestant", *sizes),
+        rows=tuple((who, *(memory[size][who].text() for size in sizes)) for who in ("ours", "by hand")),
+    )
+    targets = [target for size in sizes for target in _targets(size, rates[size])]
+    size = sizes[-1]
+    targets += [
+        Target(
+            what=f"{size}: memory, Embedded / by hand",
+            spread=memory[size]["ours"].over(memory[size]["by hand"]),
+            wanted=1.5,
+            sense="at most",
+        ),
+        Target(what="first decision after connect()", spread=first, wanted=150, sense="at most", digits=0, unit=" ms"),
+    ]
+    return Report(part="embedded", tables=(speed, held), targets=tuple(targets))
+
+
+def _targets(size: str, rates: Mapping[str, Spread]) -> list[Target]:
+    wanted = [
+        ("a decision, Embedded / by hand", CHECK, HAND, 0.5),
+        (f"{MANY:,} decisions, check_many / a loop by hand", CHECK_MANY, HAND_LOOP, 2.0),
+        ("Wasm in batches, Embedded / a thin caller", WASM_MANY, THIN, 0.8),
+        ("a decision, Embedded / cedarpy", CHECK, CEDAR, 4.0),
+    ]
+    return [
+        Target(what=f"{size}: {what}", spread=_over(rates[ours], rates[theirs]), wanted=least, sense="at least")
+        for what, ours, theirs, least in wanted
+        if theirs in rates
+    ]
+
+
+def _over(ours: Spread, theirs: Spread) -> Spread:
+    count = min(len(ours.values), len(theirs.values))
+    return Spread(values=ours.values[:count]).over(Spread(values=theirs.values[:count]))
+
+
+def _in_python(prepared: Any) -> list[Contestant]:
+    from privtab import Entity, Request
+    from privtab.client.embedded import Embedded
+
+    world, size = prepared.world, prepared.size
+    bundles = prepared.ours()
+    masks = Masks(world.grants, {user: world.all_roles(user) for user in world.roles_of})
+    client = Embedded(bundles["policy"], bundles["state"])
+    asked = [(user, f"table:{table}") for user, table in world.requests]
+    times = MANY // len(world.requests)
+    pairs = list(world.requests) * times
+    many = [Request(user=user, action="select", resource=Entity("table", table)) for user, table in pairs]
+    truth = list(world.may_select) * times
+    check, allow = client.check, masks.allow
+    found = [
+        Contestant(size=size, name=HAND, run=lambda: [allow(u, t) for u, t in world.requests], truth=world.may_select),
+        Contestant(
+            size=size, name=CHECK, run=lambda: [check(u, "select", t) for u, t in asked], truth=world.may_select
+        ),
+        Contestant(size=size, name=LOAD, run=lambda: [check(u, "load", t) for u, t in asked], truth=world.may_load),
+        Contestant(size=size, name=HAND_LOOP, run=lambda: [allow(u, t) for u, t in pairs], truth=truth),
+        Contestant(size=size, name=CHECK_MANY, run=lambda: client.check_many(many), truth=truth),
+    ]
+    return [*found, _columns(prepared, pairs, truth)]
+
+
+def _columns(prepared: Any, pairs: Sequence[tuple[str, str]], truth: Sequence[bool]) -> Contestant:
+    import pyarrow as pa
+
+    from privtab.bundle import policy_artifacts
+    from privtab.engines.batches import Batches
+    from privtab.engines.index import Index
+    from privtab.engines.python import PythonEngine
+    from privtab.state.index import index
+
+    program = policy_artifacts(prepared.program).program
+    batches = Batches(PythonEngine(program, Index(index(prepared.program, prepared.state))))
+    users, tables = pa.array([user for user, _ in pairs]), pa.array([table for _, table in pairs])
+
+    def run() -> Sequence[bool]:
+        found: list[bool] = batches.decide_columns(users, tables, action="select", type="table").allowed.tolist()
+        return found
+
+    return Contestant(size=prepared.size, name=COLUMNS, run=run, truth=truth)
+
+
+def _in_wasm(prepared: Any) -> list[Contestant]:
+    from prepared import BY_HAND, by_hand_data
+    from workload import ancestors
+
+    from privtab import Entity, Request
+    from privtab.bundle import policy_artifacts, wasm_modules
+    from privtab.client.embedded import Embedded
+    from privtab.engines.wasm import Instance
+    from privtab.opa import wasm
+
+    world, size = prepared.world, prepared.size
+    artifacts = policy_artifacts(prepared.program)
+    bundle = prepared.folder / "policy.wasm.tar.gz"
+    bundle.write_bytes(artifacts.wasm_bundle(wasm.build(wasm_modules(prepared.program), artifacts.entrypoints)))
+    client = Embedded(bundle, prepared.ours()["state"], engine="wasm")
+    entrypoints = ("by_hand/allow", "by_hand/decisions")
+    module = wasm.build({"by_hand.rego": BY_HAND.read_text(encoding="utf-8")}, entrypoints)
+    thin = Instance(module, _json({"by_hand_state": by_hand_data(world, members=False)}), entrypoints)
+    items = [(user, ancestors(table)) for user, table in world.requests]
+    many = [Request(user=user, action="select", resource=Entity("table", table)) for user, table in world.requests]
+    truth = world.may_select
+
+    def thin_many() -> list[bool]:
+        parts = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+        return [a for part in parts for a in thin.call("by_hand/decisions", _json({"items": part}))[0]["result"]]
+
+    def thin_one() -> list[bool]:
+        inputs = ({"user": user, "path": path} for user, path in items[:SINGLES])
+        return [thin.call("by_hand/allow", _json(one))[0]["result"] for one in inputs]
+
+    asked = [(user, ("table", table)) for user, table in world.requests[:SINGLES]]
+    return [
+        Contestant(size=size, name=THIN, run=thin_many, truth=truth),
+        Contestant(size=size, name=WASM_MANY, run=lambda: client.check_many(many), truth=truth),
+        Contestant(size=size, name=THIN_ONE, run=thin_one, truth=truth[:SINGLES]),
+        Contestant(
+            size=size, name=WASM, run=lambda: [client.check(u, "select", t) for u, t in asked], truth=truth[:SINGLES]
+        ),
+    ]
+
+
+def _cedar(prepared: Any) -> list[Contestant]:
+    """Nobody, where cedarpy is not installed."""
+    try:
+        cedarpy = importlib.import_module("cedarpy")
+    except ImportError:
+        return []
+    from cedar import entities, policies, request
+
+    world = prepared.world
+    known = cedarpy.Entities.from_json_str(json.dumps(entities(world)))
+    rules = cedarpy.PolicySet.from_str(policies())
+    asked = [request(user, table) for user, table in world.requests[:SINGLES]]
+
+    def run() -> list[bool]:
+        return [cedarpy.is_authorized(one, rules, known).allowed for one in asked]
+
+    return [Contestant(size=prepared.size, name=CEDAR, run=run, truth=world.may_select[:SINGLES])]
+
+
+def _memory(prepared: Any, repetitions: int) -> dict[str, Spread]:
+    """Each in a process of its own, with nothing else in it."""
+    world, bundles = prepared.world, prepared.ours(everything=False, members=False)
+    model = prepared.folder / f"{prepared.size}-model.json"
+    roles = {user: sorted(world.all_roles(user)) for user in world.roles_of}
+    model.write_bytes(_json({"grants": world.grants, "roles": roles}))
+
+    def ours() -> float:
+        return _child("memory", "ours", str(bundles["policy"]), str(bundles["state"]))
+
+    return {
+        "ours": Spread(values=tuple(ours() for _ in range(repetitions))),
+        "by hand": Spread(values=tuple(_child("memory", "by_hand", str(model)) for _ in range(repetitions))),
+    }
+
+
+def _first(folder: Path, repetitions: int) -> Spread:
+    """Milliseconds from `connect()` to its first decision, for a shipped policy with its sample state."""
+    from privtab.bundle import policy_bundle, state_bundle
+    from privtab.pipeline import find_policy, load_program
+    from privtab.state.load import load
+    from privtab.state.validate import validate
+
+    program = load_program(SHIPPED)
+    state, _ = validate(program, load(find_policy(SHIPPED).parent / STATE))
+    shipped = folder / "shipped"
+    shipped.mkdir()
+    (shipped / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (shipped / "state.tar.gz").write_bytes(state_bundle(program, state))
+    return Spread(values=tuple(_child("first", str(shipped)) for _ in range(repetitions)))
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+def _child(*arguments: str) -> float:
+    command = [sys.executable, __file__, *arguments]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _settled() -> float:
+    """MiB that are in use: what the allocator only keeps for later is given back first."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return resident(int(Path("/proc/self").resolve().name))
+
+
+def _memory_of(load: Callable[[], object]) -> float:
+    before = _settled()
+    kept = load()
+    used = _settled() - before
+    assert kept is not None
+    return used
+
+
+def _by_hand(path: str) -> Masks:
+    model = json.loads(Path(path).read_bytes())
+    return Masks(model["grants"], model["roles"])
+
+
+def _main(arguments: Sequence[str]) -> None:
+    from privtab.client import connect
+    from privtab.client.embedded import Embedded
+
+    match arguments:
+        case ["memory", "ours", policy, state]:
+            sys.stdout.write(str(_memory_of(lambda: Embedded(policy, state))))
+        case ["memory", "by_hand", model]:
+            sys.stdout.write(str(_memory_of(lambda: _by_hand(model))))
+        case ["first", folder]:
+            started = time.perf_counter()
+            connect(folder).check("ann", "load", "table:m/c/s/t")
+            sys.stdout.write(str((time.perf_counter() - started) * 1000))
+        case _:
+            raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
