@@ -164,3 +164,33 @@ def test_what_does_not_exist_is_bad_usage(resolve: Resolve, options: dict[str, o
 def test_a_misspelt_reading_gets_a_hint(resolve: Resolve) -> None:
     with pytest.raises(UsageError, match="has no reading `strikt`; did you mean `strict`"):
         resolve(READINGS, readings={"shop/list": "strikt"})
+
+
+SHARED = """\
+any: {look: {for: [shelf, item], requires: READ (entity), ambiguous: {readings: {more: WRITE (entity), none: anyone}}}}
+core: {open: {requires: READ (entity), ambiguous: {readings: {more: WRITE (entity)}}}}
+tables: {item: {open: READ (item)}}
+"""
+
+
+def test_a_shared_row_is_read_otherwise_for_all_its_types_at_once(resolve: Resolve) -> None:
+    policy = resolve(SHARED, readings={"any/look": "more", "core/open": "more"})
+    assert {text(policy, type_, "look")[0] for type_ in ("shelf", "item")} == {"WRITE (entity)"}
+    assert {type_ for type_, op in policy.rows if op == "open" and text(policy, type_, op)[0] == "WRITE (entity)"} == {
+        *policy.entities
+    } - {"item"}
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_what_is_said_of_one_type_goes_first(resolve: Resolve, turn: int) -> None:
+    said = dict([("item/look", "none"), ("any/look", "more")][::turn])
+    policy = resolve(SHARED, readings=said)
+    assert text(policy, "item", "look")[0] == "anyone"
+    assert text(policy, "shelf", "look")[0] == "WRITE (entity)"
+
+
+def test_a_reading_that_a_shared_row_does_not_have(resolve: Resolve) -> None:
+    with pytest.raises(UsageError, match="the row `any/look` has no reading `mroe`; did you mean `more`"):
+        resolve(SHARED, readings={"any/look": "mroe"})
+    with pytest.raises(UsageError, match="no row `any/open`"):
+        resolve(SHARED, readings={"any/open": "more"})

@@ -33,7 +33,9 @@ VariantOption = Annotated[
 ReadingOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--reading", metavar="ROW=NAME", help="Take another reading of an ambiguous row (namespace/list=parent)."
+        "--reading",
+        metavar="ROW=NAME",
+        help="Take another reading of an ambiguous row (namespace/list=parent, any/share=strict).",
     ),
 ]
 PartialOption = Annotated[

@@ -38,7 +38,7 @@ def resolve(
 ) -> tuple[Policy | None, list[Diagnostic]]:
     """The policy of a file and the findings of this stage; None where the file has any error.
 
-    `readings` says for ambiguous rows (`entity/operation`) which reading to take. Raises UsageError for a variant, a row
+    `readings` says for ambiguous rows (`entity/operation`, `any/operation`) which reading to take. Raises UsageError for a variant, a row
     or a reading that does not exist.
     """
     found: list[Diagnostic] = []

@@ -13,7 +13,7 @@ from privtab.model.names import Names
 from privtab.model.nodes import PairKey
 from privtab.request import hint
 from privtab.syntax.expression import AllOf, AnyOf, CanDo, Expression, Held, Related, Required
-from privtab.syntax.nodes import ConditionCell, RowBody, RowDecl, TableDecl, Tables, VariantDecl
+from privtab.syntax.nodes import ConditionCell, Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +85,34 @@ def select(tables: Tables, variant: VariantDecl | None, names: Names, found: lis
 
 
 def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selection:
-    """The rows with the chosen readings in place of their own words; raises UsageError for what does not exist."""
+    """The rows with the chosen readings in place of their own words; raises UsageError for what does not exist.
+
+    A row is named by its type, or, for every type that it holds for, by where it stands: `any/share`, `core/create`. What is
+    said of one type goes before what is said of all.
+    """
     if not readings:
         return selection
+    by_row = {f"{type_}/{operation}": [(type_, operation)] for type_, operation in selection.pairs}
+    shared: dict[str, list[PairKey]] = {}
+    for pair, chosen in selection.pairs.items():
+        if chosen.origin != "row" and (row := f"{chosen.origin}/{pair[1]}") not in by_row:
+            shared.setdefault(row, []).append(pair)
+    known = by_row | shared
     pairs = dict(selection.pairs)
-    by_row = {f"{type_}/{operation}": (type_, operation) for type_, operation in pairs}
-    for row, name in readings.items():
-        pair = by_row.get(row)
-        if pair is None:
-            raise UsageError(f"no row `{row}`" + (hint(row, by_row) or "; a row is written `entity/operation`"))
-        decl = pairs[pair].decl
-        offered = {r.name.value: r for r in decl.ambiguous.readings} if decl.ambiguous is not None else {}
+    for row, name in sorted(readings.items(), key=lambda one: one[0] not in shared):
+        if row not in known:
+            raise UsageError(f"no row `{row}`" + (hint(row, known) or "; a row is written `entity/operation`"))
+        offered: dict[str, list[tuple[PairKey, Reading]]] = {}
+        for pair in known[row]:
+            ambiguous = selection.pairs[pair].decl.ambiguous
+            for reading in () if ambiguous is None else ambiguous.readings:
+                offered.setdefault(reading.name.value, []).append((pair, reading))
         if name not in offered:
-            known = f"; it has {', '.join(f'`{n}`' for n in offered)}" if offered else "; it is not ambiguous"
-            raise UsageError(f"the row `{row}` has no reading `{name}`" + (hint(name, offered) or known))
-        pairs[pair] = replace(pairs[pair], decl=replace(decl, body=read_as(decl.body, offered[name].body)))
+            has = f"; it has {', '.join(f'`{n}`' for n in offered)}" if offered else "; it is not ambiguous"
+            raise UsageError(f"the row `{row}` has no reading `{name}`" + (hint(name, offered) or has))
+        for pair, reading in offered[name]:
+            decl = selection.pairs[pair].decl
+            pairs[pair] = replace(pairs[pair], decl=replace(decl, body=read_as(decl.body, reading.body)))
     return Selection(pairs, selection.clashes)
 
 
