@@ -164,3 +164,28 @@ def test_the_readable_rego_passes_opa(privtab: Callable[..., Any], policy: Path,
     assert checked.returncode == 0, checked.stderr
     formatted = subprocess.run([opa, "fmt", "--list", str(folder)], check=True, capture_output=True, timeout=60)
     assert formatted.stdout == b""
+
+
+def test_wasm_comes_in_a_bundle_of_its_own(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        ran = privtab("compile", policy, "--wasm", "-o", tmp_path / folder)
+        assert ran.code == 0, ran.err
+    written = outputs(tmp_path / "one")
+    assert written == outputs(tmp_path / "two")
+    with tarfile.open(fileobj=io.BytesIO(written["shop/1/policy.wasm.tar.gz"])) as bundle:
+        inside = {name: bundle.extractfile(name).read() for name in bundle.getnames()}  # type: ignore[union-attr]
+    assert set(inside) == {".manifest", "policy.wasm", "privtab_program/shop/data.json"}
+    assert inside["policy.wasm"].startswith(b"\0asm")
+    manifest = json.loads(inside[".manifest"])
+    assert {"entrypoint": "privtab/shop/allow", "module": "policy.wasm"} in manifest["wasm"]
+    assert manifest["revision"] == json.loads(written["shop/1/program.json"])["revision"]
+
+
+def test_wasm_without_opa_writes_nothing(
+    privtab: Callable[..., Any], policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVTAB_OPA", str(tmp_path / "none"))
+    ran = privtab("compile", policy, "--wasm", "-o", tmp_path / "build")
+    assert ran.code == 3
+    assert "OPA" in ran.err
+    assert not (tmp_path / "build").exists()
