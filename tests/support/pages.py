@@ -48,6 +48,11 @@ class Block:
     text: str
     says: dict[str, list[str]]
 
+    @property
+    def is_policy(self) -> bool:
+        """Whether it is a policy, or sections of one: not a state, not scenarios."""
+        return self.language == "yaml" and "state" not in self.says and not self.text.startswith("scenarios:")
+
     def names(self, directive: str) -> list[str]:
         return [word for word in self.says.get(directive, []) if word != "for"]
 
@@ -74,7 +79,7 @@ class Page:
         """Write the files that the blocks make."""
         for block in self.blocks:
             for name in block.names("file"):
-                text = whole_policy(block, folder) if block.language == "yaml" else block.text
+                text = whole_policy(block, folder) if block.is_policy else block.text
                 (folder / name).write_text(text, encoding="utf-8")
             for name in block.names("state")[:1]:
                 (folder / name).write_text(block.text, encoding="utf-8")
