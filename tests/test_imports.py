@@ -43,6 +43,7 @@ ALLOWED = {
         "bundle",
         "cli",
         "client",
+        "engines",
         "ir",
         "opa",
         "state",

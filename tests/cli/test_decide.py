@@ -59,7 +59,7 @@ def answers(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-@pytest.mark.parametrize("engine", ["reference", "opa"])
+@pytest.mark.parametrize("engine", ["reference", "opa", "python", "wasm"])
 def test_each_request_is_answered_in_its_place(
     privtab: Callable[..., Any], policy: Path, state: Path, asked: Path, engine: str
 ) -> None:
@@ -68,12 +68,13 @@ def test_each_request_is_answered_in_its_place(
     assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED]
 
 
-def test_both_engines_write_the_same_lines(privtab: Callable[..., Any], policy: Path, state: Path, asked: Path) -> None:
-    one, other = (
-        privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out for engine in ("reference", "opa")
-    )
-    assert answers(one) == answers(other)
-    assert one == other
+def test_all_engines_write_the_same_lines(privtab: Callable[..., Any], policy: Path, state: Path, asked: Path) -> None:
+    told = {
+        engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out
+        for engine in ("reference", "opa", "python", "wasm")
+    }
+    assert answers(told["reference"])
+    assert set(told.values()) == {told["reference"]}
 
 
 def test_lines_are_compact_with_sorted_keys(
@@ -89,7 +90,7 @@ def test_lines_are_compact_with_sorted_keys(
     assert answers(ran.out)[1]["context"]["missing"] != []
 
 
-@pytest.mark.parametrize("engine", ["reference", "opa"])
+@pytest.mark.parametrize("engine", ["reference", "opa", "python", "wasm"])
 def test_invalid_requests_are_denied_in_their_place(
     privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path, engine: str
 ) -> None:
@@ -235,7 +236,7 @@ def test_a_missing_file_of_requests_is_the_world_s_fault(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["reference", "opa"])
+@pytest.mark.parametrize("engine", ["reference", "opa", "python", "wasm"])
 def test_thousands_of_requests_take_seconds(
     privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path, engine: str
 ) -> None:

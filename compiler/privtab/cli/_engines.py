@@ -1,13 +1,13 @@
-"""What answers `decide`: the reference meaning in process, or an OPA."""
+"""What answers `decide`: the reference meaning, an OPA, or an engine in process."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from privtab.cli._output import waiting
 from privtab.request import Decision, Request
@@ -23,6 +23,8 @@ class Engine(StrEnum):
 
     REFERENCE = "reference"
     OPA = "opa"
+    PYTHON = "python"
+    WASM = "wasm"
 
 
 class Answers(Protocol):
@@ -62,6 +64,53 @@ class OpaAnswers:
     def decide(self, requests: Sequence[Request]) -> list[Decision]:
         """The decision of each request."""
         return self._client.decide_many(requests)
+
+
+class EngineAnswers:
+    """An engine in this process, over what the bundles carry."""
+
+    chunk = 1000
+
+    def __init__(self, decide_many: Callable[[Sequence[Request]], list[Decision]]) -> None:
+        self._decide_many = decide_many
+
+    def decide(self, requests: Sequence[Request]) -> list[Decision]:
+        """The decision of each request."""
+        return self._decide_many(requests)
+
+
+def answering(engine: Engine, program: Program, state: State) -> AbstractContextManager[Answers]:
+    """What answers for an engine, with this policy and this state."""
+    match engine:
+        case Engine.REFERENCE:
+            return reference(program, state)
+        case Engine.OPA:
+            return started(program, state)
+        case Engine.PYTHON | Engine.WASM:
+            return in_process(engine, program, state)
+        case _:
+            assert_never(engine)
+
+
+@contextmanager
+def in_process(engine: Engine, program: Program, state: State) -> Iterator[Answers]:
+    """The engine `python`, or `wasm` on what OPA compiles the policy to."""
+    from privtab.bundle.pack import policy_artifacts, wasm_modules
+    from privtab.state.index import index
+
+    artifacts, document = policy_artifacts(program), index(program, state)
+    if engine is Engine.PYTHON:
+        from privtab.engines.index import Index
+        from privtab.engines.python import PythonEngine
+
+        yield EngineAnswers(PythonEngine(artifacts.program, Index(document)).decide_many)
+        return
+    from privtab.engines.wasm import WasmEngine
+    from privtab.opa.wasm import build
+
+    with waiting("compiling to Wasm"):
+        module = build(wasm_modules(program), artifacts.entrypoints)
+    yield EngineAnswers(WasmEngine(module, artifacts.program, document).decide_many)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO, TypeAlias
 
 import typer
 
-from privtab.cli._engines import Answers, Engine, asked_at, reference, started
+from privtab.cli._engines import Answers, Engine, answering, asked_at
 from privtab.cli._options import (
     PartialOption,
     PolicyOption,
@@ -77,8 +77,7 @@ def decide(
         else:
             assert state is not None
             loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
-            ready = started(program, loaded) if engine is Engine.OPA else reference(program, loaded)
-            answers = stack.enter_context(ready)
+            answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))
     if wrong or partial:
         raise typer.Exit(1)
