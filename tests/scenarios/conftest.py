@@ -16,12 +16,12 @@ from privtab.scenarios.nodes import Plan
 
 @pytest.fixture
 def reads(tmp_path: Path) -> Reads:
-    """The plan of a scenario text about the policy, or about another one."""
+    """The plan of a scenario text about the policy, or about another one; `chosen`: about a variant or other readings."""
 
-    def read(text: str, policy: str = POLICY) -> Plan:
+    def read(text: str, policy: str = POLICY, *, chosen: bool = False) -> Plan:
         (tmp_path / "shop.yaml").write_text(dedent(policy), encoding="utf-8")
         (tmp_path / "shop.scenarios.yaml").write_text("scenarios: 1\n" + dedent(text), encoding="utf-8")
-        [plan] = plans([tmp_path / "shop.yaml"])
+        [plan] = [plan for plan in plans([tmp_path / "shop.yaml"]) if bool(plan.subject.chosen) is chosen]
         return plan
 
     return read

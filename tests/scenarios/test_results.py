@@ -110,3 +110,26 @@ def test_many_readings_are_counted_for_a_person_and_listed_for_a_program(reads: 
     assert "shop/1 (26 other readings)" in text
     assert "store/open" not in text.replace("store/open  ", "")
     assert len(result_json(one)["readings"]) == 26
+
+
+READ_AS = POLICY.replace(
+    "    open: READ (store)",
+    "    open:\n      requires: READ (store)\n      ambiguous:\n        readings:\n          other: {requires: OWN (store)}",
+)
+
+
+def test_a_reading_that_decided_is_shown_in_place_of_the_row_s_words(reads: Reads) -> None:
+    plan = reads(f"readings: {{store/open: other}}\n{TEXT}", READ_AS, chosen=True)
+    one = Result(
+        plan=plan, asked=plan.cases, failures=tuple(failures(plan, plan.cases, [ReferenceEngine(plan.program)]))
+    )
+    line = 1 + READ_AS.splitlines().index("          other: {requires: OWN (store)}")
+    lines = [line.strip() for line in shown(one).splitlines()]
+    at = next(number for number, text in enumerate(lines) if text.startswith("reading"))
+    assert lines[at].endswith(f"shop.yaml:{line}")
+    assert lines[at + 1] == "other: requires: OWN (store)"
+    assert "requires: READ (store)" not in lines
+    [failure] = result_json(one)["failures"]
+    assert failure["reading"] == {"name": "other", "text": "requires: OWN (store)", "line": line}
+    assert failure["row"]["line"] == line - 4
+    assert f"reading on line {line}\nother: requires: OWN (store)" in junit(junit_suites([one]))

@@ -55,7 +55,8 @@ def run_scenarios(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH", help="Policies, by name, path or folder, or scenario files; policy_src/ where left off."
+            metavar="PATH",
+            help="Policies, by name, system, path or folder, or scenario files; policy_src/ where left off.",
         ),
     ] = None,
     engine: Annotated[Engines, typer.Option("--engine", help="What answers; `both` must agree.")] = Engines.REFERENCE,
@@ -102,6 +103,7 @@ def run_scenarios(
 
     \b
       privtab test
+      privtab test cdap
       privtab test cdap/final --engine both --mutation
       privtab test policy_src/gravitino --filter 'drop table*' -x
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
@@ -144,7 +146,8 @@ def _run(plan: Plan, wanted: _Wanted) -> Result:
     found: list[Failure] = []
     begun = time.monotonic()
     with ExitStack() as stack:
-        engines: list[Engine] = [] if wanted.engine is Engines.OPA else [ReferenceEngine(plan.program)]
+        reference = ReferenceEngine(plan.program)
+        engines: list[Engine] = [] if wanted.engine is Engines.OPA else [reference]
         engines += [stack.enter_context(opa(plan.program))] if wanted.engine is not Engines.REFERENCE and asked else []
         bar = stack.enter_context(progress(len(asked) + (len(plan.rules) if wanted.mutation else 0)))
         [task] = bar.task_ids
@@ -156,7 +159,7 @@ def _run(plan: Plan, wanted: _Wanted) -> Result:
         result = Result(plan=plan, asked=asked, failures=tuple(found))
         if not (wanted.fail_fast and found) and (wanted.coverage or wanted.mutation):
             failed = {id(failure.case) for failure in found}
-            observed = prove.observe(plan, (case for case in asked if id(case) not in failed))
+            observed = prove.observe(plan, (case for case in asked if id(case) not in failed), reference)
             if wanted.coverage:
                 result = replace(result, coverage=prove.coverage(plan, observed))
             if wanted.mutation:
@@ -169,7 +172,7 @@ def _below(results: Sequence[Result], least: float | None, what: str) -> list[st
     """What is to be said of the policies that have less than they must."""
     if least is None:
         return []
-    shares = ((r.name, r.coverage if what.startswith("cells") else r.score) for r in results)
+    shares = ((r.short, r.coverage if what.startswith("cells") else r.score) for r in results)
     return [
         f"{name}: {share.percent:.4g} % of {what}, {least:.4g} % must be"
         for name, share in shares

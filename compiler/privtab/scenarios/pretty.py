@@ -13,7 +13,6 @@ from privtab.ir.explain import source_text
 from privtab.ir.nodes import Rule
 from privtab.scenarios.coverage import Cell
 from privtab.scenarios.results import Result, because
-from privtab.scenarios.rows import row_lines
 from privtab.scenarios.run import Failure
 
 SHOWN, SHOWN_OF_ENTRY = 20, 2
@@ -54,6 +53,7 @@ def _failure(console: Console, result: Result, failure: Failure) -> None:
     _hanging(console, "✗ ", Text(case.name, style="bold"), head_style="bold red")
     what = "" if failure.fault in {"decision", "engines"} else f"{failure.fault}: "
     source = source_text(rule.source)
+    taken = result.taken(case)
     facts = [
         ("expected", what + failure.expected),
         ("got", what + failure.got),
@@ -61,10 +61,11 @@ def _failure(console: Console, result: Result, failure: Failure) -> None:
         *([("why", case.why)] if case.why else []),
         ("case", f"{case.span.path}:{case.span.line}:{case.span.column}"),
         ("row", f"{rule.span.path}:{rule.span.line}" + (f"  from {source}" if source else "")),
+        *([("reading", f"{taken.span.path}:{taken.span.line}")] if taken is not None else []),
     ]
     for name, text in facts:
         _hanging(console, f"  {name:<10}", Text(text))
-    for line in row_lines(rule.span):
+    for line in result.lines(case):
         console.print(Text(f"            {line}", style="cyan"), soft_wrap=True)
     console.print()
 

@@ -15,7 +15,7 @@ from privtab.report.nodes import Suite
 from privtab.scenarios.coverage import Cell, Coverage
 from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, Plan
-from privtab.scenarios.rows import row_lines
+from privtab.scenarios.rows import Taken, row_lines, taken_reading
 from privtab.scenarios.run import Failure, reasons
 from privtab.scenarios.score import Score
 
@@ -54,6 +54,15 @@ class Result:
     def rule(self, case: Case) -> Rule:
         """The rule that a case asks."""
         return self.plan.program.rules[case.request.resource.type, case.request.action]
+
+    def taken(self, case: Case) -> Taken | None:
+        """The other reading by which that rule was taken."""
+        return taken_reading(self.plan.subject, self.rule(case))
+
+    def lines(self, case: Case) -> list[str]:
+        """The words that decided: those of the reading, else the row as it stands in the file."""
+        taken = self.taken(case)
+        return row_lines(self.rule(case).span) if taken is None else [f"{taken.name}: {taken.text}"]
 
 
 def result_json(result: Result) -> dict[str, Any]:
@@ -94,7 +103,12 @@ def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
         "missing": context.get("missing", []),
         "reasons": context.get("reasons", []),
         "row": row_json(result.rule(case)) | {"text": "\n".join(row_lines(result.rule(case).span))},
+        "reading": _taken_json(result.taken(case)),
     }
+
+
+def _taken_json(taken: Taken | None) -> dict[str, Any] | None:
+    return None if taken is None else {"name": taken.name, "text": taken.text, "line": taken.span.line}
 
 
 def row_json(rule: Rule) -> dict[str, Any]:
@@ -179,8 +193,9 @@ def _test(result: Result, case: Case, failure: Failure | None, seconds: float) -
     rule = result.rule(case)
     found = None
     if failure is not None:
-        place = f"{rule.span.path}:{rule.span.line}"
-        text = "\n".join([f"{because(failure)}", f"row {place}", *row_lines(rule.span)])
+        taken = result.taken(case)
+        place = f"row {rule.span.path}:{rule.span.line}" + (f", reading on line {taken.span.line}" if taken else "")
+        text = "\n".join([f"{because(failure)}", place, *result.lines(case)])
         message = f"expected {failure.expected}, got {failure.got}"
         found = JUnitFailure(message=message, text=text, kind=failure.fault)
     return JUnitCase(

@@ -1,12 +1,18 @@
-"""The row of a policy file as its author wrote it."""
+"""The row of a policy file as its author wrote it, and the other reading of it that was taken."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
+from privtab import source, syntax
 from privtab.diagnostics import Span
+from privtab.ir.nodes import Rule
+from privtab.scenarios.nodes import Subject
+from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 
 MOST_LINES = 8
 """How much of a row is shown."""
@@ -26,3 +32,41 @@ def _lines(path: str) -> tuple[str, ...]:
         return tuple(Path(path).read_text(encoding="utf-8").splitlines())
     except OSError:
         return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Another reading of a row, in place of its own words."""
+
+    name: str
+    text: str
+    span: Span
+
+
+def taken_reading(subject: Subject, rule: Rule) -> Taken | None:
+    """The reading that a rule was taken by; None where the row's own words decide."""
+    chosen = dict(subject.readings)
+    rows = (f"{rule.entity}/{rule.operation}", f"{rule.origin}/{rule.operation}")
+    offered = dict(rule.ambiguous.readings) if rule.ambiguous is not None else {}
+    for name in (chosen[row] for row in rows if row in chosen):
+        if name in offered:
+            span = _readings(subject.policy).get((rule.span, name), rule.span)
+            return Taken(name=name, text=offered[name], span=span)
+    return None
+
+
+@lru_cache(maxsize=16)
+def _readings(policy: Path) -> dict[tuple[Span, str], Span]:
+    """Where the readings of each row stand, by the place of the row."""
+    tables, _ = syntax.read(source.load(policy))
+    return {
+        (decl.span, reading.name.value): reading.name.span
+        for decl in (_rows(tables) if tables is not None else ())
+        for reading in (decl.ambiguous.readings if decl.ambiguous is not None else ())
+    }
+
+
+def _rows(tables: Tables) -> Iterator[RowDecl]:
+    layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
+    for layer in layers:
+        yield from (*layer.core, *layer.any, *(row for table in layer.tables for row in table.rows))
