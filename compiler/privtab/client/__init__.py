@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from privtab.client._http import HttpTransport
     from privtab.client._observe import Hook, Outcome, Question
     from privtab.client._protocol import EntityLike, Revision
-    from privtab.client._transport import RequestsTransport, Timeout, Transport
+    from privtab.client._transport import AsyncTransport, RequestsTransport, Timeout, Transport
     from privtab.client.aio import AsyncClient
     from privtab.client.embedded import Embedded
     from privtab.client.sync import Client
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Asker",
     "AsyncClient",
+    "AsyncTransport",
     "Client",
     "Embedded",
     "EntityLike",
@@ -44,7 +45,7 @@ _PLACES = {
     "_http": ("HttpTransport",),
     "_observe": ("Hook", "Outcome", "Question"),
     "_protocol": ("EntityLike", "Revision"),
-    "_transport": ("RequestsTransport", "Timeout", "Transport"),
+    "_transport": ("AsyncTransport", "RequestsTransport", "Timeout", "Transport"),
     "aio": ("AsyncClient",),
     "embedded": ("Embedded",),
     "sync": ("Client",),

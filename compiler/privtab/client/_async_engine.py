@@ -15,7 +15,7 @@ from privtab.errors import PolicyError, PrivtabError
 from privtab.request import Decision, Entity, OperationShape, Request
 
 if TYPE_CHECKING:
-    from privtab.client._httpx import AsyncTransport
+    from privtab.client._transport import AsyncTransport
 
 T = TypeVar("T")
 

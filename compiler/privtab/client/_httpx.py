@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from privtab.client import _address
 from privtab.client._address import Cert, Token, Verify
@@ -18,19 +18,6 @@ try:
     import httpx
 except ImportError:  # pragma: no cover  (the extra is there wherever tests run)
     raise UsageError("AsyncClient needs httpx: pip install 'privtab[async]'") from None
-
-
-class AsyncTransport(Protocol):
-    """What an AsyncClient sends through; as Transport, with coroutines."""
-
-    async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
-        """Send a JSON body to a path that begins with `/`."""
-
-    async def get(self, path: str, limits: Timeout) -> bytes:
-        """Read a path that begins with `/`."""
-
-    async def close(self) -> None:
-        """Give the connections back."""
 
 
 class HttpxTransport:

@@ -58,6 +58,19 @@ class Transport(Protocol):
         """Give the connections back."""
 
 
+class AsyncTransport(Protocol):
+    """What an AsyncClient sends through; as Transport, with coroutines."""
+
+    async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
+        """Send a JSON body to a path that begins with `/`."""
+
+    async def get(self, path: str, limits: Timeout) -> bytes:
+        """Read a path that begins with `/`."""
+
+    async def close(self) -> None:
+        """Give the connections back."""
+
+
 class RequestsTransport:
     """Sends over `requests`. Safe to share between threads; a forked process gets connections of its own.
 

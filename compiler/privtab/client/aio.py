@@ -12,12 +12,12 @@ from privtab.client._address import Cert, Verify
 from privtab.client._asking import Asking, Mode
 from privtab.client._async_engine import AsyncOpaEngine, Tasks
 from privtab.client._base import Status
+from privtab.client._config import Settings
 from privtab.client._engine import Flow, arun
-from privtab.client._httpx import AsyncTransport, HttpxTransport
 from privtab.client._observe import CURRENT, Asked, HookLike, Observer
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import EntityLike, Revision
-from privtab.client._transport import Timeout
+from privtab.client._transport import AsyncTransport, Timeout
 from privtab.request import Decision, Request, Vocabulary
 
 if TYPE_CHECKING:
@@ -64,16 +64,7 @@ class AsyncClient:
         settings = _config.resolve(given)
         observer = Observer(hooks)
         self._settings = settings
-        self._transport = transport or HttpxTransport(
-            settings["url"],
-            token=settings["token"],
-            token_file=settings["token_file"],
-            verify=settings["verify"],
-            cert=settings["cert"],
-            pool_size=settings["pool_size"],
-            max_body=settings["max_body"],
-            headers=observer.headers if observer.hooks else None,
-        )
+        self._transport = transport or _transport(settings, observer)
         self._resilience = shared.resilience(settings)
         flows = OpaFlows(Tasks(self._transport), shared.asks(settings), self._resilience, shared.cache(settings))
         self._engine = AsyncOpaEngine(flows, self._transport, settings["batch_window"])
@@ -229,3 +220,18 @@ class AsyncClient:
     def __getstate__(self) -> dict[str, Any]:
         """Refused: an AsyncClient belongs to its event loop."""
         raise TypeError("an AsyncClient cannot be pickled: make one where it is used")
+
+
+def _transport(settings: Settings, observer: Observer) -> AsyncTransport:
+    from privtab.client._httpx import HttpxTransport
+
+    return HttpxTransport(
+        settings["url"],
+        token=settings["token"],
+        token_file=settings["token_file"],
+        verify=settings["verify"],
+        cert=settings["cert"],
+        pool_size=settings["pool_size"],
+        max_body=settings["max_body"],
+        headers=observer.headers if observer.hooks else None,
+    )
