@@ -34,11 +34,21 @@ class _Matrix:
     users: list[str]
     operations: list[str]
     entities: list[str]
+    named: frozenset[str]
+    """The operations that are written out; the others come from a pattern."""
+    given: tuple[frozenset[str], frozenset[str]]
+    """The further objects and the flags of the suite."""
     said: dict[Cell, tuple[bool, Span]] = field(default_factory=dict)
 
     def exists(self, operation: str, entity: str) -> bool:
-        """Whether the policy has the operation for the entity's type."""
-        return (entity.partition(":")[0], operation) in self.author.program.rules
+        """Whether the policy has the operation for the entity's type; one of a pattern must need no more than is given."""
+        type_ = entity.partition(":")[0]
+        rule = self.author.program.rules.get((type_, operation))
+        if rule is None or operation in self.named:
+            return rule is not None
+        with_, flags = self.given
+        known = self.author.vocabulary.operations[type_][operation].flags
+        return with_ == {slot.name for slot in rule.withs} and flags <= known
 
     def cells(self) -> Iterator[Cell]:
         """Every cell that the policy has an operation for."""
@@ -62,17 +72,25 @@ def _suite(author: Author, fields: Fields, span: Span) -> None:
     unlisted = "deny"
     if "unlisted" in fields:
         unlisted = author.reader.word(fields["unlisted"], "`unlisted`", ("deny", "ignore")) or "deny"
+    entities = [text.value for text in _axis(author, fields, "entities")]
+    asked = _axis(author, fields, "operations")
+    with_ = author.reader.entries(fields["with"], "`with`") if "with" in fields else ()
     matrix = _Matrix(
         author=author,
         fields=fields,
         name=author.optional(fields, "name") or "matrix",
         span=span,
         users=[text.value.removeprefix("user:") for text in _axis(author, fields, "users")],
-        operations=[text.value for text in _axis(author, fields, "operations")],
-        entities=[text.value for text in _axis(author, fields, "entities")],
+        operations=list(dict.fromkeys(name for text in asked for name in _meant(author, text.value, entities))),
+        entities=entities,
+        named=frozenset(text.value for text in asked),
+        given=(
+            frozenset(key.text for key, _ in with_ or ()),
+            frozenset(text.value for text in author.reader.texts(fields.get("flags"), "`flags`")),
+        ),
     )
     before = len(author.reader.found)
-    _check_axes(matrix)
+    _check_axes(matrix, asked)
     for key, allowed in (("allow", True), ("deny", False)):
         if key in fields:
             _listed(matrix, fields[key], key, allowed=allowed)
@@ -112,7 +130,15 @@ def _axis(author: Author, fields: Fields, key: str) -> tuple[Text, ...]:
     return texts
 
 
-def _check_axes(matrix: _Matrix) -> None:
+def _meant(author: Author, text: str, entities: list[str]) -> list[str]:
+    """The operation that is written out, or those of the entities' types that a pattern fits."""
+    if not set(text) & set("*?["):
+        return [text]
+    types = {entity.partition(":")[0] for entity in entities}
+    return [operation for type_, operation in author.program.rules if type_ in types and fnmatchcase(operation, text)]
+
+
+def _check_axes(matrix: _Matrix, asked: tuple[Text, ...]) -> None:
     """Every operation must be one of some entity, every entity have some operation."""
     reader, program = matrix.author.reader, matrix.author.program
     for entity, node in zip(matrix.entities, _nodes(matrix.fields["entities"]), strict=False):
@@ -121,12 +147,12 @@ def _check_axes(matrix: _Matrix) -> None:
             reader.report("T103", node, f"unknown entity type `{type_}`", near(type_, program.entities, "types"))
         elif not any(matrix.exists(operation, entity) for operation in matrix.operations):
             reader.report("T203", node, f"no operation of the suite is one of `{entity}`")
-    for operation, node in zip(matrix.operations, _nodes(matrix.fields["operations"]), strict=False):
-        if not any(matrix.exists(operation, entity) for entity in matrix.entities):
-            known = {name for type_, name in program.rules if any(e.startswith(f"{type_}:") for e in matrix.entities)}
-            reader.report(
-                "T203", node, f"`{operation}` is no operation of these entities", near(operation, known, "theirs")
-            )
+    for text in asked:
+        meant = _meant(matrix.author, text.value, matrix.entities)
+        if not any(matrix.exists(operation, entity) for operation in meant for entity in matrix.entities):
+            known = _meant(matrix.author, "*", matrix.entities)
+            advice = near(text.value, dict.fromkeys(known), "theirs")
+            reader.report("T203", text.span, f"`{text.value}` is no operation of these entities", advice)
 
 
 def _nodes(node: Node) -> tuple[Node, ...]:
