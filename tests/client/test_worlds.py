@@ -1,0 +1,58 @@
+"""Generated policies and states: every client, in every way of sending, gives the answers of the reference meaning."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import agreement
+import pytest
+import requests
+import worlds
+
+from privtab import AsyncClient, Client, Request
+from privtab.ir.evaluate import Reference
+
+WORLDS = 6
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"chunk_size": 7, "concurrency": 3},
+    {"cache_size": 40, "chunk_size": 50},
+    {"cache_size": 10_000, "concurrency": 2},
+)
+
+
+@pytest.mark.slow
+def test_all_clients_agree_with_the_reference(opa_binary: Path) -> None:
+    texts = [worlds.policy(seed, system=f"world{seed}") for seed in range(WORLDS)]
+    checked = allowed = 0
+    with agreement.serving(texts, opa_binary) as (url, loaded), requests.Session() as session:
+        for seed, world in enumerate(loaded):
+            state = worlds.state(world.program, seed)
+            agreement.put_state(session, url, world.program, state)
+            reference = Reference(world.program, state)
+            asked = worlds.requests(world.program, seed, per_rule=3)
+            asked += asked[::3]
+            right = [reference.decide(request) for request in asked]
+            expected = [decision.allowed for decision in right]
+            for settings in SETTINGS:
+                with Client(url, system=world.program.system, **settings) as client:
+                    for _ in range(2):
+                        assert client.check_many(asked) == expected, (seed, settings)
+                    assert [client.check(request) for request in asked[:60]] == expected[:60]
+                    explained = client.decide_many(asked[:60])
+                    assert [d.allowed for d in explained] == expected[:60]
+                    assert [client.decide(request) for request in asked[:20]] == explained[:20]
+            assert asyncio.run(together(url, world.program.system, asked)) == expected * 2
+            checked += len(asked)
+            allowed += sum(expected)
+    assert checked > 300
+    assert 0.05 < allowed / checked < 0.95
+
+
+async def together(url: str, system: str, asked: list[Request]) -> list[bool]:
+    """All at once, coalesced; then all as one call."""
+    async with AsyncClient(url, system=system, chunk_size=64, concurrency=2) as client:
+        first = await asyncio.gather(*(client.check(request) for request in asked))
+        return [*first, *await client.check_many(asked)]
