@@ -1,0 +1,41 @@
+"""View → a Python module, through the template."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from privtab._resources import templates
+from privtab.backends.stubs.view import view
+from privtab.ir.nodes import Program
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(program: Program) -> str:
+    """The typed module of a policy's callers; the same policy gives the same text."""
+    text = _environment().get_template("module.py.j2").render(module=view(program))
+    return text.rstrip("\n") + "\n"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(templates() / "stubs"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - the output is Python, not HTML; every text goes through `quoted`
+    )
+    environment.filters["quoted"] = quoted
+    return environment
+
+
+def quoted(value: str) -> str:
+    """A text as a Python literal; it cannot leave its line."""
+    return json.dumps(value) if value.isascii() else ascii(value)

@@ -1,0 +1,188 @@
+"""Program → what the template lays out. Every name here is a Python identifier, and no two of a kind are the same."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.request import OperationShape
+
+_TAKEN = (
+    *("Any", "Asker", "AsyncAsker", "Decision", "Entity", "EntityType", "Final", "Iterable", "Literal", "Request"),
+    *("StrEnum", "SYSTEM", "TYPE_CHECKING", "TypeAlias", "TypedDict", "TypedEntity", "VERSION"),
+    *("bool", "cast", "classmethod", "final", "list", "overload", "path_of", "str", "tuple"),
+)
+_PARAMETERS_TAKEN = ("cls", "self")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """A member of an enum."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithView:
+    """An object beside: its key, and the classes that it may be of."""
+
+    name: str
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """Operations of one type that are asked alike."""
+
+    alias: str
+    entity: str
+    """The class of the resource."""
+    operations: tuple[MemberView, ...]
+    enum: str
+    with_alias: str | None
+    withs: tuple[WithView, ...]
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityView:
+    """An entity type."""
+
+    name: str
+    class_name: str
+    path: str
+    """For people: `metalake/catalog`."""
+    parameters: tuple[str, ...]
+    """The names of a path, from the root down."""
+    within: tuple[str, ...] | None
+    """Those without the last one, where some operation may leave it off."""
+    enum: str
+    operations: tuple[MemberView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleView:
+    """The module."""
+
+    system: str
+    version: str
+    client: str
+    async_client: str
+    request_groups: bool
+    """Whether groups of requests count."""
+    types: tuple[MemberView, ...]
+    entities: tuple[EntityView, ...]
+    groups: tuple[GroupView, ...]
+
+
+def view(program: Program) -> ModuleView:
+    """The view of a program; entities, operations and groups in the order of the policy."""
+    names = _Names(_TAKEN)
+    client = names.take(_pascal(program.system))
+    async_client = names.take(f"Async{client}")
+    classes = {name: names.take(_pascal(name)) for name in program.entities}
+    enums = {name: names.take(f"{classes[name]}Operation") for name in program.entities}
+    known = vocabulary(program)
+    entities: list[EntityView] = []
+    every: list[GroupView] = []
+    for name in program.entities:
+        shapes = dict(known.operations.get(name, {}))
+        members = dict(zip(shapes, _members(shapes), strict=True))
+        groups = _groups(classes[name], enums[name], shapes, members, classes)
+        parameters = _parameters(program, name)
+        entities.append(
+            EntityView(
+                name=name,
+                class_name=classes[name],
+                path="/".join(_named(program, name)),
+                parameters=parameters,
+                within=parameters[:-1] if any(shape.unnamed for shape in shapes.values()) else None,
+                enum=enums[name],
+                operations=tuple(members.values()),
+            )
+        )
+        every += groups
+    return ModuleView(
+        system=program.system,
+        version=program.version,
+        client=client,
+        async_client=async_client,
+        request_groups=known.request_groups,
+        types=tuple(_members(program.entities)),
+        entities=tuple(entities),
+        groups=tuple(every),
+    )
+
+
+def _groups(
+    class_name: str,
+    enum: str,
+    shapes: dict[str, OperationShape],
+    members: dict[str, MemberView],
+    classes: dict[str, str],
+) -> tuple[GroupView, ...]:
+    """The operations of a type by what must and may stand beside them."""
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for operation, shape in shapes.items():
+        key = (tuple(sorted(shape.withs.items())), tuple(sorted(shape.flags)))
+        alike.setdefault(key, []).append(operation)
+    found: list[GroupView] = []
+    for number, operations in enumerate(alike.values(), 1):
+        shape = shapes[operations[0]]
+        found.append(
+            GroupView(
+                alias=f"_{class_name}Asked{number}",
+                entity=class_name,
+                operations=tuple(members[operation] for operation in operations),
+                enum=enum,
+                with_alias=f"_{class_name}Beside{number}" if shape.withs else None,
+                withs=tuple(
+                    WithView(name=slot, classes=tuple(classes[type_] for type_ in types))
+                    for slot, types in sorted(shape.withs.items())
+                ),
+                flags=tuple(sorted(shape.flags)),
+            )
+        )
+    return tuple(found)
+
+
+def _named(program: Program, name: str) -> list[str]:
+    """The types that give a name to a path: a type that is single per parent gives none."""
+    found: list[str] = []
+    for link in program.chain(name):
+        if program.depth(link) > len(found):
+            found.append(link)
+    return found
+
+
+def _parameters(program: Program, name: str) -> tuple[str, ...]:
+    names = _Names(_PARAMETERS_TAKEN)
+    return tuple(names.take(f"{type_}_" if keyword.iskeyword(type_) else type_) for type_ in _named(program, name))
+
+
+def _members(values: Iterable[str]) -> list[MemberView]:
+    names = _Names(())
+    return [MemberView(name=names.take(value.upper()), value=value) for value in values]
+
+
+class _Names:
+    """Gives each name once; a second one of the same name ends in `_`."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = {*taken, *keyword.kwlist}
+
+    def take(self, name: str) -> str:
+        """The name, or the next that is free."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def _pascal(name: str) -> str:
+    """`job_group` → `JobGroup`."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -1,0 +1,59 @@
+"""`privtab stubs`: typed Python for the callers of a policy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings
+from privtab.errors import UsageError
+
+
+def stubs(
+    policy: PolicyArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file in place of standard output."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; fail where the file is not what would be written.")
+    ] = False,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+) -> None:
+    """Write a Python module with the names of a policy, so that a type checker finds wrong ones.
+
+    A class for each entity type, an enum of its operations, and a client that takes no others, with their objects
+    beside and their flags. The module needs the base install of privtab alone.
+
+    Example:
+
+    \b
+      privtab stubs gravitino/1.1.0 -o src/service/gravitino.py
+      privtab stubs gravitino/1.1.0 -o src/service/gravitino.py --check
+    """
+    from privtab.backends.stubs import render
+    from privtab.cli._files import write
+    from privtab.cli._output import complain
+    from privtab.pipeline import load_program
+
+    if check and output is None:
+        raise UsageError("`--check` compares with a file: give it with `--output`")
+    text = render(load_program(policy, variant=variant, readings=readings(reading)))
+    if output is None:
+        sys.stdout.write(text)
+    elif not check:
+        write(output, text.encode())
+    elif not _same(output, text):
+        complain(f"{output} is not what the policy says now; `privtab stubs {policy} -o {output}` writes it")
+        raise typer.Exit(1)
+
+
+def _same(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,49 @@
+"""What modules that `privtab stubs` writes are built on: entities whose type the type checker knows."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from privtab.request import Entity, encode_name
+
+__all__ = ["TypedEntity", "path_of"]
+
+
+class TypedEntity(Entity):
+    """An entity of one type; equal to a plain Entity of the same type and path."""
+
+    __slots__ = ()
+    TYPE: ClassVar[str]
+
+    def __init__(self, path: str) -> None:
+        """`path`: names from the root down joined by `/`, each percent-encoded."""
+        super().__init__(self.TYPE, path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entity) and (self.type, self.id) == (other.type, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.id))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        return type(self), (self.id,)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `type:path`; raises ValueError where it is another type."""
+        entity = Entity.parse(text)
+        if entity.type != cls.TYPE:
+            raise ValueError(f"`{text}` is not a `{cls.TYPE}`")
+        return cls(entity.id)
+
+
+def path_of(*names: str) -> str:
+    """Plain names as a path.
+
+    >>> path_of("m", "a/b")
+    'm/a%2Fb'
+    """
+    return "/".join(encode_name(name) for name in names)

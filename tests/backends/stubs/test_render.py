@@ -1,0 +1,208 @@
+"""Generated modules: right calls pass mypy and answer as the client does, wrong ones fail in mypy."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import studio
+from mypy import api
+from shop import POLICY
+
+from privtab import AsyncClient, Entity
+from privtab.backends.stubs import render
+from privtab.client.embedded import Embedded
+from privtab.opa.server import OpaServer
+from privtab.pipeline import load_program
+
+ROOT = Path(__file__).resolve().parents[3]
+RIGHT = """\
+from shop_names import AsyncShop, Item, ItemOperation, Shelf, Shop, Store
+from privtab import AsyncClient, Client, Decision
+
+shop = Shop(Client("http://127.0.0.1:8181"))
+answer: bool = shop.check("ann", "read", Item("s/a/x"))
+named: bool = shop.check("ann", ItemOperation.READ, Item.of("s", "a", "x"))
+moved: Decision = shop.require("ann", "move", Item("s/a/x"), with_={"to": Shelf("s/b")})
+burnt: Decision = shop.decide("ann", "burn", Item("s/a/x"), flags=["really"])
+effects: tuple[str, ...] = shop.effects("ann", "create", Shelf.within("s"))
+items: list[Shelf] = shop.visible("ann", "list", [Shelf("s/a"), Shelf("s/b")])
+other: Decision = shop.require("ann", "move", Item("s/a/x"), with_={"to": Item("s/b/y")})
+
+
+async def ask(client: AsyncClient) -> list[Item]:
+    asking = AsyncShop(client)
+    found: Decision = await asking.require("ann", "open", Store("s"))
+    return await asking.filter("ann", "read", [Item("s/a/x")])
+"""
+WRONG = [
+    ('shop.check("ann", "raed", Item("s/a/x"))', "No overload variant"),
+    ('shop.check("ann", "read", Shelf("s/a"))', "No overload variant"),
+    ('shop.check("ann", ItemOperation.READ, Shelf("s/a"))', "No overload variant"),
+    ('shop.check("ann", "read", "item:s/a/x")', "No overload variant"),
+    ('shop.check("ann", "move", Item("s/a/x"))', "No overload variant"),
+    ('shop.check("ann", "move", Item("s/a/x"), with_={"too": Shelf("s/b")})', "No overload variant"),
+    ('shop.check("ann", "move", Item("s/a/x"), with_={"to": Store("s")})', "No overload variant"),
+    ('shop.check("ann", "read", Item("s/a/x"), with_={"to": Shelf("s/b")})', "No overload variant"),
+    ('shop.check("ann", "burn", Item("s/a/x"), flags=["realy"])', "No overload variant"),
+    ('shop.check("ann", "read", Item("s/a/x"), groups=["x"])', "No overload variant"),
+    ('shop.visible("ann", "list", [Item("s/a/x")])', "No overload variant"),
+    ('Item.of("s", "x")', "Missing positional argument"),
+    ("ItemOperation.RAED", "has no attribute"),
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the module of a small policy."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.yaml").write_text(POLICY, encoding="utf-8")
+    (folder / "shop_names.py").write_text(render(load_program(folder / "shop.yaml")), encoding="utf-8")
+    return folder
+
+
+def mypy(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What mypy says, strict, of a file beside the module."""
+    (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.setenv("MYPYPATH", f"{folder}:{ROOT / 'compiler'}")
+    monkeypatch.chdir(folder)
+    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(folder / "cache"), name])
+    assert not err
+    return out.splitlines()
+
+
+@pytest.mark.slow
+def test_right_calls_pass_and_each_wrong_one_fails(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mypy(shop, "right.py", RIGHT, monkeypatch) == []
+    head = RIGHT.partition("answer:")[0].replace("AsyncShop, ", "").replace("AsyncClient, ", "")
+    said = mypy(shop, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", monkeypatch)
+    first = head.count("\n") + 1
+    for number, (call, says) in enumerate(WRONG, first):
+        errors = [line for line in said if line.startswith(f"wrong.py:{number}: error: ")]
+        assert any(says in error for error in errors), (call, said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["cdap/final", "gravitino/1.1.0", "streams/teracloud"])
+def test_the_modules_of_shipped_policies_pass_mypy(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mypy(tmp_path, "names.py", render(load_program(policy)), monkeypatch) == []
+
+
+def test_the_same_policy_gives_the_same_text_in_any_process(shop: Path) -> None:
+    program = (
+        "import sys; from privtab.pipeline import load_program; from privtab.backends.stubs import render;"
+        "sys.stdout.write(render(load_program(sys.argv[1])))"
+    )
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(shop / "shop.yaml")],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": str(ROOT / "compiler"), "PYTHONHASHSEED": seed},
+        )
+        assert done.stdout == (shop / "shop_names.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return studio.write(tmp_path_factory.mktemp("studio"))
+
+
+@pytest.fixture(scope="module")
+def names(bundles: tuple[Path, Path]) -> Any:
+    """The module of the studio, loaded."""
+    return loaded(bundles[0].parent / "names.py", render(load_program(bundles[0].parent / "studio.yaml")))
+
+
+def loaded(path: Path, text: str) -> Any:
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_typed_client_answers_as_the_client_does(bundles: tuple[Path, Path], names: Any) -> None:
+    with Embedded(*bundles) as client:
+        typed = names.Studio(client)
+        salaries, clicks, lab = names.Dataset("web/salaries"), names.Dataset.of("web", "clicks"), names.Project("lab")
+        assert typed.check("ann", "read", salaries) is True
+        assert typed.check("ben", names.DatasetOperation.READ, salaries) is False
+        assert typed.decide("ben", "read", salaries).missing
+        assert typed.effects("ann", "create", names.Dataset("web/new")) == ("become owner (dataset:web/new)",)
+        assert typed.check("ann", "copy", clicks, with_={"to": lab}) is False
+        assert typed.check("gus", "read", names.Dataset("lab/open"), groups=["guests"]) is True
+        assert typed.visible("ben", "list", [clicks, salaries]) == [clicks]
+        assert typed.filter("ben", "read", [clicks, salaries]) == [clicks]
+        assert typed.check("ben", "list", names.Dataset.within("web")) is True
+
+
+def test_a_typed_client_in_an_event_loop(bundles: tuple[Path, Path], names: Any) -> None:
+    async def run(url: str) -> None:
+        async with AsyncClient(url, system="studio") as client:
+            typed = names.AsyncStudio(client)
+            assert await typed.check("ann", "read", names.Dataset("web/salaries"))
+            assert (await typed.require("ann", "copy", names.Dataset("web/x"), with_={"to": names.Project("web")})).rule
+            clicks = names.Dataset("web/clicks")
+            assert await typed.visible("ben", "list", [clicks, names.Dataset("web/salaries")]) == [clicks]
+
+    with OpaServer(bundles) as opa:
+        asyncio.run(run(opa.url))
+
+
+def test_a_typed_entity_is_the_entity(names: Any) -> None:
+    dataset = names.Dataset("web/x")
+    assert dataset == Entity("dataset", "web/x") == dataset
+    assert dataset != names.Project("web/x")
+    assert len({dataset, Entity("dataset", "web/x")}) == 1
+    assert repr(dataset) == "Dataset('web/x')"
+    assert pickle.loads(pickle.dumps(dataset)) == dataset  # noqa: S301  (our own)
+    assert names.Dataset.of("a/b", "c%") == Entity("dataset", "a%2Fb/c%25")
+    assert names.Dataset.parse("dataset:web/x") == dataset
+    with pytest.raises(ValueError, match="not a `dataset`"):
+        names.Dataset.parse("project:web")
+
+
+HEAD = 'privtab: 1\nversion: "1"\nprivileges: [READ]\n'
+ODD: dict[str, str] = {
+    "names that Python or the module has": (
+        "system: final\nentities: {none: {literal: {class: }}, request: , a_1: , a1: }\n"
+        "tables:\n  class: {raise: READ (none)}\n  a1: {x_1: READ (a1), x1: READ (a1), mro: READ (a1)}\n"
+    ),
+    "one operation": "system: one\nentities: {thing: }\ntables: {thing: {read: READ (thing)}}\n",
+    "one operation with everything beside": (
+        "system: one\nentities: {thing: {part: }}\nsemantics: {groups: [state, request]}\n"
+        'tables: {thing: {join: {with: {class: [thing, part]}, requires: "READ (thing) and (READ (class) when if)"}}}\n'
+    ),
+    "no operation": "system: bare\nentities: {thing: }\n",
+    "a version that is no name": "system: odd\nentities: {thing: }\ntables: {thing: {read: READ (thing)}}\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ODD)
+def test_odd_policies_give_modules_that_load(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tmp_path / "odd.yaml"
+    text = HEAD.replace('"1"', '"1 \\"x\\" \\\\ é"') if "version" in what else HEAD
+    policy.write_text(text + ODD[what], encoding="utf-8")
+    module = loaded(tmp_path / "odd_names.py", render(load_program(policy)))
+    version: str = module.VERSION
+    assert version == load_program(policy).version
+    if "Python" in what:
+        assert module.None_.TYPE == "none"
+        assert module.Class.of("a", "b", class_="c").id == "a/b/c"
+        assert (module.A1.TYPE, module.A1_.TYPE) == ("a_1", "a1")
+        assert module.A1_Operation.MRO == "mro"
+    assert mypy(tmp_path, "odd_names.py", render(load_program(policy)), monkeypatch) == []
