@@ -18,6 +18,7 @@ COMMANDS = (
     ["lint"],
     ["fmt"],
     ["schema"],
+    ["stubs"],
     ["describe"],
     ["decide"],
     ["explain"],

@@ -12,7 +12,22 @@ import typer
 
 from privtab import __version__
 from privtab.cli import compile as compile_command
-from privtab.cli import decide, describe, diff, explain, fmt, lint, opa, paths, schema, serve, state, what_can, who_can
+from privtab.cli import (
+    decide,
+    describe,
+    diff,
+    explain,
+    fmt,
+    lint,
+    opa,
+    paths,
+    schema,
+    serve,
+    state,
+    stubs,
+    what_can,
+    who_can,
+)
 from privtab.cli import test as test_command
 from privtab.cli._help import flow
 from privtab.cli._output import complain, show_diagnostics, show_state_findings
@@ -41,6 +56,7 @@ app.command("compile")(compile_command.compile_policies)
 app.command("lint")(lint.lint)
 app.command("fmt")(fmt.fmt)
 app.command("schema")(schema.schema)
+app.command("stubs")(stubs.stubs)
 app.command("describe")(describe.describe)
 app.command("decide")(decide.decide)
 app.command("explain")(explain.explain)
