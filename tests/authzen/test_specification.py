@@ -7,12 +7,10 @@ scenario.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from conftest import Server
+from pdp import Server
 
 EVALUATION = "/access/v1/evaluation"
 EVALUATIONS = "/access/v1/evaluations"
@@ -269,7 +267,7 @@ def test_8_4_subject_search(library: Server) -> None:
     }
     expected = [{"type": "user", "id": "alice@example.com"}, {"type": "user", "id": "bob@example.com"}]
     assert library.answer(SEARCH + "subject", body)["results"] == expected
-    body["subject"]["id"] = "ignored"  # type: ignore[index]
+    body["subject"]["id"] = "ignored"
     assert library.answer(SEARCH + "subject", body)["results"] == expected
 
 

@@ -1,0 +1,132 @@
+"""Searches against asking about everybody and everything one by one, on random worlds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab import InvalidRequest
+from privtab.analysis.universe import universe
+from privtab.analysis.who_can import who_can
+from privtab.authzen.messages import Searched
+from privtab.authzen.paging import Place
+from privtab.authzen.points import LocalPoint
+from privtab.authzen.searching import AT_ONCE, Walk, page
+from privtab.authzen.service import Service
+from privtab.bundle.pack import policy_bundle, state_bundle
+from privtab.client.embedded import Embedded
+from privtab.ir.evaluate import Reference
+from privtab.pipeline import load_program
+from privtab.request import Entity, Request
+
+WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
+
+
+@settings(max_examples=25, deadline=None)
+@given(WORLDS)
+def test_searches_find_what_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
+    check(*world, per_rule=1)
+
+
+@pytest.mark.long
+@settings(max_examples=600, deadline=None)
+@given(WORLDS)
+def test_many_searches_find_what_is_allowed(world: tuple[int, int]) -> None:
+    check(*world, per_rule=3)
+
+
+def check(number: int, turn: int, *, per_rule: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "world.yaml"
+        path.write_text(worlds.policy(number), encoding="utf-8")
+        program = load_program(path)
+        state = worlds.state(program, turn)
+        (Path(folder) / "policy.tar.gz").write_bytes(policy_bundle(program))
+        (Path(folder) / "state.tar.gz").write_bytes(state_bundle(program, state))
+        service = Service(LocalPoint(Embedded(folder, mode="enforce")), page_size=1000)
+        reference = Reference(program, state)
+        named = universe(program, state)
+        for asked in worlds.requests(program, turn, per_rule=per_rule):
+            expected = who_can(reference, state, asked)
+            answer = search(service, Searched.SUBJECT, asked)
+            found = {one["id"] for one in answer["results"]}
+            if expected.anyone and not asked.groups:
+                assert answer["context"] == {"anyone": True}
+            elif not asked.groups:
+                assert found == set(expected.users)
+                assert "context" not in answer
+            assert all(reference.decide(replace(asked, user=user)).allowed for user in found)
+
+            paths = [one["id"] for one in search(service, Searched.RESOURCE, asked)["results"]]
+            pool = named.by_type[asked.resource.type]
+            assert paths == sorted(
+                p for p in pool if reference.decide(replace(asked, resource=Entity(asked.resource.type, p))).allowed
+            )
+
+            operations = [one["name"] for one in search(service, Searched.ACTION, asked)["results"]]
+            known = [operation for type_, operation in program.rules if type_ == asked.resource.type]
+            assert operations == sorted(o for o in known if allowed(reference, replace(asked, action=o)))
+
+
+def allowed(reference: Reference, asked: Request) -> bool:
+    try:
+        reference.vocabulary.check(asked)
+    except InvalidRequest:
+        return False
+    return reference.decide(asked).allowed
+
+
+def search(service: Service, kind: Searched, asked: Request) -> dict[str, Any]:
+    return asyncio.run(service.search(kind, asked.to_json()))
+
+
+# --- pages ---------------------------------------------------------------------------------------------------------------
+
+NAMES = [f"n{at:05}" for at in range(3 * AT_ONCE)]
+
+
+def walk() -> Walk:
+    return Walk(names=NAMES, asks=lambda name: Request(user=name, action="read", resource=Entity("t", "x")))
+
+
+async def every_third(requests: Sequence[Request]) -> list[bool]:
+    return [NAMES.index(request.user) % 3 == 0 for request in requests]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100, AT_ONCE, 1000])
+def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
+    async def all_pages() -> list[str]:
+        found: list[str] = []
+        at = Place(after=None, limit=limit, asked="x")
+        while True:
+            got = await page(walk(), at, every_third)
+            assert len(got.names) <= limit
+            found += got.names
+            if not got.next_token:
+                return found
+            assert len(got.names) == limit
+            at = replace(at, after=got.names[-1])
+
+    assert asyncio.run(all_pages()) == NAMES[::3]
+
+
+def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
+    ticks = iter(range(0, 1000, 10))
+    at = Place(after=None, limit=1000, asked="x")
+    got = asyncio.run(page(walk(), at, every_third, clock=lambda: next(ticks)))
+    assert list(got.names) == NAMES[:AT_ONCE:3]
+    assert got.next_token == at.token(NAMES[AT_ONCE - 1])
+
+
+def test_new_and_gone_names_between_two_pages_do_no_harm() -> None:
+    at = Place(after="n00004x", limit=2, asked="x")
+    assert asyncio.run(page(walk(), at, every_third)).names == ("n00006", "n00009")
