@@ -12,12 +12,7 @@ import pytest
 import yaml
 
 from privtab.ir.canonical import atom_text, each_minimal_sets, minimal_sets
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program, Rule
-from privtab.pipeline import load_program
-from privtab.request import Entity, Request
-from privtab.state.load import load
-from privtab.state.validate import validate
 
 POLICIES = Path(__file__).parents[2] / "policy_src"
 
@@ -123,29 +118,6 @@ def cited_lines(policy: str) -> set[int]:
     return set(sources({"core": content.get("core"), "tables": content["tables"], "variants": content.get("variants")}))
 
 
-def check_scenarios(name: str) -> list[str]:
-    """Ask every case of a scenario file; what went another way than it says."""
-    path = POLICIES / name
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    program = load_program(path.with_name(content["policy"]), variant=content.get("variant"))
-    state, findings = validate(program, load(path.with_name(content["state"])))
-    assert findings == ()
-    reference = Reference(program, state)
-    wrong = []
-    for number, case in enumerate(content["cases"], start=1):
-        request = Request(
-            user=case["user"],
-            action=case["action"],
-            resource=Entity.parse(case["resource"]),
-            with_={slot: Entity.parse(entity) for slot, entity in case.get("with", {}).items()},
-            flags=frozenset(case.get("flags", ())),
-        )
-        decision = reference.decide(request)
-        if decision.allowed != {"allow": True, "deny": False}[case["decision"]]:
-            wrong.append(f"case {number}: {case} got {decision}")
-    return wrong
-
-
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The helpers, for tests that are imported by path and so cannot import this file."""
@@ -155,7 +127,6 @@ class Tools:
     compiled_row: Callable[..., Row] = compiled_row
     compiled_table: Callable[..., Table] = compiled_table
     cited_lines: Callable[[str], set[int]] = cited_lines
-    check_scenarios: Callable[[str], list[str]] = check_scenarios
     policies: Path = POLICIES
 
 

@@ -204,8 +204,3 @@ def test_delete_all_of_the_revision(tools: Tools, programs: dict[str, Program]) 
 def test_the_note_of_the_namespace_list(programs: dict[str, Program], version: str, words: str) -> None:
     note = programs[version].rules["namespace", "list"].note
     assert note == f"Listing will list all the namespaces, even if the current user {words}"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_scenarios(tools: Tools, version: str) -> None:
-    assert tools.check_scenarios(f"cdap/{version}.scenarios.yaml") == []

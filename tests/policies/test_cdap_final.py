@@ -190,7 +190,3 @@ def test_lists_can_be_read_on_the_parent(tools: Tools, entity: str, parent: str)
     row = tools.compiled_row(other, other.rules[entity, "list"])
     assert row.requires == tools.read_sets(f"READ/WRITE/ADMIN ({parent})")
     assert row.each == tools.read_sets("anyone")
-
-
-def test_scenarios(tools: Tools) -> None:
-    assert tools.check_scenarios("cdap/final.scenarios.yaml") == []

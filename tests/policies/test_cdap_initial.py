@@ -175,8 +175,3 @@ def test_the_names_of_the_document(program: Program) -> None:
         "stream_view": "stream",
         "dataset": "namespace",
     }
-
-
-@pytest.mark.parametrize("name", ["initial", "initial.use_cases"])
-def test_scenarios(tools: Tools, name: str) -> None:
-    assert tools.check_scenarios(f"cdap/{name}.scenarios.yaml") == []

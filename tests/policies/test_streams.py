@@ -298,7 +298,3 @@ def test_one_object_has_both_permissions_or_by_the_other_reading_each_may_have_o
     mixed = frozenset({"add (job_group)", "delete (job)"})
     assert mixed not in tools.compiled_row(program, row).requires
     assert mixed in tools.compiled_row(other, other.rules["job", operation]).requires
-
-
-def test_scenarios(tools: Tools) -> None:
-    assert tools.check_scenarios("streams/teracloud.scenarios.yaml") == []
