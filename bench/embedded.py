@@ -99,6 +99,8 @@ def _over(ours: Spread, theirs: Spread) -> Spread:
 
 
 def _in_python(prepared: Any) -> list[Contestant]:
+    import pyarrow as pa
+
     from privtab import Entity, Request
     from privtab.client.embedded import Embedded
 
@@ -121,27 +123,14 @@ def _in_python(prepared: Any) -> list[Contestant]:
         Contestant(size=size, name=HAND_LOOP, run=lambda: [allow(u, t) for u, t in pairs], truth=truth),
         Contestant(size=size, name=CHECK_MANY, run=lambda: client.check_many(many), truth=truth),
     ]
-    return [*found, _columns(prepared, pairs, truth)]
-
-
-def _columns(prepared: Any, pairs: Sequence[tuple[str, str]], truth: Sequence[bool]) -> Contestant:
-    import pyarrow as pa
-
-    from privtab.bundle import policy_artifacts
-    from privtab.engines.batches import Batches
-    from privtab.engines.index import Index
-    from privtab.engines.python import PythonEngine
-    from privtab.state.index import index
-
-    program = policy_artifacts(prepared.program).program
-    batches = Batches(PythonEngine(program, Index(index(prepared.program, prepared.state))))
+    batches = client.batches()
     users, tables = pa.array([user for user, _ in pairs]), pa.array([table for _, table in pairs])
 
-    def run() -> Sequence[bool]:
-        found: list[bool] = batches.decide_columns(users, tables, action="select", type="table").allowed.tolist()
-        return found
+    def columns() -> Sequence[bool]:
+        answers: list[bool] = batches.decide_columns(users, tables, action="select", type="table").allowed.tolist()
+        return answers
 
-    return Contestant(size=prepared.size, name=COLUMNS, run=run, truth=truth)
+    return [*found, Contestant(size=size, name=COLUMNS, run=columns, truth=truth)]
 
 
 def _in_wasm(prepared: Any) -> list[Contestant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -185,6 +186,18 @@ def test_observing_lets_pass_and_says_so(shop: Shop, caplog: pytest.LogCaptureFi
             [True] * MANY
         )
     assert "would be denied" in caplog.text
+
+
+def test_columns_are_answered_with_what_is_in_force(shop: Shop, client: Embedded) -> None:
+    batches = client.batches()
+    assert batches.decide_columns(["ann", "bob"], ["s/a/1", "s/a/1"], action="look", type="box").allowed.tolist() == [
+        True,
+        False,
+    ]
+    shop.put_state(GRANTS[1:])
+    client.refresh()
+    for made, allowed in ((batches, True), (client.batches(), False)):
+        assert made.decide_columns(["ann"], ["s/a/1"], action="look", type="box").allowed.tolist() == [allowed]
 
 
 # --- where bundles come from ---
@@ -476,8 +489,46 @@ def test_wasm_gives_the_same_answers(shop: Shop, opa_binary: Path) -> None:
             client.check("ann", "look", "box:s/a")
         shop.put_state(GRANTS[1:])
         assert not client.check("ann", "look", "box:s/a/1")
+        with pytest.raises(UsageError, match="`python` alone"):
+            client.batches()
     with pytest.raises(UsageError, match="compile --wasm"):
         Embedded(shop.policy, shop.state, engine="wasm")
+
+
+ALONE = """
+import sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"numpy", "pyarrow", "opapywasm", "wasmtime", "yaml", "lark", "jinja2", "typer", "httpx"}:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Refused())
+from privtab import Embedded, Entity, Request, UsageError
+
+client = Embedded(sys.argv[1], sys.argv[2])
+asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n % 2 + 1}")) for n in range(3000)]
+assert client.check_many(asked) == [True, False] * 1500
+assert client.check("ann", "look", "box:s/a/1")
+assert client.decide("ann", "look", "box:s/a/1").allowed
+for wrong in (client.batches, lambda: Embedded(sys.argv[3], sys.argv[2], engine="wasm")):
+    try:
+        wrong()
+    except UsageError as error:
+        print(error)
+"""
+
+
+def test_the_base_install_is_enough(shop: Shop) -> None:
+    artifacts = policy_artifacts(shop.program())
+    (shop.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(b"a module"))
+    command = [sys.executable, "-c", ALONE, shop.policy, shop.state, shop.folder / "policy.wasm.tar.gz"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "columns need the extra `fast`: pip install 'privtab[fast]'",
+        "the engine `wasm` needs the extra `wasm`: pip install 'privtab[wasm]'",
+    ]
 
 
 def test_a_client_shows_itself(client: Embedded) -> None:

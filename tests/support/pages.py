@@ -26,6 +26,7 @@ PAGES = (
     "docs/language.md",
     "docs/state.md",
     "docs/asking.md",
+    "docs/embedded.md",
     "docs/questions.md",
     "docs/linting.md",
     "docs/diff.md",

@@ -24,6 +24,9 @@ from privtab.request import Request
 if TYPE_CHECKING:
     from privtab.engines.index import Index
 
+if TYPE_CHECKING:
+    from privtab.engines.batches import Batches
+
 Source: TypeAlias = str | os.PathLike[str]
 """Where bundles are: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
 
@@ -115,6 +118,21 @@ class Embedded(Asker):
     def refresh(self) -> bool:
         """Look for newer bundles now, and load them; whether there were any. Raises what stands in the way."""
         return self._bundled.refresh()
+
+    def batches(self) -> Batches:
+        """What answers whole columns with the policy and the state of now, in other processes too; it knows no modes and no hooks.
+
+        Raises UsageError without the extra `fast`, and for other engines than `python`.
+        """
+        from privtab.engines.python import PythonEngine
+
+        runs = self._bundled.now().runs
+        if not isinstance(runs, PythonEngine):
+            raise UsageError("columns are answered by the engine `python` alone")
+        try:
+            return runs.batches()
+        except ImportError as error:
+            raise UsageError("columns need the extra `fast`: pip install 'privtab[fast]'") from error
 
     def check(
         self,

@@ -100,14 +100,19 @@ class PythonEngine:
         """
         if len(requests) < MANY or self._batches is False:
             return None
-        if self._batches is None:
-            try:
-                from privtab.engines.batches import Batches
-            except ImportError:
-                self._batches = False
-                return None
+        try:
+            return self.batches().allow_requests(requests)
+        except ImportError:
+            self._batches = False
+            return None
+
+    def batches(self) -> Batches:
+        """For columns; kept, since it holds the index as arrays. Raises ImportError where numpy or pyarrow is missing."""
+        if not self._batches:
+            from privtab.engines.batches import Batches
+
             self._batches = Batches(self)
-        return self._batches.allow_requests(requests)
+        return self._batches
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the items that pass, ascending; the request's resource gives the type alone."""
