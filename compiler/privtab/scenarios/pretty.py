@@ -19,6 +19,8 @@ SHOWN, SHOWN_OF_ENTRY = 20, 2
 """Failures that are shown at once, and of those that one entry brings."""
 SHOWN_ROWS, SHOWN_OF_MANY = 5, 2
 """Rows with untested cells, and with unseen faults, that are shown of one policy, and of each of several."""
+SHOWN_OF_ROW = 3
+"""How many of these are shown of one row."""
 
 
 def show(console: Console, results: Sequence[Result], *, verbose: bool) -> None:
@@ -80,8 +82,7 @@ def _untested(console: Console, result: Result, most: int | None) -> None:
     for rule_id, cells in rows[:most]:
         rule, total, _ = totals[rule_id]
         console.print(Text.assemble("  ", _row(rule), (f"  {len(cells)} of {total}", "dim")), soft_wrap=True)
-        for cell in cells[: most and 1]:
-            _hanging(console, "      ", Text(_cell(cell)))
+        _some(console, [_cell(cell) for cell in cells], most)
     _rest(console, len(rows), most)
 
 
@@ -93,9 +94,17 @@ def _unseen(console: Console, result: Result, most: int | None) -> None:
     rows = [(rule_id, list(some)) for rule_id, some in groupby(survived, key=lambda mutant: mutant.original.id)]
     for _, mutants in rows[:most]:
         console.print(Text.assemble("  ", _row(mutants[0].original), (f"  {len(mutants)}", "dim")), soft_wrap=True)
-        for mutant in mutants[: most and 1]:
-            _hanging(console, "      ", Text(mutant.text))
+        _some(console, [mutant.text for mutant in mutants], most)
     _rest(console, len(rows), most)
+
+
+def _some(console: Console, texts: Sequence[str], most: int | None) -> None:
+    """The first few things to say of a row, and how many more there are."""
+    shown = texts if most is None else texts[:SHOWN_OF_ROW]
+    for text in shown:
+        _hanging(console, "      ", Text(text))
+    if len(texts) > len(shown):
+        console.print(f"      and {len(texts) - len(shown)} more", style="dim")
 
 
 def _hanging(console: Console, head: str, body: Text, *, head_style: str = "dim") -> None:
