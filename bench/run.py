@@ -21,6 +21,7 @@ import client
 import compile as compile_times
 import decisions
 import embedded
+import load
 import memory
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
@@ -39,6 +40,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "compile": compile_times.report,
     "embedded": embedded.report,
     "tables": tables.report,
+    "load": load.report,
 }
 QUIET_LOAD = 0.7
 
