@@ -271,6 +271,14 @@ def test_a_token_that_reads_like_a_certificate_opens_nothing(secured: Secured) -
     assert answer.status_code == 401
 
 
+def test_whoever_writes_bundles_decides_everything(start: Start, bundle: Callable[..., Path]) -> None:
+    """A bundle may take the place of the policy that guards OPA: where bundles come from is part of what must be guarded."""
+    rego = "package system.authz\n\nallow := true\n"
+    evil = bundle("system", {}, rego=rego)
+    with start("--authentication=token", f"--set=bundles.evil.resource=file://{evil}") as opa:
+        assert requests.get(f"{opa.url}/v1/data/privtab_access", timeout=5).status_code == 200
+
+
 # --- the Rego ---
 
 
