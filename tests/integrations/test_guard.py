@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+import privtab
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
 from privtab.client.embedded import Embedded
 from privtab.errors import Unauthenticated, UsageError
@@ -87,6 +91,15 @@ def test_what_names_no_entity_is_refused(guard: Guard, ran: list[Any], value: An
     with acting_as("ann"), pytest.raises(InvalidRequest):
         read(value)
     assert ran == []
+
+
+def test_a_call_that_does_not_fit_the_function_is_a_type_error(guard: Guard) -> None:
+    @guard.requires("read", "dataset", arg="path")
+    def read(path: str) -> str:
+        return path
+
+    with acting_as("ann"), pytest.raises(TypeError, match="missing"):
+        read()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("value", [7, UUID(int=7)])
@@ -301,6 +314,7 @@ def test_modes_hold_for_guarded_functions(bundles: Any, caplog: pytest.LogCaptur
             with acting_as("ben"):
                 assert read("web/salaries") == "web/salaries"
             assert read("web/clicks") == "web/clicks", "nobody passes too"
+            assert read("") == "", "and what makes no question"
             assert ("would be denied" in caplog.text) is logged
 
 
@@ -337,3 +351,17 @@ def test_it_goes_on_functions_alone(guard: Guard) -> None:
         guard.requires("read", "dataset", arg="path")(Reads())
     with pytest.raises(UsageError, match="below `@staticmethod`"):
         guard.requires("read", "dataset", arg="path")(staticmethod(len))
+
+
+def test_guards_need_the_base_install_alone() -> None:
+    heavy = ("fastapi", "starlette", "opentelemetry", "httpx", "yaml", "rich")
+    modules = "privtab.integrations, privtab.integrations.asgi, privtab.integrations.wsgi, privtab.integrations.log"
+    program = f"import sys, {modules}, privtab.integrations.trace; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(Path(privtab.__file__).parents[1])},
+    )
+    assert done.stdout.strip() == "[]"

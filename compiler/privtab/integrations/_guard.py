@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
+from privtab.integrations._answers import LOG
 from privtab.integrations._caller import DECISION, Caller, CallerLike, as_caller, caller
 from privtab.integrations._needs import Filled, Needs, Place, needs
 from privtab.request import Decision
@@ -108,6 +109,32 @@ class Guard:
         # An engine in process may wait too, while it looks for newer bundles.
         return await asyncio.to_thread(asker.require, user, action, resource, **beside)
 
+    def ask(self, asked_by: Caller | None, wanted: Needs, values: Mapping[str, Any]) -> Decision:
+        """The decision that a call with these arguments goes by; raises as `requires` does."""
+        filled = self._fill(wanted, values)
+        if isinstance(filled, Decision):
+            return filled
+        return self.require(asked_by, filled.action, filled.resource, **filled.beside())
+
+    async def aask(self, asked_by: Caller | None, wanted: Needs, values: Mapping[str, Any]) -> Decision:
+        """`ask` that leaves the event loop free."""
+        filled = self._fill(wanted, values)
+        if isinstance(filled, Decision):
+            return filled
+        return await self.arequire(asked_by, filled.action, filled.resource, **filled.beside())
+
+    def _fill(self, wanted: Needs, values: Mapping[str, Any]) -> Filled | Decision:
+        """The question, or what stands in its place where arguments make none and everything passes."""
+        try:
+            return wanted.fill(values)
+        except InvalidRequest as error:
+            if self.enforces():
+                raise
+            LOG.warning("mode %s, `%s` let pass: %s", self.asker.mode, wanted.action, error)
+            return Decision(
+                allowed=True, context={"missing": [], "reasons": [], "effects": [], "mode": str(self.asker.mode)}
+            )
+
     def enforces(self) -> bool:
         """Whether a denial is a denial, as it is where no client is bound."""
         return self._asker is None or self._asker.mode is Mode.ENFORCE
@@ -167,15 +194,13 @@ class Allowed:
 
 def _wrapped(function: Callable[P, R], wanted: Needs, guard: Guard, user: Callable[[], CallerLike]) -> Callable[P, R]:
     """The function behind the guard, of the same kind and with the same signature."""
-    question = _question(function, wanted)
+    arguments = _arguments(function, wanted)
 
     def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
-        filled = question(args, kwargs)
-        return guard.require(guard.caller(user), filled.action, filled.resource, **filled.beside())
+        return guard.ask(guard.caller(user), wanted, arguments(args, kwargs))
 
     async def aask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
-        filled = question(args, kwargs)
-        return await guard.arequire(guard.caller(user), filled.action, filled.resource, **filled.beside())
+        return await guard.aask(guard.caller(user), wanted, arguments(args, kwargs))
 
     if inspect.iscoroutinefunction(function):
         coroutine = cast("Callable[P, Awaitable[Any]]", function)
@@ -215,8 +240,10 @@ def _deciding(decision: Decision) -> Iterator[None]:
         DECISION.reset(token)
 
 
-def _question(function: Callable[..., Any], wanted: Needs) -> Callable[[tuple[Any, ...], dict[str, Any]], Filled]:
-    """The question of a call; raises UsageError now for arguments that the function does not have."""
+def _arguments(
+    function: Callable[..., Any], wanted: Needs
+) -> Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Any]]:
+    """The arguments of a call by their names; raises UsageError now for those that the function does not have."""
     if not inspect.isfunction(function):
         raise UsageError("`requires` goes on functions; on a method it stands below `@staticmethod` or `@classmethod`")
     signature = inspect.signature(function)
@@ -225,12 +252,9 @@ def _question(function: Callable[..., Any], wanted: Needs) -> Callable[[tuple[An
         name = getattr(function, "__qualname__", "the function")
         raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{wanted.action}` is asked by")
 
-    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Filled:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise InvalidRequest(f"the call fits no question: {error}") from None
+    def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return wanted.fill(bound.arguments)
+        return bound.arguments
 
-    return question
+    return arguments

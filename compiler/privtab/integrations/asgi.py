@@ -66,8 +66,7 @@ class AsgiMiddleware:
             caller = await self._caller(scope)
             decision = None
             if found is not None and found[0].needs is not None:
-                filled = found[0].needs.fill(found[1])
-                decision = await self._guard.arequire(caller, filled.action, filled.resource, **filled.beside())
+                decision = await self._guard.aask(caller, found[0].needs, found[1])
         except DecisionError as error:
             await _refuse(scope, send, answer(error, self._tell))
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from privtab.errors import DecisionError, InvalidRequest, UsageError
+from privtab.errors import DecisionError, UsageError
 from privtab.integrations._answers import Tell, answer
 from privtab.integrations._caller import as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
@@ -47,8 +47,7 @@ def Requires(  # noqa: N802  (it stands where FastAPI's `Depends` and `Security`
 
     async def permitted(request: Request, asked_by: Any = Depends(user or nobody_said)) -> Decision:  # noqa: B008  (how FastAPI is told)
         try:
-            filled = wanted.fill(_values(wanted, request))
-            return await behind.arequire(as_caller(asked_by), filled.action, filled.resource, **filled.beside())
+            return await behind.aask(as_caller(asked_by), wanted, _values(wanted, request))
         except DecisionError as error:
             refusal = answer(error, told)
             raise HTTPException(refusal.status, dict(refusal.problem), dict(refusal.headers)) from error
@@ -69,14 +68,15 @@ def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.REASONS) -> None:
 
 
 def _values(wanted: Needs, request: Request) -> dict[str, Any]:
-    """The arguments by their names; one that is there twice could be another for the handler than for us."""
+    """The arguments by their names, None for those that are not there.
+
+    One that is there twice could be another for the handler than for us, so it is no argument: a list of texts.
+    """
     values: dict[str, Any] = {}
     for name in wanted.names:
         if name in request.path_params:
             values[name] = request.path_params[name]
             continue
         given = request.query_params.getlist(name)
-        if len(given) > 1:
-            raise InvalidRequest(f"`{name}` is given {len(given)} times")
-        values[name] = given[0] if given else None
+        values[name] = given if len(given) > 1 else next(iter(given), None)
     return values

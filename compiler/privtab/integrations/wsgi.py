@@ -60,8 +60,7 @@ class WsgiMiddleware:
             caller = self._caller(environ)
             decision = None
             if found is not None and found[0].needs is not None:
-                filled = found[0].needs.fill(found[1])
-                decision = self._guard.require(caller, filled.action, filled.resource, **filled.beside())
+                decision = self._guard.ask(caller, found[0].needs, found[1])
         except DecisionError as error:
             return _refuse(method, start_response, answer(error, self._tell))
         token = DECISION.set(decision)
