@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import worlds
 from privtab import pipeline
 from privtab.bundle import policy_artifacts, wasm_modules
 from privtab.engines.wasm import WasmEngine
-from privtab.errors import PolicyError, UsageError
+from privtab.errors import InvalidRequest, PolicyError, UsageError
 from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
 from privtab.request import Entity, Request
 from privtab.state.index import index
@@ -77,6 +80,32 @@ def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -
             if reference.decide(Request(user=user, action="list", resource=item)).allowed
         ]
         assert engine.visible(request, items) == wanted
+
+
+def test_what_may_be_no_request_goes_the_long_way(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+    engine, _, program = shipped
+    names = vocabulary(program)
+    chance = random.Random(5)
+    good = Request(user="ann", action="list", resource=Entity("dataset", "x/x/x"))
+    assert engine.columns([good] * 200) == engine.allow_many([good] * 200)
+    refused = 0
+    for _ in range(300):
+        path = "".join(chance.choice("xxx//%2é") for _ in range(chance.randint(0, 7)))
+        odd = replace(good, resource=Entity("dataset", path))
+        try:
+            names.check(odd)
+        except InvalidRequest:
+            refused += 1
+            assert engine.columns([*[good] * 150, odd]) is None, path
+    assert refused > 200
+    for spoilt in (
+        replace(good, user=""),
+        replace(good, user=None),  # type: ignore[arg-type]
+        replace(good, action="fly"),
+        replace(good, flags=frozenset({"force"})),
+        good.to_json(),
+    ):
+        assert engine.columns([*[good] * 150, spoilt]) is None  # type: ignore[list-item]
 
 
 def test_threads_take_turns(shipped: tuple[WasmEngine, Reference, Program]) -> None:

@@ -24,6 +24,10 @@ ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 BATCH = 1000
 """Requests of one call into the module: its memory grows with them and does not shrink."""
 
+_quoted = json.encoder.encode_basestring
+FEW = 100
+"""Requests up to which nothing is won by asking for all of them unchecked."""
+
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _PAGE = 64 * 1024
 
@@ -58,36 +62,75 @@ class WasmEngine:
         answers = [False] * len(requests)
         plain, mixed = _sorted_out(requests)
         for (action, type_), positions in plain.items():
-            shared = {"action": {"name": action}, "resource": {"type": type_}}
-            self._fill(answers, positions, self._items(requests, type_), shared)
+            self._fill(answers, positions, self._items(requests, type_, checked=True), _shared(action, type_))
         self._fill(answers, mixed, lambda at: _text(requests[at].to_json()), None)
         return answers
 
-    def _items(self, requests: Sequence[Request], type_: str) -> Callable[[int], str]:
-        """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is made once."""
+    def columns(self, requests: Sequence[Request]) -> list[bool] | None:
+        """As `allow_many` for requests that nobody has checked; None where one of them is in any way unusual."""
+        if len(requests) < FEW or not set(map(type, requests)) <= {Request}:
+            return None
+        try:
+            plain, mixed = _sorted_out(requests)
+            if mixed or any(not self._alone(type_, action) for action, type_ in plain):
+                return None
+            answers = [False] * len(requests)
+            for (action, type_), positions in plain.items():
+                self._fill(answers, positions, self._items(requests, type_, checked=False), _shared(action, type_))
+        except (_UnusualError, AttributeError, TypeError):
+            return None
+        return answers
+
+    def _alone(self, type_: str, action: str) -> bool:
+        """Whether the policy has an operation, and it looks at nothing beside its resource."""
+        shape = self._vocabulary.operations.get(type_, {}).get(action)
+        return shape is not None and not shape.withs
+
+    def _items(self, requests: Sequence[Request], type_: str, *, checked: bool) -> Callable[[int], str]:
+        """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is made once.
+
+        Unless `checked`, whatever may be no request raises.
+        """
         chain = self._vocabulary.chains[type_]
-        if [depth for _, depth in chain] != list(range(1, len(chain) + 1)):
-            return lambda at: _text((requests[at].user, self._vocabulary.keys(requests[at].resource)))
+        straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
         types = [name for name, _ in chain]
-        known = {"": ""}
+        slashes, opening = len(types) - 1, f'"{type_}:'
+        known: dict[str, str] = {}
 
         def begun(path: str, depth: int) -> str:
             """The keys down to an entity, open to more."""
+            if not depth:
+                return ""
             found = known.get(path)
             if found is None:
-                above = begun(path.rpartition("/")[0], depth - 1)
-                found = known[path] = f"{above}{_text(f'{types[depth - 1]}:{path}')},"
+                above, _, name = path.rpartition("/")
+                if not name:
+                    raise _UnusualError
+                found = known[path] = f"{begun(above, depth - 1)}{_quoted(f'{types[depth - 1]}:{path}')},"
             return found
+
+        def odd(request: Request) -> str:
+            if not checked:
+                raise _UnusualError
+            return _text((request.user, self._vocabulary.keys(request.resource)))
 
         def item(at: int) -> str:
             request = requests[at]
-            path = request.resource.id
-            depth = path.count("/") + 1 if path else 0
-            keys = begun(path.rpartition("/")[0], depth - 1) if depth else ""
-            last = _text(f"{types[depth - 1]}:{path}") if depth else ""
-            return f"[{_text(request.user)},[{keys}{last}]]"
+            user, path = request.user, request.resource.id
+            if path.count("/") != slashes or "%" in path or not (user and user.isascii() and path.isascii()):
+                return odd(request)
+            above, _, name = path.rpartition("/")
+            keys = known.get(above) if above else None
+            if keys is None:
+                try:
+                    keys = begun(above, slashes)
+                except _UnusualError:
+                    return odd(request)
+            if not name:
+                return odd(request)
+            return f"[{_quoted(user)},[{keys}{opening}{_quoted(path)[1:]}]]"
 
-        return item
+        return item if straight else lambda at: odd(requests[at])
 
     def decide(self, request: Request) -> Decision:
         """The answer with its explanation."""
@@ -118,10 +161,6 @@ class WasmEngine:
             found += [start + at for at in positions]
         return found
 
-    def columns(self, requests: Sequence[Request]) -> list[bool] | None:  # noqa: ARG002  (it has none)
-        """There is no such way here."""
-        return None
-
     def _fill(
         self,
         answers: list[bool],
@@ -151,6 +190,14 @@ class WasmEngine:
         if not isinstance(results, list) or not results:
             raise PolicyError(f"the Wasm has no `{entrypoint}` for this request: undefined")
         return results[0]["result"]
+
+
+class _UnusualError(Exception):
+    """A request that may be none, or not of the usual form."""
+
+
+def _shared(action: str, type_: str) -> dict[str, Any]:
+    return {"action": {"name": action}, "resource": {"type": type_}}
 
 
 def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequence[int]], Sequence[int]]:
