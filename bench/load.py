@@ -20,7 +20,7 @@ from pathlib import Path
 
 from load_run import Load, Progress, Result, Settings
 from load_show import load_report, picture, result_json, text
-from measure import Report, WrongAnswerError
+from measure import Report, WrongAnswerError, markdown
 from rich.console import Console
 
 from privtab.errors import PrivtabError
@@ -43,10 +43,11 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def written(result: Result, folder: Path) -> None:
-    """Put `load.json` and `load.svg` there."""
+    """Put `load.json`, `load.svg` and the tables as `load.md` there."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "load.json").write_text(json.dumps(result_json(result), indent=2) + "\n", encoding="utf-8")
     (folder / "load.svg").write_text(picture(result), encoding="utf-8")
+    (folder / "load.md").write_text(markdown(load_report(result)) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     text(result, console)
     written(result, options.out)
-    console.print(f"\n{options.out / 'load.json'}, {options.out / 'load.svg'}", style="dim", soft_wrap=True)
+    console.print(f"\n{options.out}: load.json, load.svg, load.md", style="dim", soft_wrap=True)
     return 1 if result.failures else 0
 
 

@@ -281,7 +281,7 @@ def _shares(result: Result) -> str:
     parts = [
         axes.frame(
             "latency, ms, by share of the calls: solid between swaps, dashed around swaps, dotted around the restart",
-            [(0, "0"), (0.30103, "50%"), (1, "90%"), (2, "99%"), (3, "99.9%"), (4, "99.99%")],
+            [(0, "0%"), (0.30103, "50%"), (1, "90%"), (2, "99%"), (3, "99.9%"), (4, "99.99%")],
             _ticks_log(latencies.merged(CALLERS, PHASES)),
         )
     ]
@@ -344,7 +344,9 @@ def _by_time(result: Result, seconds: float, which: Sequence[int], title: str) -
         parts.append(
             f'<line x1="{warm:.1f}" x2="{warm:.1f}" y1="0" y2="{PANEL}" stroke="{INK}" stroke-dasharray="3 3"/>'
         )
-        parts.append(_text(warm - 4, PANEL - 6, "judged from here on", anchor="end"))
+        before = result.warm > seconds * 0.8
+        anchor = "end" if before else "start"
+        parts.append(_text(warm - 4 if before else warm + 4, PANEL - 6, "judged from here on", anchor=anchor))
     return "".join(parts)
 
 

@@ -154,7 +154,7 @@ SERIES: tuple[Series, ...] = (
     Series(name="threads of the callers", unit="", least=2, share=0.1),
     Series(name="descriptors of OPA", unit="", least=4, share=0.15),
 )
-JUDGED_SECONDS = 30.0
+JUDGED_SECONDS = 20.0
 """Memory is judged where there is at least so much time after warming up."""
 MOST_PAIRS = 300
 
