@@ -444,6 +444,19 @@ def test_a_pickled_client_brings_policy_and_state_along(shop: Shop, caplog: pyte
         assert "stay in force" in caplog.text
 
 
+def test_a_pickled_client_is_as_old_as_its_bundles(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may wait for an hour before it runs; that hour counts."""
+    with Embedded(shop.policy, shop.state, refresh=60) as client:
+        packed = pickle.dumps(client)
+    shop.put_state(GRANTS[1:])
+    with pickle.loads(packed) as copy:  # noqa: S301  (our own)
+        assert copy.check("ann", "look", "box:s/a/1")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 61)
+    with pickle.loads(packed) as copy:  # noqa: S301
+        assert not copy.check("ann", "look", "box:s/a/1")
+
+
 def test_a_forked_process_goes_on(shop: Shop) -> None:
     with Embedded(shop.policy, shop.state, refresh=0) as client:
         # A thread that is loading while the process forks leaves its lock behind.
@@ -522,7 +535,8 @@ for wrong in (client.batches, lambda: Embedded(sys.argv[3], sys.argv[2], engine=
 def test_the_base_install_is_enough(shop: Shop) -> None:
     artifacts = policy_artifacts(shop.program())
     (shop.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(b"a module"))
-    command = [sys.executable, "-c", ALONE, shop.policy, shop.state, shop.folder / "policy.wasm.tar.gz"]
+    bundles = [str(shop.policy), str(shop.state), str(shop.folder / "policy.wasm.tar.gz")]
+    command = [sys.executable, "-c", ALONE, *bundles]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
