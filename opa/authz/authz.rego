@@ -16,80 +16,73 @@ package system.authz
 default allow := false
 
 allow if {
-	input.method == "GET"
 	input.path == ["health"]
+	input.method == "GET"
 	known_parameters({"bundles", "plugins", "exclude-plugin"})
 }
 
 allow if {
-	"ask" in roles
 	question
+	"ask" in roles
 }
 
 allow if {
-	"status" in roles
 	report
+	"status" in roles
 }
 
 # What each policy answers. Nothing below or above it: a whole package would answer at length for everything at once.
-answers := {"allow", "decision", "decisions", "explained", "visible"}
+answers := {"allow", "check", "decision", "decisions", "explained", "visible"}
 
+# Each of these begins with a part of the path, by which OPA finds the one that counts.
 question if {
+	input.path[2] == "privtab"
 	input.method in {"GET", "POST"}
 	["v1", "data", "privtab", system, answer] = input.path
-	system_name(system)
 	answer in answers
+	system_name(system)
 
 	# `explain` would print how the answer came about, and with it what the state holds.
 	known_parameters({"input", "pretty"})
 }
 
-# The names of all policies, which clients check requests by.
+# The names of all policies, which clients check requests by; those of one; its revision, and the name of its system.
 question if {
+	input.path[2] == "privtab_program"
 	input.method == "GET"
-	input.path == ["v1", "data", "privtab_program"]
-	known_parameters({"pretty"})
-}
-
-# The names of one policy.
-question if {
-	input.method == "GET"
-	["v1", "data", "privtab_program", system] = input.path
-	system_name(system)
-	known_parameters({"pretty"})
-}
-
-# The revision of one policy, and the name of its system.
-question if {
-	input.method == "GET"
-	["v1", "data", "privtab_program", system, value] = input.path
-	system_name(system)
-	value in {"revision", "system"}
+	array.slice(input.path, 0, 2) == ["v1", "data"]
+	program_part(array.slice(input.path, 3, count(input.path)))
 	known_parameters({"pretty"})
 }
 
 # Of the state its revision alone.
 question if {
+	input.path[2] == "privtab_state"
 	input.method == "GET"
 	["v1", "data", "privtab_state", system, "revision"] = input.path
 	system_name(system)
 	known_parameters({"pretty"})
 }
 
+program_part([])
+
+program_part([system]) if system_name(system)
+
+program_part([system, value]) if {
+	system_name(system)
+	value in {"revision", "system"}
+}
+
 report if {
+	input.path in {["v1", "status"], ["v1", "config"], ["metrics"]}
 	input.method == "GET"
-	input.path in [["v1", "status"], ["v1", "config"], ["metrics"]]
 	known_parameters({"pretty"})
 }
 
 # One name: OPA reads a `%2F` inside of it as another level of the document.
 system_name(text) if regex.match(`^[a-z][a-z0-9_]*$`, text)
 
-known_parameters(names) if {
-	every name, _ in object.get(input, "params", {}) {
-		name in names
-	}
-}
+known_parameters(names) if object.keys(object.get(input, "params", {})) - names == set()
 
 # A token's roles. A certificate's text is no token: where certificates are asked for, they alone count.
 roles := data.privtab_access.tokens[crypto.sha256(input.identity)] if {

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -91,6 +91,39 @@ def test_what_names_no_entity_is_refused(guard: Guard, ran: list[Any], value: An
     with acting_as("ann"), pytest.raises(InvalidRequest):
         read(value)
     assert ran == []
+
+
+def test_a_question_is_about_the_argument_that_the_function_gets(guard: Guard) -> None:
+    @guard.requires("read", "dataset", arg="path")
+    def by_place(path: str, /, **more: str) -> str:
+        return path
+
+    @guard.requires("read", "dataset", arg="path")
+    def by_name(*more: str, path: str = "web/salaries") -> str:
+        return path
+
+    @guard.requires("read", "dataset", arg="path")
+    def either(other: str = "", path: str = "web/salaries", **more: str) -> str:
+        return path
+
+    with acting_as("ben"):
+        assert by_place("web/clicks", path="web/salaries") == "web/clicks"
+        assert by_name("web/salaries", path="web/clicks") == "web/clicks"
+        assert either("web/salaries", "web/clicks") == "web/clicks"
+        calls: tuple[Callable[[], str], ...] = (
+            lambda: by_place("web/salaries", path="web/clicks"),
+            lambda: by_name("web/clicks"),
+            by_name,
+            lambda: either("web/clicks"),
+            lambda: either(other="web/clicks", more="web/clicks"),
+        )
+        for refused in calls:
+            with pytest.raises(AccessDenied):
+                refused()
+        with pytest.raises(TypeError):
+            either("", "web/clicks", path="web/clicks")  # type: ignore[misc]
+    with pytest.raises(UsageError, match="no argument `more`"):
+        guard.requires("read", "dataset", arg="more")(by_name)
 
 
 def test_a_call_that_does_not_fit_the_function_is_a_type_error(guard: Guard) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import wraps
@@ -247,14 +248,31 @@ def _arguments(
     if not inspect.isfunction(function):
         raise UsageError("`requires` goes on functions; on a method it stands below `@staticmethod` or `@classmethod`")
     signature = inspect.signature(function)
-    unknown = sorted(wanted.names - set(signature.parameters))
+    named = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    places = {
+        p.name: (at if p.kind is not p.KEYWORD_ONLY else sys.maxsize, p.kind is not p.POSITIONAL_ONLY, p.default)
+        for at, p in enumerate(named)
+    }
+    unknown = sorted(wanted.names - set(places))
     if unknown:
         name = getattr(function, "__qualname__", "the function")
         raise UsageError(f"`{name}` has no argument `{unknown[0]}`, which `{wanted.action}` is asked by")
+    wanted_places = [(name, *places[name]) for name in sorted(wanted.names)]
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
+        # By place, since `signature.bind` takes longer than a decision; what does not fit fails when the function is called.
+        values: dict[str, Any] = {}
+        for name, at, by_name, default in wanted_places:
+            # A name that only has a place is another argument where it comes by name: one of `**kwargs`.
+            if by_name and name in kwargs:
+                values[name] = kwargs[name]
+            elif at < len(args):
+                values[name] = args[at]
+            elif default is not inspect.Parameter.empty:
+                values[name] = default
+            else:
+                signature.bind(*args, **kwargs)
+                raise TypeError(f"the argument `{name}` is missing")
+        return values
 
     return arguments
