@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,6 +135,38 @@ def test_what_opa_makes_no_sense_of_fails_alone(wire: Callable[..., Any], http_r
             )
 
     asyncio.run(main())
+
+
+def test_a_name_that_cannot_be_sent_fails_alone(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+    async def main() -> None:
+        async with AsyncClient(wire(http_reply('{"result": true}')).url) as client:
+            good, bad = await asyncio.gather(
+                client.check(READ), client.check("\udcff", "read", "doc:s/d"), return_exceptions=True
+            )
+            assert good is True
+            assert isinstance(bad, InvalidRequest)
+
+    asyncio.run(main())
+
+
+def test_an_operation_that_is_gone_when_its_turn_comes_fails_alone(opa: OpaServer) -> None:
+    """Another caller may find newer names between the check of a request's names and its sending."""
+
+    async def work(client: AsyncClient, _: Recorder) -> None:
+        assert await client.check(READ)
+        flows = client._engine._flows
+        known = flows._known
+        assert known is not None
+        rest = {name: shape for name, shape in known.vocabulary.operations["doc"].items() if name != "copy"}
+        older = replace(known.vocabulary, operations={**known.vocabulary.operations, "doc": rest})
+        copying = client.check("alice", "copy", "doc:s/d", with_={"source": "doc:s/e"})
+        tasks = [asyncio.create_task(copying), asyncio.create_task(client.check(READ))]
+        asyncio.get_running_loop().call_soon(setattr, flows, "_known", replace(known, vocabulary=older))
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert results[1] is True
+        assert not isinstance(results[0], KeyError)
+
+    within(opa, work)
 
 
 def test_each_caller_gets_an_error_of_its_own(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:

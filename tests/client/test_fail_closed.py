@@ -90,6 +90,11 @@ def raised(url: str, ask: Ask, **more: Any) -> DecisionError:
         '{"result": tr',
         "[" * 100_000,
         '{"result": "\ud800"}'.encode("utf-8", "surrogatepass"),
+        '{"result": false, "result": true}',
+        '{"result": true, "metrics": NaN}',
+        '{"result": true} {"result": false}',
+        '{"result": true}'.encode("utf-16"),
+        '{"result": true}'.encode("utf-8-sig"),
     ],
 )
 @pytest.mark.parametrize("way", sorted(EVERY_WAY))
@@ -323,6 +328,36 @@ def test_bad_extras_are_never_sent(wire: Callable[..., Any], http_reply: Callabl
         for items in (["s"], [None], ["doc:s/d"], [Entity("space", "s")]):
             with pytest.raises(InvalidRequest):
                 client.visible("alice", "list", "doc", items)
+    assert not any(line.startswith("POST") for line in server.asked)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"flags": "force"},
+        {"flags": ["force"]},
+        {"flags": None},
+        {"flags": frozenset({1})},
+        {"groups": None},
+        {"groups": "hr"},
+        {"with_": None},
+        {"with_": [("source", Entity("doc", "s/e"))]},
+        {"with_": {1: Entity("doc", "s/e")}},
+    ],
+    ids=repr,
+)
+def test_a_request_made_by_hand_with_bad_extras_is_never_sent(
+    more: dict[str, Any], wire: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
+    """A text as flags would ask for its letters, and so for less than was meant."""
+    server = wire(http_reply(YES))
+    asked = Request(user="alice", action="read", resource=Entity("doc", "s/d"), **more)
+    with Client(server.url) as client:
+        for method in (client.check, client.decide, client.require):
+            with pytest.raises(InvalidRequest):
+                method(asked)
+        with pytest.raises(InvalidRequest, match="request 0: "):
+            client.check_many([asked])
     assert not any(line.startswith("POST") for line in server.asked)
 
 

@@ -147,6 +147,16 @@ def test_a_probe_that_is_given_up_lets_the_next_one_through() -> None:
     assert send(clock, Opa(clock, b"yes"), breaker) == b"yes"
 
 
+def test_a_probe_that_has_no_time_left_lets_the_next_one_through() -> None:
+    clock = Clock()
+    breaker = Breaker(1, 1.0, clock)
+    breaker.failed(DecisionUnavailable("x"))
+    clock.now += 1.0
+    with pytest.raises(DecisionUnavailable, match="within"):
+        send(clock, Opa(clock, b"yes"), breaker, time_=0.0)
+    assert send(clock, Opa(clock, b"yes"), breaker) == b"yes"
+
+
 def test_an_answer_that_is_no_decision_still_shows_that_opa_is_there() -> None:
     clock = Clock()
     breaker = Breaker(2, 1.0, clock)

@@ -68,6 +68,10 @@ def _seconds(retry_after: str | None) -> float | None:
     return float(retry_after)
 
 
+class Undefined(PolicyError):
+    """OPA knows no such rule, or has nothing to tell by: perhaps a bundle is not active yet."""
+
+
 def read_result(body: bytes, what: str) -> Any:
     """The `result` of a data document; raises PolicyError where it is undefined or not JSON."""
     return _result(body, what)[0]
@@ -79,7 +83,7 @@ def _result(body: bytes, what: str) -> tuple[Any, str | None]:
     decision_id = document.get("decision_id")
     note_id(decision_id)
     if "result" not in document:
-        raise PolicyError(f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active?")
+        raise Undefined(f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active?")
     return document["result"], decision_id if isinstance(decision_id, str) else None
 
 
@@ -178,12 +182,26 @@ def excerpt(body: bytes) -> str:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(body)
+        document = _read(body.decode())
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"OPA's answer is not JSON ({error}){excerpt(body)}") from None
     if not isinstance(document, dict):
         raise PolicyError(f"OPA's answer is not an object{excerpt(body)}")
     return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+_read = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode
 
 
 def known(system: str, value: object) -> Known:

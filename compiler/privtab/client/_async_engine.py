@@ -11,7 +11,7 @@ from privtab.client._engine import Flow, arun
 from privtab.client._observe import CURRENT, Asked
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import Known, Revision
-from privtab.errors import PolicyError, PrivtabError
+from privtab.errors import InvalidRequest, PolicyError, PrivtabError
 from privtab.request import Decision, Entity, OperationShape, Request
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class AsyncOpaEngine:
                 answers = [await arun(self._flows.allow(waiting[0].request))]
             else:
                 answers = await arun(self._flows.allow_together([w.request for w in waiting]))
-        except PolicyError as error:
+        except (PolicyError, InvalidRequest) as error:
             if len(waiting) == 1:
                 waiting[0].fail(error)
                 return

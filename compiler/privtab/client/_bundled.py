@@ -86,7 +86,8 @@ class BundledEngine:
 
     def _started(self) -> None:
         """In this process."""
-        self._due = time.monotonic() + self._refresh if self._refresh is not None else None
+        age = max(time.time() - self._looked_at, 0.0)
+        self._due = time.monotonic() + self._refresh - age if self._refresh is not None else None
         self._lock = threading.RLock()
         self._told = threading.local()
         """What `known` said last to each thread."""

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from privtab.client import _address
 from privtab.client._address import Address, Cert, Token, Verify
 from privtab.client._protocol import check_status
-from privtab.client._transport import MAX_BODY, Timeout, total
+from privtab.client._transport import MAX_BODY, NO_BODY, Timeout, total
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 _PIECE = 64 * 1024
@@ -294,6 +294,8 @@ class _Connection:
 
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened
+        self._pending: Callable[[], int] | None = getattr(opened, "pending", None)
+        """What TLS has read and nobody has asked for; the socket itself is silent about it."""
         self._poll: Any = None
         if hasattr(select, "poll"):
             self._poll = select.poll()
@@ -307,6 +309,8 @@ class _Connection:
     def silent(self) -> bool:
         """Nothing has come since the last answer: neither the end of the connection nor an answer to no question."""
         try:
+            if self._pending is not None and self._pending():
+                return False
             if self._poll is not None:
                 return not self._poll.poll(0)
             return not select.select([self._socket], [], [], 0)[0]
@@ -337,12 +341,25 @@ class _Connection:
         response = http.client.HTTPResponse(self, method=method)  # type: ignore[arg-type]  # only makefile is used
         try:
             response.begin()
+            _check_framing(response.headers)
             content = _body(response, max_body)
-            self.reusable = not response.will_close
+            self.reusable = not response.will_close and response.status not in NO_BODY
         finally:
             response.close()
         self.reusable = self.reusable and not self._buffer.spilt
         return response, content
+
+
+def _check_framing(headers: http.client.HTTPMessage) -> None:
+    """Raise HTTPException where a head leaves open how long its body is: another reader might see two answers in it."""
+    lengths = headers.get_all("Content-Length", ())
+    coding = headers.get("Transfer-Encoding")
+    if coding is None:
+        plain = not lengths or (len(lengths) == 1 and lengths[0].strip().isdecimal())
+    else:
+        plain = not lengths and coding.strip().lower() == "chunked"
+    if not plain or headers.defects:
+        raise http.client.HTTPException("the head of the answer is malformed")
 
 
 def _body(response: http.client.HTTPResponse, max_body: int) -> bytes:

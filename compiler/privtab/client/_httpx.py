@@ -11,7 +11,7 @@ from privtab.client import _address
 from privtab.client._address import Cert, Token, Verify
 from privtab.client._http import unavailable
 from privtab.client._protocol import check_status
-from privtab.client._transport import MAX_BODY, Timeout, total
+from privtab.client._transport import MAX_BODY, NO_BODY, Timeout, total
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 try:
@@ -94,6 +94,8 @@ class HttpxTransport:
                 response = await self._client().send(request, stream=True)
                 try:
                     content = await self._body(response)
+                    if response.status_code in NO_BODY or _more_came(response):
+                        await response.extensions["network_stream"].aclose()
                 finally:
                     await response.aclose()
         except TimeoutError as error:
@@ -130,3 +132,15 @@ class HttpxTransport:
                 return unavailable(self.url, reason)
             reason = reason.__cause__ or reason.__context__
         return unavailable(self.url, error)
+
+
+_INSIDE = ("_stream", "_httpcore_stream", "_stream", "_connection", "_h11_state")
+
+
+def _more_came(response: httpx.Response) -> bool:
+    """Whether bytes came after the answer, which httpcore would take for the next one. What cannot be seen counts as that."""
+    at: Any = response.stream
+    for name in _INSIDE:
+        at = getattr(at, name, None)
+    left = getattr(at, "trailing_data", None)
+    return left is None or bool(left[0])

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
+from privtab.client._answers import Undefined
 from privtab.client._cache import Cache, Key, request_key
 from privtab.client._engine import Flow
 from privtab.client._observe import CURRENT, LOG, note_cached
@@ -211,8 +212,9 @@ class OpaFlows:
 
     def allow_together(self, requests: Sequence[Request]) -> Flow[list[bool]]:
         """Yes or no for checks of several callers; their names were checked."""
-        operations = (yield from self._names()).vocabulary.operations
-        shapes = [operations[request.resource.type][request.action] for request in requests]
+        vocabulary = (yield from self._names()).vocabulary
+        # By names that another caller may have found newer meanwhile: one of them may not be there any more.
+        shapes = [vocabulary.check_operation(request.resource.type, request.action) for request in requests]
         return (yield from self.allow_many(requests, shapes, few=True))
 
     def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
@@ -340,4 +342,13 @@ class OpaFlows:
         else:
             exchange = partial(self._wires.post, call.path, call.body)
         body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
-        return call.read(body)
+        try:
+            return call.read(body)
+        except Undefined:
+            if call.body is None:
+                raise
+            # An OPA that comes back activates its bundles one by one. The look says so where one is missing, else it is
+            # there by now.
+            yield from self._look(self._known, at_most_every=0.0)
+            body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
+            return call.read(body)

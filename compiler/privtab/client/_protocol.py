@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -137,16 +138,22 @@ def well_formed(asked: object) -> Request:
         and type(asked.user) is type(asked.action) is type(resource.type) is type(resource.id) is str
         and asked.user
         and asked.action
-        and not (asked.groups or asked.with_)
+        and not (asked.groups or asked.with_ or asked.flags)
+        and None not in (asked.groups, asked.with_, asked.flags)
     ):
         return asked  # as nearly all are; what follows says what is wrong with the others
     _text(asked.user, "user")
     _text(asked.action, "action")
     entity(asked.resource)
-    if asked.groups:
-        _names(asked.groups, "groups")
+    _names(asked.groups, "groups")
+    if not isinstance(asked.with_, Mapping):
+        raise InvalidRequest(f"with_ is a {type(asked.with_).__name__}; it must be a mapping of names to entities")
     for name, value in asked.with_.items():
+        _text(name, "a name in with_")
         entity(value, f"with_[{name!r}]")
+    if not isinstance(asked.flags, AbstractSet):
+        raise InvalidRequest(f"flags are a {type(asked.flags).__name__}; they must be a frozenset of names")
+    _names(asked.flags, "flags")
     return asked
 
 
@@ -187,7 +194,7 @@ def check_system(name: str) -> str:
 
 def allow(system: str, asked: Request) -> Call[bool]:
     """The fast path: yes or no."""
-    return Call(path=f"/v1/data/privtab/{system}/allow", body=encode({"input": asked.to_json()}), read=read_allow)
+    return Call(path=f"/v1/data/privtab/{system}/check", body=encode({"input": asked.to_json()}), read=read_allow)
 
 
 def decision(system: str, asked: Request) -> Call[Decision]:

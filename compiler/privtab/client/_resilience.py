@@ -143,10 +143,11 @@ class Resilience:
         """The body of the answer; tries again while that may help and time is left."""
         tried = 0
         while True:
-            self.breaker.before()
             left = deadline - self.clock()
             if left <= 0:
                 raise DecisionUnavailable(f"OPA did not answer within {self.total:g} seconds")
+            # Last of all: who is let through as the probe has to say how it ended.
+            self.breaker.before()
             try:
                 body: bytes = yield partial(exchange, Limits(*self.timeout, total=left))
             except DecisionUnavailable as error:

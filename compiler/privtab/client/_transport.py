@@ -38,6 +38,10 @@ def total(timeout: Timeout) -> float:
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of an answer that are read; a longer one is refused."""
 
+NO_BODY = frozenset((*range(100, 200), 204, 304))
+"""Statuses that end with the head. OPA gives none of them, and whoever does may send a body, or the real answer, later:
+on a connection that was kept it would be taken for the next answer."""
+
 _PIECE = 64 * 1024
 
 
@@ -167,7 +171,11 @@ class RequestsTransport:
         try:
             response = self._answer(method, path, body, timeout)
             try:
-                content = self._read(response, deadline)
+                if response.status_code in NO_BODY:
+                    content = b""
+                    response.close()
+                else:
+                    content = self._read(response, deadline)
             except BaseException:
                 # What is left unread must not be taken for the next answer.
                 response.close()
