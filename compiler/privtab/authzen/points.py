@@ -61,12 +61,17 @@ class LocalPoint:
 
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
         """As Point.check_many."""
+        if len(requests) == 1:
+            return [self._embedded.check(requests[0])]
         if len(requests) <= FEW:
             return self._embedded.check_many(requests)
         return await asyncio.to_thread(self._embedded.check_many, requests)
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """As Point.decide_many."""
+        if len(requests) == 1:
+            # Asked alone, what is wrong with it is told without a number.
+            return [self._embedded.decide(requests[0])]
         if len(requests) <= FEW:
             return self._embedded.decide_many(requests)
         return await asyncio.to_thread(self._embedded.decide_many, requests)

@@ -25,6 +25,9 @@ IDLE_SECONDS = 30
 MOST_AT_ONCE = 1000
 """Connections and requests; what comes beyond is answered 503."""
 
+WAITING = 1024
+"""Connections that nobody has taken yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
@@ -62,10 +65,20 @@ def is_loopback(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; raises FileError where there can be none."""
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server((str(address[0]), port), family=family, backlog=2048)
+        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        # The event loop sends at once (TCP_NODELAY) only on sockets that say they are TCP. Else each answer that goes out
+        # in two parts waits 40 ms for the other side.
+        made = socket.socket(family, kind, socket.IPPROTO_TCP)
     except OSError as error:
         raise FileError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(where)
+        made.listen(WAITING)
+    except OSError as error:
+        made.close()
+        raise FileError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    return made
 
 
 def address(listening: socket.socket, host: str, tls: Tls | None) -> str:

@@ -145,7 +145,8 @@ def _one_source(policy: list[str] | None, state: list[Path] | None, bundles: lis
         raise UsageError("who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`")
     if len(policy or []) != len(state or []):
         raise UsageError(
-            f"{len(policy or [])} policies and {len(state or [])} states: give a `--state` for each `--policy`"
+            "give one `--state` for each `--policy`, in the same order: "
+            f"there are {len(state or [])} and {len(policy or [])}"
         )
 
 
@@ -191,7 +192,10 @@ def _local(
     found = []
     for system, paths in sources:
         # A server decides; `observe` and `off` are for those who ask. An environment must not turn it into a yes to all.
-        embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
+        try:
+            embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
+        except UsageError as error:
+            raise UsageError(str(error).replace("as in Embedded(system=…)", "with `--system`")) from None
         found.append(make(LocalPoint(embedded), system=embedded.system))
     return found
 

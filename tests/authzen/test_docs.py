@@ -1,0 +1,40 @@
+"""The page shows what is asked and answered: each exchange, over a socket, word by word."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import Block, read
+from pdp import start
+
+PAGE = "docs/authzen.md"
+
+
+def exchanges() -> list[tuple[Block, Block]]:
+    """Each call and the block after it."""
+    return [(asked, answered) for asked, answered in pairwise(read(PAGE).blocks) if asked.language == "http"]
+
+
+def test_every_exchange_is_as_the_page_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    read(PAGE).write(tmp_path)
+    server = start(["-p", "library.yaml", "-s", "state.yaml"], tmp_path)
+    try:
+        assert len(exchanges()) == 5
+        for asked, answered in exchanges():
+            line, _, body = asked.text.partition("\n\n")
+            method, path = line.split()
+            assert method == "POST"
+            assert shown(server.answer(path, json.loads(body))) == json.loads(answered.text), f"{PAGE}:{asked.line}"
+    finally:
+        server.stop()
+
+
+def shown(answer: Any) -> Any:
+    """As the page shows it: revisions change with every word of the compiler."""
+    return json.loads(re.sub(r'"revision": "[0-9a-f]{16}"', '"revision": "…"', json.dumps(answer)))
