@@ -41,6 +41,8 @@ class Draft:
     roles: dict[str, list[str]]
     members_of_set: list[str]
     rows: dict[tuple[str, str], str] = field(default_factory=dict)
+    deep: bool = False
+    """Whether conditions nest deeply and say things twice."""
 
     def text(self) -> str:
         """The policy as YAML."""
@@ -70,8 +72,11 @@ class Draft:
 TREE = {"top": ["top"], "mid": ["top", "mid"], "low": ["top", "mid", "low"]}
 
 
-def policy(seed: int, changes: int = 0, change_seed: int = 0) -> str:
-    """The YAML text of a tiny random policy; with `changes`, of the same one with that many random changes."""
+def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = False) -> str:
+    """The YAML text of a tiny random policy; with `changes`, of the same one with that many random changes.
+
+    `deep`: its conditions nest deeply and are made of few things each, so that they say much twice.
+    """
     rnd = random.Random(seed)
     draft = Draft(
         inheritance=rnd.choice(["none", "down"]),
@@ -84,6 +89,7 @@ def policy(seed: int, changes: int = 0, change_seed: int = 0) -> str:
         on={"READ": ["top", "mid", "low"], "WRITE": rnd.choice([["top", "mid", "low"], ["mid", "low"]])},
         roles={name: [rnd.choice(["READ", "WRITE"])] for name in ("keeper", "watcher") if rnd.random() < 0.25},
         members_of_set=["READ", "WRITE"],
+        deep=deep,
     )
     for type_ in ("mid", "low", "low"):
         draft.rows[type_, f"op{len(draft.rows)}"] = _row(draft, type_, rnd)
@@ -122,10 +128,12 @@ def _change(draft: Draft, rnd: random.Random) -> None:
 
 def _row(draft: Draft, type_: str, rnd: random.Random) -> str:
     with_ = type_ == "low" and rnd.random() < 0.2
-    text = _expression(draft, type_, 2, rnd)
+    text = _expression(draft, type_, 2, rnd) if not draft.deep else _nested(_few(draft, type_, rnd), 3, rnd)
     if with_:
         text = f"{text} {rnd.choice(['and', 'or'])} {rnd.choice(['READ', 'WRITE'])} (object)"
-    each = f", each: '{_expression(draft, type_, 1, rnd)}'" if type_ == "low" and rnd.random() < 0.2 else ""
+    each = (
+        f", each: '{_expression(draft, type_, 1 + draft.deep, rnd)}'" if type_ == "low" and rnd.random() < 0.2 else ""
+    )
     objects = f", with: {{object: {rnd.choice(['mid', '[mid, low]'])}}}" if with_ else ""
     return f"{{requires: '{text}'{each}{objects}}}"
 
@@ -149,6 +157,30 @@ def _expression(draft: Draft, type_: str, depth: int, rnd: random.Random) -> str
         return f"can {rnd.choice(earlier)} ({target})"
     fitting = [name for name, on in draft.on.items() if target in on]
     return f"{rnd.choice(fitting)} ({target})"
+
+
+def _few(draft: Draft, type_: str, rnd: random.Random) -> list[str]:
+    """Three or four terms about a type."""
+    path = TREE[type_][-2:]
+    everywhere = all(set(path) <= set(on) for on in draft.on.values())
+    terms = [f"READ ({target})" for target in path] + ["member (top)", "service admin", f"READ ({', '.join(path)})"]
+    terms += [f"owner ({target})" for target in path] * bool(draft.owner)
+    if everywhere:
+        terms += [f"WRITE ({target})" for target in path]
+        terms += [f"{names} ({target})" for names in ("READ/WRITE", "READ + WRITE", "BOTH") for target in path]
+        terms += [
+            f"{names} ({', '.join(path)})" for names in ("READ/WRITE", "READ + WRITE", "READ/BOTH", "READ + BOTH")
+        ]
+    terms += [f"can {o} ({t})" for (t, o), text in draft.rows.items() if t in path and "with" not in text]
+    chosen = rnd.sample(terms, min(len(terms), rnd.choice([2, 3, 3, 4])))
+    return chosen + [f"({rnd.choice(chosen)} when force)"] * (rnd.random() < 0.2)
+
+
+def _nested(terms: list[str], depth: int, rnd: random.Random) -> str:
+    if depth and rnd.random() < 0.75:
+        word = rnd.choice([" and ", " or "])
+        return f"({word.join(_nested(terms, depth - 1, rnd) for _ in range(rnd.choice([2, 2, 3])))})"
+    return rnd.choice(terms)
 
 
 def program(text: str) -> Program | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations, product
 from typing import TYPE_CHECKING, assert_never
 
+from privtab._once import once
+
 if TYPE_CHECKING:
+    from privtab.checks._superfluous import Superfluous
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import Exact
     from privtab.ir.lower import Lowering
-    from privtab.ir.nodes import Atom, Formula, Program, Rule
+    from privtab.ir.nodes import Atom, Can, Formula, Program, Rule
     from privtab.model.nodes import PairKey, Policy, Row
     from privtab.model.others import Others
 
@@ -123,7 +126,6 @@ class View:
     def holds(self, formula: Formula, setting: Setting, atom: Callable[[Atom], bool]) -> bool:
         """Whether a condition holds, as `atom` says which atoms do."""
         from privtab.ir import nodes as ir
-        from privtab.ir.formula import resolve
 
         flags, types = setting
 
@@ -138,9 +140,7 @@ class View:
                 case ir.When():
                     return node.flag not in flags or look(node.body)
                 case ir.Can():
-                    if node not in self._resolved:
-                        self._resolved[node] = resolve(self.program, node)
-                    return look(self._resolved[node])
+                    return look(self.resolved(node))
                 case ir.ByType():
                     case_ = dict(node.cases).get(types[node.slot])
                     return case_ is not None and look(case_)
@@ -148,6 +148,14 @@ class View:
                     assert_never(node)
 
         return look(formula)
+
+    def resolved(self, can: Can) -> Formula:
+        """The condition that a `can` stands for, about the same object."""
+        from privtab.ir.formula import resolve
+
+        if can not in self._resolved:
+            self._resolved[can] = resolve(self.program, can)
+        return self._resolved[can]
 
     def same(self, rule: Rule, one: Formula, other: Formula) -> bool:
         """Whether two conditions are one."""
@@ -177,6 +185,13 @@ class View:
         from privtab.model.others import Others
 
         return Others(self.policy)
+
+    @cached_property
+    def superfluous(self) -> tuple[Superfluous, ...]:
+        """The parts of rows without which they decide the same."""
+        from privtab.checks._superfluous import superfluous
+
+        return tuple(superfluous(self))
 
     @cached_property
     def needed(self) -> frozenset[Atom]:
@@ -231,27 +246,10 @@ class View:
         return frozenset((type(a).__name__.lower(), a.target.type) for a in atoms if isinstance(a, Owner | Member))
 
 
-@lru_cache(maxsize=2)
-def _of(policy: _ById) -> View:
-    return View(policy.policy)
-
-
-class _ById:
-    """A policy as a cache key, by identity: policies hold mappings and so cannot be hashed."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __hash__(self) -> int:
-        return id(self.policy)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.policy is self.policy
-
-
+@once
 def view(policy: Policy) -> View:
     """The shared view of a policy."""
-    return _of(_ById(policy))
+    return View(policy)
 
 
 def everywhere(policy: Policy, found: Iterable[tuple[Row, Diagnostic]]) -> Iterator[Diagnostic]:

@@ -72,9 +72,9 @@ class Scope:
                 return self._can(expression, cell)
             case x.Word(kind="self", word=word):
                 self._principal(word, self.entity, "user", cell)
-                return m.IsSelf(self.entity)
-            case x.Word(kind="service_admin"):
-                return m.IsServiceAdmin()
+                return m.IsSelf(self.entity, m.Spot(cell, word.start, word.end))
+            case x.Word(kind="service_admin", word=word):
+                return m.IsServiceAdmin(m.Spot(cell, word.start, word.end))
             case x.Word():
                 return m.AllOf()
             case x.AllOf(parts=parts):

@@ -82,11 +82,14 @@ class IsSelf:
     """The caller is the object of the request."""
 
     type: str
+    spot: Spot
 
 
 @dataclass(frozen=True, slots=True)
 class IsServiceAdmin:
     """The caller is a service administrator."""
+
+    spot: Spot
 
 
 @dataclass(frozen=True, slots=True)

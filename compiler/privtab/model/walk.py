@@ -28,7 +28,7 @@ def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
     """Every `or` of a condition, the outer before the inner; parentheses inside one make no other."""
     match condition:
         case m.AnyOf():
-            parts = tuple(_flat(condition, m.AnyOf))
+            parts = tuple(flat(condition, m.AnyOf))
             yield m.AnyOf(parts=parts)
             for part in parts:
                 yield from alternatives(part)
@@ -45,7 +45,7 @@ def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
     """Every `and` of a condition, the outer before the inner; parentheses inside one make no other."""
     match condition:
         case m.AllOf():
-            parts = tuple(_flat(condition, m.AllOf))
+            parts = tuple(flat(condition, m.AllOf))
             yield m.AllOf(parts=parts)
             for part in parts:
                 yield from conjunctions(part)
@@ -58,10 +58,11 @@ def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
             return
 
 
-def _flat(condition: m.Condition, kind: type[m.AnyOf | m.AllOf]) -> Iterator[m.Condition]:
+def flat(condition: m.Condition, kind: type[m.AnyOf | m.AllOf]) -> Iterator[m.Condition]:
+    """The parts of an `or` or of an `and`, and those of its like right inside it."""
     if isinstance(condition, kind):
         for part in condition.parts:
-            yield from _flat(part, kind)
+            yield from flat(part, kind)
     else:
         yield condition
 
@@ -98,10 +99,8 @@ def first_spot(condition: m.Condition) -> m.Spot | None:
         match term:
             case m.Held(uses=uses):
                 return uses[0].spot
-            case m.CanDo(spot=spot):
+            case m.CanDo(spot=spot) | m.IsSelf(spot=spot) | m.IsServiceAdmin(spot=spot):
                 return spot
             case m.Related(places=places):
                 return places[0].spot
-            case _:
-                continue
-    return None
+    return next((flag.spot for flag in flags(condition)), None)

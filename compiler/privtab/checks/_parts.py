@@ -1,0 +1,182 @@
+"""The parts of conditions: those of an `or` and an `and`, and the privileges and objects that a term lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, assert_never
+
+from privtab.model import nodes as m
+from privtab.model.walk import first_spot, flat
+
+if TYPE_CHECKING:
+    from privtab.checks._truth import Judge
+    from privtab.ir.lower import Lowering
+
+V = TypeVar("V")
+Kind = Literal["alternative", "condition", "object", "privilege"]
+Path: TypeAlias = tuple[int, ...]
+"""The way to a node or a part: the number of the cell (`requires`, `each`), then that of a part at each step."""
+Gone: TypeAlias = frozenset[Path]
+USES, PLACES = 0, 1
+"""The first step into a grid."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A condition as far as it has parts; a term of several privileges on several objects is a grid."""
+
+    path: Path
+    shape: Literal["leaf", "all", "any", "when", "all-grid", "any-grid"]
+    condition: m.Condition
+    kind: Kind = "condition"
+    """What its parts are; of a grid: its privileges."""
+    parts: tuple[Node, ...] = ()
+    flag: str = ""
+    grid: tuple[tuple[m.Condition, ...], ...] = ()
+    """A row for each privilege, a column for each object."""
+    spots: tuple[m.Spot | None, ...] = ()
+    """Where the parts stand, of a grid its privileges; None for one that is not looked at."""
+    place_spots: tuple[m.Spot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a node."""
+
+    path: Path
+    kind: Kind
+    spot: m.Spot
+    node: Node
+
+
+def tree(condition: m.Condition, path: Path) -> Node:
+    """The parts of a condition; parentheses inside an `or` or an `and` make no other."""
+    match condition:
+        case m.AnyOf() | m.AllOf(parts=[_, *_]):
+            shape: Literal["any", "all"] = "any" if isinstance(condition, m.AnyOf) else "all"
+            listed = list(flat(condition, type(condition)))
+            return Node(
+                path=path,
+                shape=shape,
+                kind="alternative" if shape == "any" else "condition",
+                condition=condition,
+                parts=tuple(tree(part, (*path, i)) for i, part in enumerate(listed)),
+                spots=tuple(first_spot(part) for part in listed),
+            )
+        case m.Required(body=body, flag=flag):
+            return Node(path=path, shape="when", condition=condition, parts=(tree(body, (*path, 0)),), flag=flag)
+        case m.Held(uses=[_, _, *_], places=[_, _, *_]):
+            return _grid(condition, path)
+        case m.Held(uses=[_, _, *_] as uses, every=every):
+            return Node(
+                path=path,
+                shape="all" if every else "any",
+                kind="condition" if every else "privilege",
+                condition=condition,
+                parts=tuple(_leaf(replace(condition, uses=(use,)), (*path, i)) for i, use in enumerate(uses)),
+                spots=_use_spots(condition),
+            )
+        case (
+            m.Held(places=[_, _, *_] as places)
+            | m.Related(places=[_, _, *_] as places)
+            | m.CanDo(places=[_, _, *_] as places)
+        ):
+            return Node(
+                path=path,
+                shape="any",
+                kind="object",
+                condition=condition,
+                parts=tuple(_leaf(replace(condition, places=(p,)), (*path, i)) for i, p in enumerate(places)),
+                spots=tuple(place.spot for place in places),
+            )
+        case _:
+            return _leaf(condition, path)
+
+
+def _leaf(condition: m.Condition, path: Path) -> Node:
+    return Node(path=path, shape="leaf", condition=condition)
+
+
+def _grid(held: m.Held, path: Path) -> Node:
+    return Node(
+        path=path,
+        shape="all-grid" if held.every else "any-grid",
+        kind="condition" if held.every else "privilege",
+        condition=held,
+        grid=tuple(tuple(replace(held, uses=(u,), places=(p,)) for p in held.places) for u in held.uses),
+        spots=_use_spots(held),
+        place_spots=tuple(place.spot for place in held.places),
+    )
+
+
+def _use_spots(held: m.Held) -> tuple[m.Spot | None, ...]:
+    """A set beside its members is passed over, since tables spell it so."""
+
+    def spelt(one: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
+        ours, theirs = frozenset(one.members), frozenset(other.members)
+        return (one.is_set or other.is_set) and (ours <= theirs if held.every else theirs <= ours)
+
+    return tuple(None if any(spelt(u, o) for o in held.uses if o is not u) else u.spot for u in held.uses)
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """The node and all inside it, the outer before the inner."""
+    yield node
+    for part in node.parts:
+        yield from nodes(part)
+
+
+def parts(node: Node) -> Iterator[Part]:
+    """The parts of a node itself that can be superfluous, the last first."""
+    grid = bool(node.grid)
+    for i in reversed(range(len(node.place_spots))):
+        yield Part(path=(*node.path, PLACES, i), kind="object", spot=node.place_spots[i], node=node)
+    for i in reversed(range(len(node.spots))):
+        spot = node.spots[i]
+        if spot is not None:
+            yield Part(path=(*node.path, *([USES] if grid else []), i), kind=node.kind, spot=spot, node=node)
+
+
+class Reader(Generic[V]):
+    """The values that a judge gives to nodes, with parts gone."""
+
+    def __init__(self, lowering: Lowering, judge: Judge[V]) -> None:
+        self.lowering = lowering
+        self.judge = judge
+        self._leaves: dict[Path, V] = {}
+
+    def value(self, node: Node, gone: Gone = frozenset()) -> V:
+        """The value of a node."""
+        match node.shape:
+            case "leaf":
+                return self._leaf(node.path, node.condition)
+            case "when":
+                return self.judge.when(node.flag, self.value(node.parts[0], gone))
+            case "all" | "all-grid":
+                return self.judge.all_of(self.listed(node, gone).values())
+            case "any" | "any-grid":
+                return self.judge.any_of(self.listed(node, gone).values())
+            case _:
+                assert_never(node.shape)
+
+    def listed(self, node: Node, gone: Gone = frozenset(), axis: int = USES) -> dict[Path, V]:
+        """The values of the parts that are left, by their paths; of a grid those of its privileges or of its objects."""
+        if not node.grid:
+            return {part.path: self.value(part, gone) for part in node.parts if part.path not in gone}
+        rows = [(*node.path, USES, i) for i in range(len(node.spots))]
+        columns = [(*node.path, PLACES, i) for i in range(len(node.place_spots))]
+        left = [row for row in rows if row not in gone], [column for column in columns if column not in gone]
+        return {
+            path: self.judge.any_of(
+                self._leaf((*pair[USES], pair[PLACES][-1]), node.grid[pair[USES][-1]][pair[PLACES][-1]])
+                for other in left[1 - axis]
+                for pair in [(path, other) if axis == USES else (other, path)]
+            )
+            for path in left[axis]
+        }
+
+    def _leaf(self, path: Path, condition: m.Condition) -> V:
+        if path not in self._leaves:
+            self._leaves[path] = self.judge.leaf(self.lowering.formula(condition))
+        return self._leaves[path]

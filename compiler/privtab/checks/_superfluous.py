@@ -1,0 +1,281 @@
+"""The parts of rows without which they decide the same.
+
+A part is superfluous if the row, whatever the flags and types of a request, holds in the same states without it. Two parts may
+be so only one without the other: one of them is told of, rather that which its own `or` or `and` makes superfluous, then the
+outer one, then the later one. All that is told of can be dropped together, and each of it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, product
+from typing import TYPE_CHECKING, Any, Literal
+
+from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, Path, Reader, nodes, parts, tree
+from privtab.checks._truth import Formulas, Table
+from privtab.ir.nodes import ALWAYS
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.nodes import Formula, Rule
+    from privtab.model import nodes as m
+
+Why = Literal["twice", "same", "less", "others", "gate", "always", "row"]
+"""It stands there twice; something beside it says the same; one that asks for less does; all beside it do together; the gate
+does; it asks for nothing; or the row as a whole makes up for it."""
+
+_MANY = 60
+"""Of longer lists only so many parts are looked at, in rows that are too large for a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superfluous:
+    """A part that decides nothing, and why."""
+
+    path: Path
+    kind: Kind
+    spot: m.Spot
+    why: Why
+
+
+def superfluous(seen: View) -> Iterator[Superfluous]:
+    """Those of all rows; a row for many types may say too much for one of them: what all could do without is found."""
+    bodies: dict[int, list[m.Row]] = {}
+    for row in seen.policy.rows.values():
+        bodies.setdefault(id(row.decl.body), []).append(row)
+    for rows in bodies.values():
+        roots = _roots(rows[0])
+        listed = [part for root in roots for node in nodes(root) for part in parts(node)]
+        if listed:
+            yield from _Body(seen, rows, listed).found()
+
+
+def _roots(row: m.Row) -> list[Node]:
+    return [tree(cell, (number,)) for number, cell in enumerate((row.requires, row.each)) if cell is not None]
+
+
+class _Face:
+    """A row as one kind of request meets it: the types of its objects are known, and whether the last name is left off."""
+
+    def __init__(self, seen: View, rule: Rule, roots: list[Node], types: dict[str, str], unnamed: str | None) -> None:
+        self.roots = roots
+        self.named = unnamed is None
+        self._gate = rule.gate
+        self.nodes = {node.path: node for root in roots for node in nodes(root)}
+        cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
+        table = Table(seen, [formula for formula in cells if formula != ALWAYS], types, unnamed)
+        self.apart = table.apart
+        self.table = table if table.fits else None
+        self.judge: Any = table if table.fits else Formulas(seen, rule, unnamed)
+        self.reader: Reader[Any] = Reader(seen.lowering, self.judge)
+        if self.table is not None or not self.apart:
+            self.gate = self.judge.leaf(rule.gate)
+            self.whole = self.total(frozenset())
+
+    def total(self, gone: Gone) -> Any:
+        """What the request needs."""
+        return self.judge.all_of([self.gate, *(self.reader.value(root, gone) for root in self.roots)])
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """Whether two conditions are one."""
+        return bool(self.judge.implies(one, other) and self.judge.implies(other, one))
+
+    def always(self) -> Iterator[Path]:
+        """Every `or` that holds for all who pass the gate: nothing in it is needed, which is another finding."""
+        for path, node in self.nodes.items():
+            if node.kind == "alternative" and self.judge.implies(self.gate, self.reader.value(node)):
+                yield path
+
+    def idle(self, always: frozenset[Path]) -> set[Path]:
+        """The parts that the row could do without, each alone."""
+        assert self.table is not None
+        found: set[Path] = set()
+        values = [self.reader.value(root) for root in self.roots]
+        for i, root in enumerate(self.roots):
+            self._idle(root, self.judge.all_of([self.gate, *values[:i], *values[i + 1 :]]), always, found)
+        return found
+
+    def _idle(self, node: Node, matters: int, always: frozenset[Path], found: set[Path]) -> None:
+        """`matters`: the lines on which the row holds if and only if the node does."""
+        table = self.table
+        assert table is not None
+        if node.shape in ("leaf", "when"):
+            for part in node.parts:
+                self._idle(part, matters & ~table.when(node.flag, 0), always, found)
+            return
+        value = self.reader.value(node)
+        told = node.path not in always
+        if not told:
+            matters = table.leaf(self._gate) if self.named else 0
+        for axis in (USES, PLACES) if node.grid else (USES,):
+            listed = self.reader.listed(node, axis=axis)
+            every = node.shape == "all" or (node.shape == "all-grid" and axis == USES)
+            join, nothing = (int.__and__, table.every) if every else (int.__or__, 0)
+            own = list(listed.values())
+            before = list(accumulate(own, join, initial=nothing))
+            after = list(accumulate(reversed(own), join, initial=nothing))[::-1]
+            for i, path in enumerate(listed):
+                others = join(before[i], after[i + 1])
+                left = others
+                if node.shape == "all-grid" and axis == PLACES:
+                    left = self.reader.value(node, frozenset({path}))
+                if told and not table.possible & matters & (value ^ left):
+                    found.add(path)
+                if not node.grid and node.parts[i].shape != "leaf":
+                    reaches = (others if every else ~others) if told else table.every
+                    self._idle(node.parts[i], matters & reaches, always, found)
+
+
+class _Body:
+    """The rows of one body, which say the same of several types or operations."""
+
+    def __init__(self, seen: View, rows: list[m.Row], listed: list[Part]) -> None:
+        self.faces: list[_Face] = []
+        self.listed = listed
+        for row in rows:
+            rule, roots = seen.rule(row), _roots(row)
+            slots = [w for w in rule.withs if w.polymorphic]
+            for chosen in product(*(w.types for w in slots)):
+                types = {w.name: w.types[0] for w in rule.withs} | dict(
+                    zip((w.name for w in slots), chosen, strict=True)
+                )
+                self.faces.append(_Face(seen, rule, roots, types, None))
+                if rule.each is not None and row.requires is not None:
+                    self.faces.append(_Face(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
+        self.lowering = seen.lowering
+
+    def found(self) -> Iterator[Superfluous]:
+        """What the rows could all do without, in the order of the file."""
+        if any(face.table is None and face.apart for face in self.faces):
+            return
+        self.always = frozenset(path for face in self.faces if face.named for path in face.always())
+        idle = self._each_alone()
+        if not idle:
+            return
+        gone: dict[Path, Why] = {}
+        for part in sorted(idle, key=_as_told):
+            if not _inside(part, gone) and (why := self._beside(part, gone)) and self._same(part, gone):
+                gone[part.path] = why
+        more = True
+        while more:
+            more = False
+            for part in sorted(idle, key=_outer_first):
+                if not _inside(part, gone) and not self._last(part, gone) and self._same(part, gone):
+                    gone[part.path] = "row"
+                    more = True
+        for part in self.listed:
+            if part.path in gone and not _inside(part, gone.keys() - {part.path}):
+                yield Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=gone[part.path])
+
+    def _each_alone(self) -> list[Part]:
+        """The parts that the rows could do without if nothing else changed."""
+        left = self.listed
+        for face in self.faces:
+            if left and face.table is not None:
+                idle, cells = face.idle(self.always), {root.path[0] for root in face.roots}
+                left = [part for part in left if part.path in idle or part.path[0] not in cells]
+        if any(face.table is None for face in self.faces):
+            left = [p for p in left if p.path[-1] < _MANY and p.node.path not in self.always]
+            left = [part for part in left if not self._last(part, {}) and self._same(part, {})]
+        return left
+
+    def _same(self, part: Part, gone: Mapping[Path, Why]) -> bool:
+        """Whether the rows, and what stands in an `or` that always holds, are what they were."""
+        without = frozenset((*gone, part.path))
+        for face in self.faces:
+            if not face.equal(face.total(without), face.whole):
+                return False
+            for path in self.always if face.named else ():
+                for inner in face.nodes[path].parts if path in face.nodes else ():
+                    values = (face.reader.value(inner, some) for some in (without, frozenset[Path]()))
+                    if not face.equal(*(face.judge.all_of([face.gate, value]) for value in values)):
+                        return False
+        return True
+
+    def _last(self, part: Part, gone: Mapping[Path, Why]) -> bool:
+        """Whether it is all that is left of a list of which some must be left."""
+        return not _conjunct(part) and not _Beside(self.faces[0], part, frozenset(gone)).rest
+
+    def _beside(self, part: Part, gone: Mapping[Path, Why]) -> Why | None:
+        """Why its own `or`, `and` or term makes it superfluous; None if it does not."""
+        views = [_Beside(face, part, frozenset(gone)) for face in self.faces if face.named]
+        if _conjunct(part):
+            if all(v.gives([]) for v in views):
+                return "always" if all(v.open() for v in views) else "gate"
+            return "others" if all(v.gives(v.rest.values()) for v in views) else None
+        rest = views[0].rest
+        if not rest or not all(v.enough(v.rest.values()) for v in views):
+            return None
+        by = [path for path in rest if all(v.enough([v.rest[path]]) for v in views)]
+        if any(all(v.twice(path) for v in views) for path in by):
+            return "twice"
+        if any(all(v.same(path) for v in views) for path in by):
+            return "same"
+        return "less" if by else "others"
+
+
+class _Beside:
+    """A part and what is left beside it, as one kind of request meets them."""
+
+    def __init__(self, face: _Face, part: Part, gone: Gone) -> None:
+        self._face = face
+        self._part = part
+        self._node = face.nodes[part.node.path]
+        self._axis = PLACES if self._node.grid and part.kind == "object" else USES
+        self.rest = face.reader.listed(self._node, gone, self._axis)
+        self.own = self.rest.pop(part.path)
+        if self.rest and self._node.shape == "all-grid" and self._axis == PLACES:
+            # One object must do for one privilege, another may for the next: what counts is the term without it.
+            self.own = face.reader.value(self._node, gone)
+            self.rest = {part.path: face.reader.value(self._node, gone | {part.path})}
+
+    def gives(self, others: Iterable[Any]) -> bool:
+        """Whether others, with the gate, ask for the part."""
+        return bool(self._face.judge.implies(self._face.judge.all_of([self._face.gate, *others]), self.own))
+
+    def open(self) -> bool:
+        """Whether the part always holds."""
+        return bool(self._face.judge.implies(self._face.judge.all_of([]), self.own))
+
+    def enough(self, others: Iterable[Any]) -> bool:
+        """Whether some of the others holds wherever the part does."""
+        judge = self._face.judge
+        return bool(judge.implies(judge.all_of([self._face.gate, self.own]), judge.any_of(others)))
+
+    def same(self, path: Path) -> bool:
+        """Whether the part holds wherever another one does."""
+        judge = self._face.judge
+        return bool(judge.implies(judge.all_of([self._face.gate, self.rest[path]]), self.own))
+
+    def twice(self, path: Path) -> bool:
+        """Whether the other says it in the same words, aliases and parentheses apart."""
+        return path != self._part.path and self._words(path) == self._words(self._part.path)
+
+    def _words(self, path: Path) -> list[Formula]:
+        formula = self._face.reader.lowering.formula
+        if not self._node.grid:
+            return [formula(self._node.parts[path[-1]].condition)]
+        grid = self._node.grid
+        return [formula(c) for c in (grid[path[-1]] if self._axis == USES else [row[path[-1]] for row in grid])]
+
+
+def _conjunct(part: Part) -> bool:
+    return part.kind == "condition"
+
+
+def _inside(part: Part, gone: Collection[Path]) -> bool:
+    """Whether a part lies in one that is gone."""
+    return part.path in gone or any(part.path[:length] in gone for length in range(1, len(part.path)))
+
+
+_ORDER: tuple[Kind, ...] = ("alternative", "object", "privilege", "condition")
+
+
+def _as_told(part: Part) -> int:
+    return _ORDER.index(part.kind)
+
+
+def _outer_first(part: Part) -> tuple[int, list[int]]:
+    """The outer before the inner, the later before the earlier."""
+    return len(part.path), [-step for step in part.path]

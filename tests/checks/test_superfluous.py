@@ -1,0 +1,276 @@
+"""Which parts of a row are said to be superfluous is what trying every state says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import small
+
+from privtab import model, syntax
+from privtab.checks import p310_shadowed_alternative, p328_redundant_condition
+from privtab.checks._superfluous import Superfluous
+from privtab.checks._view import View, view
+from privtab.ir.evaluate import Asked, Reference
+from privtab.ir.formula import item_condition
+from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
+from privtab.model import nodes as m
+from privtab.model.walk import flat
+from privtab.source import SourceFile
+
+Path = tuple[int, ...]
+Cells = tuple[m.Condition | None, m.Condition | None]
+
+
+def cells(row: m.Row) -> Cells:
+    return row.requires, row.each
+
+
+def listed(condition: m.Condition) -> list[m.Condition]:
+    """The parts of an `or` or an `and`, parentheses left out."""
+    return list(flat(condition, type(condition))) if isinstance(condition, m.AnyOf | m.AllOf) else []
+
+
+def paths(condition: m.Condition, at: Path) -> Iterator[tuple[Path, str]]:
+    """Every part that the catalogue speaks of, and which finding it would be: P310 or P328."""
+    match condition:
+        case m.AnyOf() | m.AllOf():
+            for i, part in enumerate(listed(condition)):
+                if part != m.AllOf():
+                    yield (*at, i), "P310" if isinstance(condition, m.AnyOf) else "P328"
+                yield from paths(part, (*at, i))
+        case m.Required(body=body):
+            yield from paths(body, (*at, 0))
+        case m.Held(uses=uses, every=every, places=places):
+            grid = len(uses) > 1 and len(places) > 1
+            for i, use in enumerate(uses if len(uses) > 1 else ()):
+                if not any(use.is_set or o.is_set for o in uses if o is not use) or not beside_set(uses, i, every):
+                    yield (*at, *([0] if grid else []), i), "P328" if every else "P310"
+            for i in range(len(places) if len(places) > 1 else 0):
+                yield (*at, *([1] if grid else []), i), "P310"
+        case m.Related(places=places) | m.CanDo(places=places):
+            yield from (((*at, i), "P310") for i in range(len(places) if len(places) > 1 else 0))
+        case m.IsSelf() | m.IsServiceAdmin():
+            return
+
+
+def beside_set(uses: tuple[m.PrivilegeUse, ...], i: int, every: bool) -> bool:
+    """Whether it is the idle one of a set and its member in one term; READ and WRITE are all there is to a set here."""
+    others = [o for j, o in enumerate(uses) if j != i]
+    return any(o.is_set for o in others) if every else uses[i].is_set
+
+
+def without(condition: m.Condition, at: Path, gone: frozenset[Path]) -> m.Condition | None:
+    """The condition with parts left out; None where nothing would be left of a list that needs something."""
+    match condition:
+        case m.AnyOf() | m.AllOf():
+            kept = [without(p, (*at, i), gone) for i, p in enumerate(listed(condition)) if (*at, i) not in gone]
+            parts = tuple(part for part in kept if part is not None)
+            if len(parts) < len(kept) or (not parts and isinstance(condition, m.AnyOf)):
+                return None
+            return m.AnyOf(parts) if isinstance(condition, m.AnyOf) else m.AllOf(parts)
+        case m.Required(body=body):
+            inner = without(body, (*at, 0), gone)
+            return None if inner is None else replace(condition, body=inner)
+        case m.Held(uses=uses, every=every, places=places):
+            grid = len(uses) > 1 and len(places) > 1
+            use_at, place_at = ((*at, 0), (*at, 1)) if grid else (at, at)
+            left = tuple(u for i, u in enumerate(uses) if len(uses) == 1 or (*use_at, i) not in gone)
+            where = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*place_at, i) not in gone)
+            if not left and every:
+                return m.AllOf()
+            return replace(condition, uses=left, places=where) if left and where else None
+        case m.Related(places=places) | m.CanDo(places=places):
+            where = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*at, i) not in gone)
+            return replace(condition, places=where) if where else None
+        case m.IsSelf() | m.IsServiceAdmin():
+            return condition
+
+
+class Tried:
+    """A row and all that states can be for it: of those that answer alike whatever it asks, one each."""
+
+    def __init__(self, seen: View, row: m.Row) -> None:
+        self.seen = seen
+        self.row = row
+        self.rule = seen.rule(row)
+        self.asked: list[Asked] | None = []
+        units = list(dict.fromkeys(_units(item_condition(self.rule))))
+        for request in small.requests(seen.program, self.rule):
+            states = small.states([(seen.program, self.rule)], request)
+            if states is None:
+                self.asked = None
+                return
+            known: set[tuple[bool, ...]] = set()
+            for state in states:
+                asked = Asked(Reference(seen.program, small.known(seen.program, state)), request)
+                answers = tuple(asked.holds(unit) for unit in units)
+                if answers not in known:
+                    known.add(answers)
+                    self.asked.append(asked)
+
+    def decisions(self, changed: Cells) -> list[bool]:
+        """What is decided in each of them, with other cells."""
+        lower = self.seen.lowering.formula
+        requires, each = (ALWAYS if c is None else lower(c) for c in changed)
+        assert self.asked is not None
+        return [a.holds(self.rule.gate) and a.holds(requires) and (not _named(a) or a.holds(each)) for a in self.asked]
+
+    def same(self, gone: frozenset[Path]) -> bool:
+        """Whether the row decides the same without some parts; not if nothing is left of something."""
+        changed = [None if c is None else without(c, (i,), gone) for i, c in enumerate(cells(self.row))]
+        if any(new is None and old is not None for new, old in zip(changed, cells(self.row), strict=True)):
+            return False
+        return self.decisions((changed[0], changed[1])) == self.decisions(cells(self.row))
+
+    def has_idle_or(self) -> bool:
+        """Whether some `or` holds for all who pass the gate."""
+        assert self.asked is not None
+        named = [a for a in self.asked if _named(a)]
+        ors = [o for c in cells(self.row) if c is not None for o in _ors(c)]
+        return any(
+            all(a.holds(f) for a in named if a.holds(self.rule.gate)) for f in map(self.seen.lowering.formula, ors)
+        )
+
+
+def _ors(condition: m.Condition) -> Iterator[m.Condition]:
+    if isinstance(condition, m.AnyOf):
+        yield condition
+    for part in (condition.body,) if isinstance(condition, m.Required) else listed(condition):
+        yield from _ors(part)
+
+
+def _units(formula: Formula) -> Iterator[Formula]:
+    match formula:
+        case And(parts=parts) | Or(parts=parts):
+            for part in parts:
+                yield from _units(part)
+        case When(body=body):
+            yield from _units(body)
+        case unit:
+            yield unit
+
+
+def _named(asked: Asked) -> bool:
+    return RESOURCE in asked.complete
+
+
+def verdicts(seen: View, row: m.Row, said: dict[Path, Superfluous]) -> dict[str, int] | None:
+    """Holds what is said of a row against trying; how many parts of each kind were found; None: too many states, or open."""
+    tried = Tried(seen, row)
+    if tried.asked is None or tried.has_idle_or():
+        return None
+    every = {p: code for i, c in enumerate(cells(row)) if c is not None for p, code in paths(c, (i,))}
+    assert said.keys() <= every.keys()
+    gone = frozenset(said)
+    assert not any(path[:length] in gone for path in gone for length in range(1, len(path))), "one inside another"
+    for path in every:
+        alone = tried.same(frozenset({path}))
+        if path in gone:
+            assert alone, f"{path} is needed"
+        elif alone and not any(path[:length] in gone for length in range(1, len(path))):
+            assert not tried.same(gone | {path}), f"{path} is not needed"
+    assert tried.same(gone), "not all can be dropped together"
+    return {code: sum(every[path] == code for path in gone) for code in ("P310", "P328")}
+
+
+def compared(seeds: range) -> dict[str, int]:
+    """How many findings there were in rows that could be tried, how many rows had none, and how many were passed over."""
+    counts = {"P310": 0, "P328": 0, "none": 0, "passed over": 0}
+    for seed in seeds:
+        tables, _ = syntax.read(SourceFile.of("small.yaml", small.policy(seed, deep=True)))
+        policy = None if tables is None else model.resolve(tables)[0]
+        assert policy is not None
+        seen = view(policy)
+        for row in policy.rows.values():
+            said = {s.path: s for s in seen.superfluous if s.spot.span.line == row.decl.span.line}
+            try:
+                found = verdicts(seen, row, said)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {row.requires_text}; each: {row.each_text}: {error}") from error
+            if found is None:
+                counts["passed over"] += 1
+                continue
+            counts["none"] += not said
+            for code, number in found.items():
+                counts[code] += number
+        told = {
+            (d.span.line, d.span.column, d.code)
+            for module in (p310_shadowed_alternative, p328_redundant_condition)
+            for d in module.find(policy)
+        }
+        assert told == {
+            (s.spot.span.line, s.spot.span.column, "P328" if s.kind == "condition" else "P310")
+            for s in seen.superfluous
+        }
+    return counts
+
+
+def found(text: str, inheritance: str = "none") -> list[str]:
+    """What is told of a policy with these rows of `shelf`, as the text that it stands under."""
+    head = """\
+        privtab: 1
+        system: demo
+        version: "1"
+        entities: {shop: {shelf: }}
+        privileges: [A, B, C, D]
+        semantics: {inheritance: %s, owner: {kinds: [user]}}
+        tables: {shelf: {%s}}
+        """
+    tables, _ = syntax.read(SourceFile.of("demo.yaml", head % (inheritance, text)))
+    assert tables is not None
+    policy, more = model.resolve(tables)
+    assert policy is not None, more
+    return [f"{s.kind} {s.spot.cell.text[s.spot.start :]}: {s.why}" for s in view(policy).superfluous]
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("A (shop) and (B (shop) or (C (shop) and A (shop)))", ["condition A (shop))): row"]),
+        ("A (shop) or B (shop) and (A (shop) or C (shop))", ["alternative A (shop) or C (shop)): row"]),
+        # Of two that could do without each other today's local one is told of, the whole rather than what is inside.
+        (
+            "(A (shop) or B (shop)) and (A (shop) or C (shop) and B (shop))",
+            ["condition A (shop) or B (shop)) and (A (shop) or C (shop) and B (shop)): others"],
+        ),
+        ("A (shop) or A (shop) and A (shop)", ["alternative A (shop) and A (shop): same"]),
+        ("service admin or A (shop) or service admin", ["alternative service admin: twice"]),
+        ("A/B (shop) and (C (shop) or A (shop))", []),
+        ("A (shop) and A/B (shelf) or A (shop) and B (shelf)", ["alternative A (shop) and B (shelf): less"]),
+        ("A (shelf) or A/B (shop, shelf)", ["alternative A (shelf) or A/B (shop, shelf): less"]),
+        ("C (shop) and A (shelf) or A/B (shelf)", ["alternative C (shop) and A (shelf) or A/B (shelf): less"]),
+        (
+            "D (shop) and (A/B (shelf) or C (shop)) or A (shelf)",
+            ["privilege A/B (shelf) or C (shop)) or A (shelf): row"],
+        ),
+        ("A (shop) and (C (shelf) or A + B (shop))", ["condition A + B (shop)): row"]),
+        ("owner (shelf) or D (shop) and owner (shop, shelf)", ["object shelf): row"]),
+        ("anyone or A (shop) and A (shop)", ["condition A (shop): others"]),
+        ("B (shop) and (anyone when strict)", ["condition when strict): always"]),
+    ],
+)
+def test_what_is_told_of(cell: str, told: list[str]) -> None:
+    assert found(f"open: {cell!r}") == told
+
+
+def test_what_each_asks_for_beside_the_call() -> None:
+    assert found("list: {requires: A (shop), each: B (shelf) or C (shelf) and A (shop)}") == ["condition A (shop): row"]
+
+
+def test_a_call_for_all_names_no_item() -> None:
+    """With inheritance the alternative above is no more than the one below, but only where there is an item."""
+    inherited = "list: {requires: A (shop) or A (shelf), each: A (shelf)}"
+    assert found(inherited, "down") == []
+    assert found("list: {requires: A (shop) or A (shelf)}", "down") == ["alternative A (shop) or A (shelf): less"]
+
+
+def test_what_is_superfluous_is_what_trying_says() -> None:
+    counts = compared(range(14))
+    assert min(counts.values()) > 4, counts
+
+
+@pytest.mark.long
+def test_what_is_superfluous_in_many_policies() -> None:
+    assert min(compared(range(14, 700)).values()) > 100
