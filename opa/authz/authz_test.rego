@@ -21,6 +21,7 @@ may(request) if {
 questions := {
 	["POST", "v1/data/privtab/shop/allow"],
 	["GET", "v1/data/privtab/shop/allow"],
+	["POST", "v1/data/privtab/shop/check"],
 	["POST", "v1/data/privtab/shop/decision"],
 	["POST", "v1/data/privtab/shop/decisions"],
 	["POST", "v1/data/privtab/shop/explained"],

@@ -89,6 +89,7 @@ def secured(start: Start) -> Iterator[Secured]:
 ASKED = [
     ("POST", "/v1/data/privtab/studio/allow"),
     ("GET", "/v1/data/privtab/studio/allow"),
+    ("POST", "/v1/data/privtab/studio/check"),
     ("POST", "/v1/data/privtab/studio/decision"),
     ("POST", "/v1/data/privtab/studio/decisions"),
     ("POST", "/v1/data/privtab/studio/explained"),
