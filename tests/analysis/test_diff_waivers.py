@@ -115,3 +115,8 @@ def test_what_cannot_be_read_is_told_at_its_line(text: str, line: int, told: str
     assert any(f.span.line == line and told in f.message and f.severity == "error" for f in waivers.found), (
         waivers.found
     )
+
+
+def test_an_empty_file_is_told_how_one_begins() -> None:
+    [found] = read_waivers(SourceFile.of("waivers.yaml", "")).found
+    assert (found.code, found.help) == ("P003", "a file of waivers begins with `waivers:`, and a list below")

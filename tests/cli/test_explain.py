@@ -138,6 +138,24 @@ def test_what_success_does(privtab: Callable[..., Any], policy: Path, state: Pat
     assert ran.out.endswith("on success\n  become owner (item:s/a/new)\n")
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        ["explain", "", "read", "item:s/a/x"],
+        ["explain", "user:", "read", "item:s/a/x"],
+        ["what-can", ""],
+        ["paths", ""],
+        ["paths", "user:", "READ", "item:s/a/x"],
+        ["explain", "ann", "read", "item:s/a/x", "--group", ""],
+    ],
+    ids=" ".join,
+)
+def test_nobody_cannot_ask(privtab: Callable[..., Any], policy: Path, state: Path, question: list[str]) -> None:
+    ran = privtab(*question, "-p", policy, "-s", state)
+    assert (ran.code, ran.out) == (2, "")
+    assert "is empty" in ran.err
+
+
 def test_a_request_that_cannot_be_is_bad_usage(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     for ask in (
         ["ann", "reed", "item:s/a/x"],

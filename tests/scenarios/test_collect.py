@@ -125,6 +125,14 @@ def test_a_file_that_is_named_is_told_of_whatever_is_wrong_with_it(tmp_path: Pat
         plans([tmp_path / "bad.scenarios.yaml"])
 
 
+def test_an_empty_file_is_told_how_one_begins(tmp_path: Path) -> None:
+    write(tmp_path, bad__scenarios="")
+    with pytest.raises(PolicyInvalid) as caught:
+        plans([tmp_path / "bad.scenarios.yaml"])
+    [found] = caught.value.diagnostics
+    assert found.help == "a scenario file begins with `scenarios: 1` and `policy: FILE.yaml`"
+
+
 def test_each_bad_reading_is_told_of_where_it_stands(tmp_path: Path) -> None:
     head = "variant: night\nreadings:\n  store/open: loose\n  store/opne: strict\n"
     write(

@@ -21,6 +21,7 @@ tables:
     open: READ (shelf)
     create: {requires: WRITE (store), grants: READ (shelf), becomes: owner}
     list: {each: READ/WRITE (shelf)}
+    show: {each: READ (shelf)}
     burn: READ (shelf) and (WRITE (shelf) when really)
   item:
     open: can open (shelf) and owner (item)
@@ -70,6 +71,12 @@ def test_each_and_alternatives(reads: Reads) -> None:
     assert found["drop"] == ["without `READ (shelf)`", "without `WRITE (shelf)`"]
     # OWN is the only privilege that the cell does not speak of.
     assert found["privilege"] == ["`OWN (shelf)` for `READ (shelf)`", "`OWN (shelf)` for `WRITE (shelf)`"]
+
+
+def test_an_item_that_anyone_may_see_is_one_fault(reads: Reads) -> None:
+    found = texts(reads, "shelf", "show")
+    assert found["each"] == ["`each` dropped"]
+    assert "drop" not in found
 
 
 def test_flags(reads: Reads) -> None:

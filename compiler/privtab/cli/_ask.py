@@ -71,13 +71,19 @@ def objects(given: Iterable[str] | None) -> dict[str, Entity]:
 
 
 def user_name(text: str) -> str:
-    """A user, bare or as `user:name`."""
-    return text.removeprefix("user:")
+    """A user, bare or as `user:name`; raises UsageError for nobody."""
+    name = text.removeprefix("user:")
+    if not name:
+        raise UsageError("USER is empty: nobody asks")
+    return name
 
 
 def group_names(given: Iterable[str] | None) -> tuple[str, ...]:
-    """`--group` options, bare or as `group:name`."""
-    return tuple(name.removeprefix("group:") for name in given or ())
+    """`--group` options, bare or as `group:name`; raises UsageError for one without a name."""
+    names = tuple(name.removeprefix("group:") for name in given or ())
+    if "" in names:
+        raise UsageError("`--group` is empty: it names no group")
+    return names
 
 
 def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:

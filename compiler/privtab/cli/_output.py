@@ -119,7 +119,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
-    """A bar on standard error that goes away when it is done; nothing at all where nobody looks."""
+    """A bar on standard error that goes away when it is done; nothing at all where nobody looks or nothing is to do."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = err()
@@ -130,7 +130,7 @@ def progress(total: int) -> Iterator[Progress]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not (total and console.is_terminal)) as bar:
         bar.add_task("", total=total)
         yield bar
 

@@ -83,8 +83,10 @@ class Mutants:
         for change, text, formula in point.whole(rule.requires, types):
             yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
         if rule.each is not None:
+            # An item that anyone may see is an item that nothing is asked of: told of once, as `each` dropped.
             for change, text, formula in point.whole(rule.each, types):
-                yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
+                if formula != ALWAYS:
+                    yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
             yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
             if rule.report is not None:
                 yield Mutant(change="report", text="`report` dropped", original=rule, rule=replace(rule, report=None))

@@ -23,6 +23,7 @@ from privtab.syntax.yaml_tree import Node, compose
 
 FORMAT = "1"
 READERS = {"cases": read_cases, "needs": read_needs, "suites": read_suites, "walkthroughs": read_walkthroughs}
+_BEGINS = "a scenario file begins with `scenarios: 1` and `policy: FILE.yaml`"
 KEYS = ("scenarios", "policy", "variant", "readings", "title", "note", "state", "params", "let", *READERS)
 
 
@@ -39,7 +40,7 @@ class Script:
 def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Script | None:
     """Read a file and its head; None after findings. `default`: the policy where the file names none."""
     text = source.load(path)
-    root = compose(text, found)
+    root = compose(text, found, _BEGINS)
     if root is None:
         return None
     reader = Reader(text, found)

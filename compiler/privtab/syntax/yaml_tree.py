@@ -80,8 +80,11 @@ DEEPEST = 100
 """Values may lie this many levels deep: what reads them goes down level by level."""
 
 
-def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
-    """The tree of a file's only document, or None with findings. Nodes that YAML itself refuses leave no tree."""
+def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empty_file.POLICY) -> Node | None:
+    """The tree of a file's only document, or None with findings. Nodes that YAML itself refuses leave no tree.
+
+    `begins`: what an empty file is told of how one of its kind begins.
+    """
     if source.undecodable is not None:
         at = source.undecodable
         found.append(p001_not_utf8.finding(source.span(at, at + 1)))
@@ -94,7 +97,7 @@ def compose(source: SourceFile, found: list[Diagnostic]) -> Node | None:
         found.append(p002_yaml_syntax.finding(source, error))
         return None
     if builder.root is None and not builder.broken:
-        found.append(p003_empty_file.finding(source.span(0, 0)))
+        found.append(p003_empty_file.finding(source.span(0, 0), begins))
     return builder.root
 
 

@@ -13,6 +13,7 @@ from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
 from privtab.syntax.yaml_tree import Sequence as Listed
 
+_BEGINS = "a file of waivers begins with `waivers:`, and a list below"
 KEYS = ("operation", "change", "who", "why", "until")
 """What every waiver says; `system` may stand beside."""
 CHANGES = tuple(verdict for verdict in OPERATION_VERDICTS if verdict is not Verdict.EQUAL)
@@ -29,7 +30,7 @@ class Waivers:
 def read_waivers(source: SourceFile) -> Waivers:
     """Every waiver of a file; one that lacks something, or says what cannot be, is an error at its line."""
     found: list[Diagnostic] = []
-    root = compose(source, found)
+    root = compose(source, found, _BEGINS)
     reader = _Reader(source, found)
     waivers = [] if root is None else [w for node in reader.listed(root) if (w := reader.waiver(node)) is not None]
     return Waivers(waivers=tuple(waivers), found=in_order(found))
