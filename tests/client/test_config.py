@@ -159,6 +159,20 @@ def test_a_client_takes_its_address_from_the_environment(
         assert client.check("alice", "read", "doc:s/d")
 
 
+@pytest.mark.parametrize(
+    "target", ["", "localhost:8181", "opa.acme.example:8181", "10.0.0.1:8181", "ftp://opa", "file:///b"]
+)
+def test_connect_takes_neither_nothing_nor_half_an_address_for_a_file(target: str) -> None:
+    """Nothing would be the working directory, and whatever policy lies there."""
+    with pytest.raises(UsageError, match="write http://host:port"):
+        connect(target)
+
+
+def test_connect_reads_addresses_as_they_are_written() -> None:
+    with connect("HTTP://127.0.0.1:1") as client:
+        assert isinstance(client, Client)
+
+
 def test_connect_takes_settings_and_refuses_what_cannot_be() -> None:
     with connect("http://127.0.0.1:1", mode="off") as client:
         assert client.check("alice", "read", "doc:s/d")

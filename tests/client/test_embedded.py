@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import shutil
+import ssl
 import subprocess
 import sys
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from faulty import Authority
 
 from privtab import pipeline
 from privtab.bundle import policy_artifacts, policy_bundle, state_bundle, wasm_modules
@@ -396,6 +401,72 @@ def test_an_address_is_fetched_anew_only_when_it_changed(shop: Shop) -> None:
             assert client._bundled.now().bundles[policy] is loaded.bundles[policy]
     with Embedded(shop.policy, shop.state) as client:
         assert client.check("ann", "look", "box:s/a/1") is False
+
+
+class Addresses(BaseHTTPRequestHandler):
+    """Gives the bundles of a folder, or sends on to where they are."""
+
+    tokens: ClassVar[list[str | None]] = []
+    folder: ClassVar[Path]
+    elsewhere: ClassVar[str | None]
+
+    def do_GET(self) -> None:
+        self.tokens.append(self.headers.get("Authorization"))
+        content = b"" if self.elsewhere else (self.folder / self.path[1:]).read_bytes()
+        self.send_response(302 if self.elsewhere else 200)
+        if self.elsewhere:
+            self.send_header("Location", self.elsewhere + self.path)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def addresses(shop: Shop, *, elsewhere: str | None = None, authority: Authority | None = None) -> Iterator[str]:
+    handler = type("Handler", (Addresses,), {"folder": shop.folder, "elsewhere": elsewhere, "tokens": Addresses.tokens})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if authority is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*authority.sign(f"bundles-{server.server_port}"))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http{'s' if authority else ''}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_token_for_bundles_is_the_one_that_was_given(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = shop.folder / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else")
+    monkeypatch.setenv("NETRC", str(netrc))
+    Addresses.tokens.clear()
+    with addresses(shop) as at:
+        Embedded(f"{at}/policy.tar.gz", state=f"{at}/state.tar.gz", token="bundle-reader").close()  # noqa: S106  (a test's own)
+    assert Addresses.tokens == ["Bearer bundle-reader"] * 2
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+def test_bundles_that_are_asked_for_by_https_come_by_https(shop: Shop, tmp_path: Path) -> None:
+    """Whoever sits between could otherwise put a policy of his own in their place."""
+    authority = Authority(tmp_path / "ca")
+    verify = str(authority.certificate)
+    with (
+        addresses(shop) as plain,
+        addresses(shop, elsewhere=plain, authority=authority) as at,
+        pytest.raises(DecisionUnavailable, match="not https"),
+    ):
+        Embedded(f"{at}/policy.tar.gz", shop.state, verify=verify)
+    with (
+        addresses(shop, authority=authority) as secret,
+        addresses(shop, elsewhere=secret, authority=authority) as at,
+        Embedded(f"{at}/policy.tar.gz", shop.state, verify=verify) as client,
+    ):
+        assert client.check("ann", "look", "box:s/a/1")
 
 
 def test_threads_see_one_state_or_the_other(shop: Shop) -> None:

@@ -227,15 +227,30 @@ class AddressPlace(Place):
                 timeout=self._timeout,
                 verify=self._verify,
                 cert=self._cert,
+                auth=lambda request: request,  # else .netrc would take the place of the token
             )
         except (requests.RequestException, OSError) as error:
-            raise DecisionUnavailable(f"{self.where} did not answer: {error}") from error
+            raise DecisionUnavailable(f"{self.where} did not answer: {_reason(error)}") from error
+        if self.where.lower().startswith("https:") and any(
+            not hop.url.startswith("https:") for hop in (*answer.history, answer)
+        ):
+            raise DecisionUnavailable(f"{self.where} was redirected to an address that is not https")
         if answer.status_code == 304 and known is not None:
             return [known]
         if answer.status_code != 200:
             raise DecisionUnavailable(f"{self.where} answered {answer.status_code}")
         mark = answer.headers.get("ETag")
         return [_fresh(self.where, mark, {}, lambda: content(unpacked(answer.content), keep))]
+
+
+def _reason(error: BaseException) -> str:
+    """What the socket said, where it said something."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError) and at.errno is not None and at.errno > 0:
+            return os.strerror(at.errno).lower()
+        at = at.__cause__ or at.__context__
+    return str(error)
 
 
 def _load_resource(file: Traversable, keep: Keep) -> Content:

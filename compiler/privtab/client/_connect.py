@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from privtab.client import _config
+from privtab.client._address import shown
 from privtab.client._base import Asker
 from privtab.client.sync import Client
 from privtab.errors import UsageError
 
 _ADDRESSES = ("http://", "https://", "unix:", "http+unix:")
 _BUNDLES = (".tar.gz", ".tgz")
+_NEITHER = re.compile(r"[\w.+-]+://.*|(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\]):\d+/?", re.IGNORECASE)
+"""Another kind of address, or a host and its port: no file is called so."""
 
 
 def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> Asker:
@@ -22,8 +26,9 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
     `engine="opa"` says that it must be an OPA; other engines are `Embedded`'s.
     """
     where = os.fspath(target) if target is not None else _config.resolve({})["url"]
+    _check(where)
     engine = settings.pop("engine", None)
-    served = where.startswith(_ADDRESSES) and not where.partition("?")[0].endswith(_BUNDLES)
+    served = where.lower().startswith(_ADDRESSES) and not where.partition("?")[0].endswith(_BUNDLES)
     if engine == "opa" or (engine is None and served):
         if not served:
             raise UsageError(f"`{where}` is not the address of an OPA: write http://host:port or unix:/path")
@@ -35,3 +40,10 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
     if engine is not None:
         settings["engine"] = engine
     return Embedded(where, **settings)
+
+
+def _check(where: str) -> None:
+    """Raise UsageError for what is neither an address nor a path; nothing would be the working directory."""
+    if where and (where.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(where)):
+        return
+    raise UsageError(f"`{shown(where)}` is no place to ask: write http://host:port, unix:/path, or where bundles are")
