@@ -341,6 +341,7 @@ def test_bad_extras_are_never_sent(wire: Callable[..., Any], http_reply: Callabl
         {"groups": None},
         {"groups": "hr"},
         {"with_": None},
+        {"with_": []},
         {"with_": [("source", Entity("doc", "s/e"))]},
         {"with_": {1: Entity("doc", "s/e")}},
     ],

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -148,6 +149,29 @@ def test_requests_that_bring_groups_are_asked_one_by_one(tmp_path: Path) -> None
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"user": b"ann"},
+        {"resource": Entity("box", b"s/a/1")},  # type: ignore[arg-type]
+        {"flags": "careful"},
+        {"flags": ["careful"]},
+        {"groups": "hr"},
+        {"groups": (None,)},
+        {"with_": [("target", Entity("shelf", "s/b"))]},
+        {"with_": {"target": None}},
+        {"with_": {1: Entity("shelf", "s/b")}},
+    ],
+    ids=repr,
+)
+def test_what_is_no_request_is_never_answered_in_columns(wrong: dict[str, Any], shop: Batches) -> None:
+    """Asked one by one it is refused, and so it is among many."""
+    good = Request(user="ann", action="look", resource=Entity("box", "s/a/1"))
+    assert shop.allow_requests([good] * 3) == [True] * 3
+    assert shop.allow_requests([good, replace(good, **wrong), good]) is None
+    assert shop.allow_requests([replace(good, **wrong)]) is None
 
 
 def test_rows_that_are_no_requests_are_denied_with_the_reason(shop: Batches) -> None:

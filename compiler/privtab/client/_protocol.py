@@ -62,6 +62,7 @@ EntityLike: TypeAlias = Entity | str | tuple[str, str]
 
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
+_NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset())
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -138,8 +139,7 @@ def well_formed(asked: object) -> Request:
         and type(asked.user) is type(asked.action) is type(resource.type) is type(resource.id) is str
         and asked.user
         and asked.action
-        and not (asked.groups or asked.with_ or asked.flags)
-        and None not in (asked.groups, asked.with_, asked.flags)
+        and (asked.groups, asked.with_, asked.flags) == _NOTHING_MORE
     ):
         return asked  # as nearly all are; what follows says what is wrong with the others
     _text(asked.user, "user")

@@ -128,18 +128,20 @@ class Batches:
 
     def _allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
         resources = [request.resource for request in requests]
-        users = pa.array([request.user for request in requests], pa.string())
-        ids = pa.array([resource.id for resource in resources], pa.string())
+        users = _names([request.user for request in requests])
+        ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
-        plain = not [1 for request in requests if request.with_ or request.groups or request.flags]
-        if plain and all(len(kind) == 1 for kind in kinds):
+        more = [request for request in requests if request.with_ or request.groups or request.flags]
+        if not all(map(_well_formed, more)):
+            return None
+        if not more and all(len(kind) == 1 for kind in kinds):
             ((action,), (type_,)) = kinds
             whole = self._group(_Group(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
             return None if whole.reasons.any() else whole.allowed.tolist()
         answers = _none(len(requests))
         for group, numbers in self._groups(requests).items():
             rows = np.array(numbers)
-            withs = {s: pa.array([requests[n].with_[s].id for n in numbers], pa.string()) for s, _ in group[3]}
+            withs = {s: _names([requests[n].with_[s].id for n in numbers]) for s, _ in group[3]}
             of_group = _Group(type=group[0], action=group[1], flags=group[2], withs=dict(group[3]))
             part = self._group(of_group, users.take(rows), ids.take(rows), withs)
             answers.allowed[rows] = part.allowed
@@ -256,6 +258,28 @@ class Batches:
 
 def _none(rows: int) -> Answers:
     return Answers(allowed=np.zeros(rows, np.bool_), reasons=np.zeros(rows, np.uint8))
+
+
+def _names(values: list[str]) -> pa.Array:
+    """As an array of strings; raises TypeError for bytes, which Arrow would take for text where it is told to."""
+    array = pa.array(values)
+    if array.type not in (pa.string(), pa.null()):
+        raise TypeError(f"{array.type} is no text")
+    return array.cast(pa.string())
+
+
+def _well_formed(request: Request) -> bool:
+    """Whether what a request brings beside its resource is of the right kinds; what is not is refused one by one."""
+    flags: object = request.flags
+    groups: object = request.groups
+    withs: object = request.with_
+    return (
+        isinstance(flags, frozenset | set)
+        and isinstance(groups, tuple | list)
+        and isinstance(withs, Mapping)
+        and all(isinstance(name, str) and name for name in (*flags, *groups, *withs))
+        and all(isinstance(entity, Entity) for entity in withs.values())
+    )
 
 
 def _take(column: Any, rows: Codes | None) -> Any:
