@@ -48,6 +48,18 @@ def test_allows_and_denials_are_kept_alike(
     assert sum(line.startswith("POST") for line in server.asked) == 1
 
 
+def test_what_a_caller_does_to_his_decision_is_nobody_elses(opa: OpaServer) -> None:
+    """Whoever takes effects off the list as he carries them out takes them from himself alone."""
+    with Client(opa.url, cache_size=10, cache_refresh=60) as client:
+        first = client.decide(OTHER)
+        said = copy.deepcopy(first.context)
+        for decision in (first, client.decide(OTHER), client.decide_many([OTHER])[0]):
+            decision.context["missing"].clear()
+            decision.context["effects"].append("grant READ (doc)")
+        assert client.decide(OTHER).context == said
+        assert client.decide_many([OTHER])[0].context == said
+
+
 def test_an_error_is_not_kept(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
     answers = [http_reply("", "500 Internal Server Error"), http_reply('{"result": true}')]
     server = wire(lambda c, _: c.sendall(answers.pop(0)))

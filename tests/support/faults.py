@@ -325,6 +325,14 @@ FAULTS: dict[str, Fault] = {
         world=script(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{YES}\r\n0\r\n\r\n".encode()),
         tries=3,
     ),
+    "two-lengths": Fault(
+        group=NETWORK,
+        what="an answer that says twice how long it is, each time otherwise",
+        raises=DecisionUnavailable,
+        says="did not answer",
+        world=script(reply(YES, "200 OK", f"Content-Length: {2 * len(YES)}") + YES.encode()),
+        tries=3,
+    ),
     "400": Fault(
         group=ANSWERS,
         what="400 Bad Request",
@@ -420,6 +428,14 @@ FAULTS: dict[str, Fault] = {
         says="not JSON",
         tries=1,
         world=script(reply('{"result": tr')),
+    ),
+    "key-twice": Fault(
+        group=SHAPES,
+        what="an object with a key that stands there twice",
+        raises=PolicyError,
+        says="twice",
+        tries=1,
+        world=script(reply('{"result": false, "result": true}')),
     ),
     "undefined": Fault(
         group=SHAPES,

@@ -6,10 +6,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from privtab.client._fork import renew_after_fork
-from privtab.request import Request
+from privtab.request import Decision, Request
 
 Key: TypeAlias = Hashable
 
@@ -21,6 +23,11 @@ def request_key(request: Request) -> Key:
         return request.user, request.action, resource.type, resource.id
     beside = request.groups, tuple(sorted((n, e.type, e.id) for n, e in request.with_.items())), request.flags
     return request.user, request.action, resource.type, resource.id, *beside
+
+
+def _own(answer: Any) -> Any:
+    """An answer that its owner may change, as the context of a decision can be, without anybody else's becoming another."""
+    return replace(answer, context=deepcopy(dict(answer.context))) if isinstance(answer, Decision) else answer
 
 
 class Cache:
@@ -62,12 +69,12 @@ class Cache:
                 del self._kept[key]
                 return None
             self._kept.move_to_end(key)
-            return answer
+            return _own(answer)
 
     def put(self, key: Key, answer: Any) -> None:
         """Keep an answer."""
         with self._lock:
-            self._kept[key] = (self._clock() + self._seconds, answer)
+            self._kept[key] = (self._clock() + self._seconds, _own(answer))
             self._kept.move_to_end(key)
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
