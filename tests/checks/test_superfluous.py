@@ -9,7 +9,7 @@ import pytest
 import small
 
 from privtab import model, syntax
-from privtab.checks import p310_shadowed_alternative, p328_redundant_condition
+from privtab.checks import _truth, p310_shadowed_alternative, p328_redundant_condition
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view
 from privtab.ir.evaluate import Asked, Reference
@@ -269,6 +269,22 @@ def test_a_call_for_all_names_no_item() -> None:
 def test_what_is_superfluous_is_what_trying_says() -> None:
     counts = compared(range(14))
     assert min(counts.values()) > 4, counts
+
+
+def test_rows_too_large_for_a_table_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(seed: int) -> list[Superfluous]:
+        tables, _ = syntax.read(SourceFile.of("small.yaml", small.policy(seed, deep=True)))
+        policy = None if tables is None else model.resolve(tables)[0]
+        assert policy is not None
+        return list(View(policy).superfluous)
+
+    by_table = [told(seed) for seed in range(12)]
+    monkeypatch.setattr(_truth, "_COLUMNS", -1)
+    by_formula = [told(seed) for seed in range(12)]
+    assert [[(s.path, s.why) for s in one] for one in by_table] == [
+        [(s.path, s.why) for s in one] for one in by_formula
+    ]
+    assert sum(map(len, by_table)) > 20
 
 
 @pytest.mark.long

@@ -29,17 +29,18 @@ class Comparison:
 
 def compare(view: View, one: Rule, other: Rule) -> Comparison:
     """`one` beside `other`: `wider` where it allows all that the other allows, and more."""
-    from privtab.ir.formula import call_condition, item_condition
+    from privtab.ir.formula import asked_condition
 
     same_objects = {w.name: frozenset(w.types) for w in one.withs} == {w.name: frozenset(w.types) for w in other.withs}
     breadth: Breadth = "incomparable"
     if same_objects:
-        pairs = {(item_condition(one), item_condition(other)), (call_condition(one), call_condition(other))}
+        # What may leave off its last name is another request, which must meet less or more on its own.
+        naming = (True, False) if one.unnamed and other.unnamed else (True,)
+        pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (one, other)) for n in naming}
         more = all(view.implies(one, theirs, ours) for ours, theirs in pairs)
         less = all(view.implies(one, ours, theirs) for ours, theirs in pairs)
+        more, less = more and one.unnamed >= other.unnamed, less and one.unnamed <= other.unnamed
         breadth = "equal" if more and less else "wider" if more else "narrower" if less else "incomparable"
-    if breadth == "equal" and one.unnamed != other.unnamed:
-        breadth = "wider" if one.unnamed else "narrower"
     return Comparison(
         breadth=breadth,
         same_objects=same_objects,

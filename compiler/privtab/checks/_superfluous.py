@@ -65,13 +65,15 @@ class _Face:
         self.nodes = {node.path: node for root in roots for node in nodes(root)}
         cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
         table = Table(seen, [formula for formula in cells if formula != ALWAYS], types, unnamed)
-        self.apart = table.apart
         self.table = table if table.fits else None
         self.judge: Any = table if table.fits else Formulas(seen, rule, unnamed)
         self.reader: Reader[Any] = Reader(seen.lowering, self.judge)
-        if self.table is not None or not self.apart:
+        self.settled = not table.fits and table.apart
+        """Whether nothing is superfluous, or no one can tell."""
+        if not self.settled:
             self.gate = self.judge.leaf(rule.gate)
             self.whole = self.total(frozenset())
+            self.settled = isinstance(self.judge, Formulas) and self.judge.too_many(self.whole)
 
     def total(self, gone: Gone) -> Any:
         """What the request needs."""
@@ -147,7 +149,7 @@ class _Body:
 
     def found(self) -> Iterator[Superfluous]:
         """What the rows could all do without, in the order of the file."""
-        if any(face.table is None and face.apart for face in self.faces):
+        if any(face.settled for face in self.faces):
             return
         self.always = frozenset(path for face in self.faces if face.named for path in face.always())
         idle = self._each_alone()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 
+from privtab.errors import UnsupportedError
 from privtab.ir import nodes as ir
 from privtab.ir.formula import anchor, conjunction, disjunction, without_name
 
@@ -21,6 +22,8 @@ V = TypeVar("V")
 
 _COLUMNS = 20
 """A table of more columns is not made."""
+_WAYS = 300
+"""Conditions with more minimal sets are not compared where there is no table."""
 
 
 class Judge(Protocol[V]):
@@ -194,6 +197,13 @@ class Formulas:
         self._rule = rule
         self._unnamed = unnamed
 
+    def too_many(self, formula: ir.Formula) -> bool:
+        """Whether there are too many ways to meet a condition for others like it to be compared with it."""
+        try:
+            return any(len(self._seen.sets(formula, s)) > _WAYS for s in self._seen.settings(self._rule, formula))
+        except UnsupportedError:
+            return True
+
     def leaf(self, formula: ir.Formula) -> ir.Formula:
         """The condition."""
         return formula if self._unnamed is None else without_name(self._seen.program, formula, self._unnamed)
@@ -211,8 +221,11 @@ class Formulas:
         return ir.When(flag=flag, body=value)
 
     def implies(self, one: ir.Formula, other: ir.Formula) -> bool:
-        """Whether the one implies the other."""
-        return self._seen.implies(self._rule, one, other)
+        """Whether the one implies the other; not, as far as it is known, where there are too many ways to try."""
+        try:
+            return self._seen.implies(self._rule, one, other)
+        except UnsupportedError:
+            return False
 
 
 @lru_cache(maxsize=_COLUMNS + 1)

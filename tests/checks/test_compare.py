@@ -1,0 +1,97 @@
+"""Which readings and which rows of variants are said to be equal is what trying every state and request says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import small
+
+from privtab import model, syntax
+from privtab.checks import p329_equal_reading, p330_equal_variant_row
+from privtab.checks._view import view
+from privtab.ir.nodes import Program, Rule
+from privtab.source import SourceFile
+
+TERMS = ["READ (low)", "READ (mid)", "WRITE (low)", "WRITE (mid)", "READ/WRITE (mid, low)", "READ + WRITE (low)"]
+MORE = ["owner (low)", "owner (mid)", "can look (mid)", "member (top)", "(READ (low) when force)"]
+
+
+def nested(terms: list[str], depth: int, rnd: random.Random) -> str:
+    if depth and rnd.random() < 0.6:
+        return f"({nested(terms, depth - 1, rnd)} {rnd.choice(['and', 'or'])} {nested(terms, depth - 1, rnd)})"
+    return rnd.choice(terms)
+
+
+def body(terms: list[str], each: bool, rnd: random.Random) -> str:
+    shown = f", each: '{rnd.choice(terms)}'" if each != (rnd.random() < 0.05) else ""
+    return f"requires: '{nested(terms, 2, rnd)}'{shown}"
+
+
+def text(seed: int) -> str:
+    """A policy with two rows, the same: one with another reading, one with another row in a variant."""
+    rnd = random.Random(seed)
+    terms, each = rnd.sample(TERMS + MORE, rnd.choice([2, 2, 3])), rnd.random() < 0.4
+    one, other = body(terms, each, rnd), body(terms, each, rnd)
+    return f"""\
+privtab: 1
+system: small
+version: "1"
+entities: {{top: {{mid: {{low: }}}}}}
+privileges: [READ, WRITE]
+semantics:
+  inheritance: {rnd.choice(["none", "down"])}
+  deny: {rnd.choice(["none", "overrides"])}
+  owner: {{kinds: [user], holds: [{rnd.choice(["READ", "WRITE"])}]}}
+tables:
+  mid: {{look: READ (mid)}}
+  low:
+    open: {{{one}, ambiguous: {{why: Said so., readings: {{other: {{{other}}}}}}}}}
+    shut: {{{one}}}
+variants: {{strict: {{tables: {{low: {{shut: {{{other}}}}}}}}}}}
+"""
+
+
+def equal(of: Program, one: Rule, other: Rule) -> bool | None:
+    """Whether two rules take the same requests and decide them alike in every state; None where there are too many."""
+    if one.unnamed != other.unnamed:
+        return False
+    changed = replace(of, rules={**of.rules, (one.entity, one.operation): other})
+    flags = {frozenset(r.flags): r.flags for rule in (one, other) for r in small.requests(of, rule)}
+    for request in (replace(r, flags=f) for r in small.requests(of, one) for f in flags.values()):
+        states = small.states([(of, one), (changed, other)], request)
+        if states is None:
+            return None
+        if any(small.allows(of, s, request) != small.allows(changed, s, request) for s in states):
+            return False
+    return True
+
+
+def verdicts(seeds: range) -> Iterator[bool]:
+    for seed in seeds:
+        tables, _ = syntax.read(SourceFile.of("small.yaml", text(seed)))
+        assert tables is not None
+        policy, found = model.resolve(tables)
+        assert policy is not None, found
+        seen = view(policy)
+        # A reading keeps what it does not speak of; a row of a variant does not.
+        [(_, reading)] = seen.others.readings(policy.rows["low", "open"])
+        [(_, instead)] = seen.others.variants()
+        for module, other in ((p329_equal_reading, reading), (p330_equal_variant_row, instead)):
+            rule = seen.program.rules["low", other.operation]
+            tried = equal(seen.program, rule, seen.lowering.rule(other))
+            if tried is not None:
+                assert bool(list(module.find(policy))) == tried, (module.CODE, text(seed))
+                yield tried
+
+
+def test_equal_readings_and_variant_rows_are_what_trying_says() -> None:
+    found = list(verdicts(range(80)))
+    assert min(found.count(True), found.count(False)) > 10
+
+
+@pytest.mark.long
+def test_equal_readings_and_variant_rows_in_many_policies() -> None:
+    assert len(set(verdicts(range(80, 2000)))) == 2

@@ -1,0 +1,109 @@
+"""Who is said to hold operations that `conflicts` keeps apart is who can do both once he has it."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+import small
+
+from privtab import model, syntax
+from privtab.checks import p320_separation_of_duty
+from privtab.ir.lower import lower
+from privtab.ir.nodes import ALWAYS, Program, Rule
+from privtab.request import Entity, Request
+from privtab.source import SourceFile
+from privtab.state.nodes import Assignment, Grant, State
+
+PATH = (Entity("top", "top1"), Entity("mid", "top1/mid1"), Entity("low", "top1/mid1/low1"))
+ME = f"user:{small.USER}"
+SAID = re.compile(r"(?:the (privilege|set|role)|who (owns) an?) `(\w+)`")
+
+
+def text(seed: int) -> str:
+    """A small policy with further roles."""
+    rnd = random.Random(seed)
+    written = small.policy(seed, deep=rnd.random() < 0.3)
+    grants = [f"{t}: [{', '.join(rnd.sample(['READ', 'WRITE'], rnd.choice([1, 2])))}]" for t in ("mid", "low")]
+    roles = [
+        f"  boss: {{grants: {{{rnd.choice(grants)}}}}}",
+        f"  head: {{scope: mid, grants: {{{', '.join(grants)}}}}}",
+        f"  clerk: {{scope: {rnd.choice(['top', 'low'])}, grants: {{{grants[1]}}}}}",
+    ]
+    start = written if "\nroles:\n" in written else written.replace("tables:\n", "roles:\ntables:\n")
+    return start.replace("roles:\n", "roles:\n" + "\n".join(roles) + "\n")
+
+
+def both(of: Program, rules: list[Rule], state: State) -> bool:
+    """Whether the caller, past the gate, may do all of the operations on one path, setting no flag."""
+    state = replace(state, members=((small.USER, PATH[0]),) if of.semantics.gate else ())
+    path = {entity.type: entity for entity in PATH}
+    requests = [Request(user=small.USER, action=r.operation, resource=path[r.entity]) for r in rules]
+    return all(small.allows(of, state, request) for request in requests)
+
+
+def granted(of: Program, names: tuple[str, ...]) -> State:
+    on = [(name, entity) for name in names for entity in PATH if entity.type in of.privileges[name].on]
+    return State(grants=tuple(Grant(grantee=ME, effect="allow", privilege=n, entity=e) for n, e in on))
+
+
+def tried(of: Program, rules: list[Rule]) -> set[tuple[str, str]]:
+    """What is enough for all of the rules."""
+    found = {("privilege", name) for name in of.privileges if both(of, rules, granted(of, (name,)))}
+    told = {name for _, name in found}
+    for name, members in of.sets.items():
+        if both(of, rules, granted(of, members)) and told.isdisjoint(members):
+            found.add(("set", name))
+    for role in of.roles.values():
+        scope = {entity.type: entity for entity in PATH}[role.scope] if role.scope is not None else None
+        assigned = State(assignments=(Assignment(principal=ME, role=role.name, scope=scope),))
+        inside = scope is None or all(scope.type in of.chain(rule.entity) for rule in rules)
+        if inside and both(of, rules, assigned):
+            found.add(("role", role.name))
+    for entity in PATH if of.semantics.owner is not None else ():
+        if both(of, rules, State(owners=((entity, ME),))):
+            found.add(("owns", entity.type))
+    return found
+
+
+def needs_more_than_the_gate(of: Program, rule: Rule) -> bool:
+    """Whether the row asks for something that not everybody in the policy has."""
+    return rule.requires != ALWAYS and not both(of, [rule], State())
+
+
+def compared(seeds: range) -> set[str]:
+    """The kinds of holders that were found, in policies where the check says what trying says."""
+    kinds: set[str] = set()
+    for seed in seeds:
+        program = small.program(text(seed))
+        if program is None:
+            continue
+        rules = [r for r in program.rules.values() if r.entity in ("mid", "low") and not r.withs]
+        rules = [rule for rule in rules if needs_more_than_the_gate(program, rule)]
+        for pair in combinations(rules, 2):
+            names = ", ".join(f"{rule.entity}/{rule.operation}" for rule in pair)
+            tables, _ = syntax.read(
+                SourceFile.of("small.yaml", f"{text(seed)}conflicts: [{{operations: [{names}]}}]\n")
+            )
+            policy = None if tables is None else model.resolve(tables)[0]
+            assert policy is not None, seed
+            messages = [d.message for d in p320_separation_of_duty.find(policy)]
+            matches = [match for message in messages if (match := SAID.match(message))]
+            said = {(match[1] or match[2], match[3]) for match in matches}
+            assert len(said) == len(messages)
+            expected = tried(lower(policy), list(pair))
+            assert said == expected, (seed, names)
+            kinds |= {kind for kind, _ in said} or {"nobody"}
+    return kinds
+
+
+def test_who_holds_both_can_do_both() -> None:
+    assert compared(range(60)) == {"privilege", "set", "role", "owns", "nobody"}
+
+
+@pytest.mark.long
+def test_who_holds_both_in_many_policies() -> None:
+    assert len(compared(range(60, 2000))) == 5
