@@ -143,4 +143,21 @@ def _more_came(response: httpx.Response) -> bool:
     for name in _INSIDE:
         at = getattr(at, name, None)
     left = getattr(at, "trailing_data", None)
-    return left is None or bool(left[0])
+    return (
+        left is None
+        or bool(left[0])
+        or _records_left(response.extensions["network_stream"].get_extra_info("ssl_object"))
+    )
+
+
+def _records_left(tls: ssl.SSLObject | None) -> bool:
+    """Whether TLS has more in memory, off the socket already: what came in the same segment as the answer."""
+    if tls is None:
+        return False
+    try:
+        tls.read(1)
+    except ssl.SSLWantReadError:
+        return False
+    except ssl.SSLError:
+        return True
+    return True
