@@ -47,6 +47,7 @@ test_a_single_entity_has_the_path_of_what_it_belongs_to if {
 
 test_a_request_that_is_none_is_denied_and_says_so if {
 	found := data.privtab.example_system.decision with input as {"action": {"name": "fly"}, "resource": {"type": "book"}}
+		with data.privtab.example_system.lib.ready as true
 	found.decision == false
 	found.context.error.kind == "invalid_request"
 }

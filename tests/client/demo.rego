@@ -8,6 +8,8 @@ default allow := false
 
 allow if permitted(input)
 
+check := allow
+
 default decision := {"decision": false, "context": {}}
 
 decision := {"decision": true, "context": {"rule": rule_id, "effects": ["grant ALL (doc)"], "revision": "p1"}} if allow

@@ -85,7 +85,7 @@ def test_the_id_is_that_of_the_decision_point_where_it_gives_one(
     body = '{"decision_id": "abc-1", "result": %s}'
     decision = '{"decision": false, "context": {"rule": "demo/doc/read", "revision": "p7"}}'
     server = wire(
-        lambda c, path: c.sendall(http_reply(body.replace("%s", "true" if path.endswith("allow") else decision)))
+        lambda c, path: c.sendall(http_reply(body.replace("%s", "true" if path.endswith("check") else decision)))
     )
     with Client(server.url, hooks=[seen]) as client:
         client.check("alice", "read", "doc:s/d")

@@ -34,7 +34,7 @@ def test_an_allow_is_asked_with_the_whole_request() -> None:
         flags=frozenset({"force"}),
     )
     call = protocol.allow("demo", asked)
-    assert call.path == "/v1/data/privtab/demo/allow"
+    assert call.path == "/v1/data/privtab/demo/check"
     assert call.body == (
         b'{"input":{"subject":{"type":"user","id":"alice","properties":{"groups":["hr"]}},"action":{"name":"copy"},'
         b'"resource":{"type":"doc","id":"s/d"},"context":{"force":true,"with":{"source":{"type":"doc","id":"s/e"}}}}}'

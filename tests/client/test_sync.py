@@ -293,7 +293,7 @@ def test_one_connection_serves_call_after_call(wire: Callable[..., Any], http_re
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(20))
     assert server.connections == 1
-    assert server.asked.count("POST /v1/data/privtab/demo/allow") == 20
+    assert server.asked.count("POST /v1/data/privtab/demo/check") == 20
 
 
 def test_a_chunked_answer_leaves_the_connection_usable(wire: Callable[..., Any]) -> None:

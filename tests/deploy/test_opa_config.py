@@ -88,7 +88,7 @@ def test_the_sidecar_decides_by_the_served_bundles(opa: Client, tmp_path: Path) 
     assert opa.check("alice", *ASKED) is True
     assert opa.check("bob", *ASKED) is False
     log = (tmp_path / "opa.log").read_text()
-    assert '"path":"privtab/cdap/allow"' in log, "decisions are logged"
+    assert '"path":"privtab/cdap/check"' in log, "decisions are logged"
 
 
 def test_a_newer_state_is_taken_over_without_a_restart(opa: Client, build: Path, tmp_path: Path) -> None:

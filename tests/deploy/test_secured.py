@@ -111,7 +111,7 @@ def test_the_command_opens_to_the_token_and_logs_what_it_may(
             subprocess.run([str(opa_binary), *healthcheck], check=False, capture_output=True, timeout=20).returncode
             == 1
         )
-        wait_for(lambda: '"path":"privtab/cdap/allow"' in log.read_text(encoding="utf-8"))
+        wait_for(lambda: '"path":"privtab/cdap/check"' in log.read_text(encoding="utf-8"))
     finally:
         process.terminate()
         process.wait(10)

@@ -442,7 +442,7 @@ FAULTS: dict[str, Fault] = {
         what="undefined: 200 without a `result`",
         raises=PolicyError,
         says="undefined",
-        tries=1,
+        tries=2,
         world=script(reply("{}")),
     ),
     "wrong-shape": Fault(

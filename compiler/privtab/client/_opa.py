@@ -17,7 +17,7 @@ from privtab.client._observe import CURRENT, LOG, note_cached
 from privtab.client._protocol import Call, Known, Revision
 from privtab.client._resilience import Resilience
 from privtab.client._transport import Limits, Timeout
-from privtab.errors import DecisionError, DecisionUnavailable, UsageError
+from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
 from privtab.request import Decision, Entity, OperationShape, Request
 
 T = TypeVar("T")
@@ -343,12 +343,15 @@ class OpaFlows:
             exchange = partial(self._wires.post, call.path, call.body)
         body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
         try:
-            return call.read(body)
-        except Undefined:
-            if call.body is None:
-                raise
+            try:
+                return call.read(body)
+            except Undefined:
+                if call.body is None:
+                    raise
             # An OPA that comes back activates its bundles one by one. The look says so where one is missing, else it is
             # there by now.
             yield from self._look(self._known, at_most_every=0.0)
             body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
             return call.read(body)
+        except Undefined as error:
+            raise PolicyError(str(error)) from None

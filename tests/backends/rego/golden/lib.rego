@@ -14,6 +14,9 @@ chains := {
 	"card_index": [["branch", 1], ["card_index", 1]],
 }
 
+# Whether a state is there to tell by.
+ready if state.revision
+
 # Only a user with a name can ask.
 subject if {
 	input.subject.type == "user"

@@ -19,6 +19,14 @@ allow if {
 }
 
 # METADATA
+# title: May the subject do this, as far as there is a state to tell by?
+# description: >-
+#   As `allow`, but undefined while no state is active: OPA activates bundles one by one, and a denial for want of a state
+#   is no answer.
+# entrypoint: true
+check := allow if lib.ready
+
+# METADATA
 # title: One clause for each row of the table, in the files beside this one.
 # description: Takes the user and the keys from the root to the resource, its own last.
 # scope: document
@@ -28,7 +36,7 @@ default allowed(_, _) := false
 # title: The decision and why
 # description: Takes an AuthZEN evaluation request.
 # entrypoint: true
-decision := {"decision": allow, "context": explain.context}
+decision := {"decision": allow, "context": explain.context} if lib.ready
 
 # METADATA
 # title: Decisions for many requests, true or false by position
@@ -41,6 +49,7 @@ decisions := [answer |
 	some item in input.items
 	answer := allowed(item[0], item[1])
 ] if {
+	lib.ready
 	input.items
 }
 
@@ -48,6 +57,7 @@ decisions := [answer |
 	some request in input.requests
 	answer := allow with input as request
 ] if {
+	lib.ready
 	not input.items
 }
 
@@ -57,7 +67,9 @@ decisions := [answer |
 explained := [answer |
 	some request in input.requests
 	answer := decision with input as request
-]
+] if {
+	lib.ready
+}
 
 # METADATA
 # title: Which items of a listing the subject may see
@@ -67,4 +79,6 @@ visible := [position |
 	lib.subject
 	some position, path in input.items
 	allowed(input.subject.id, path)
-]
+] if {
+	lib.ready
+}
