@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -467,6 +469,24 @@ def test_bundles_that_are_asked_for_by_https_come_by_https(shop: Shop, tmp_path:
         Embedded(f"{at}/policy.tar.gz", shop.state, verify=verify) as client,
     ):
         assert client.check("ann", "look", "box:s/a/1")
+
+
+def test_a_bundle_that_drips_in_has_an_end(
+    shop: Shop, wire: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privtab.client._bundles.LONGEST", 0.3)
+
+    def drip(connection: socket.socket, path: str) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                connection.sendall(b"x")
+                time.sleep(0.05)
+
+    began = time.monotonic()
+    with pytest.raises(DecisionUnavailable, match="did not send its bundle"):
+        Embedded(wire(drip).url + "/policy.tar.gz", shop.state)
+    assert time.monotonic() - began < 5
 
 
 def test_threads_see_one_state_or_the_other(shop: Shop) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import tarfile
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +15,13 @@ from functools import partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.client._address import Cert, Token
 from privtab.errors import DecisionUnavailable, FileError, PolicyError
+
+if TYPE_CHECKING:
+    import requests
 
 Document: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[Document], Any]
@@ -28,6 +32,11 @@ PROGRAMS = "privtab_program"
 STATES = "privtab_state"
 WASM = "policy.wasm"
 ARCHIVES = (".tar.gz", ".tgz")
+LONGEST = 60.0
+"""Seconds that the body of a bundle may take to come from an address."""
+LARGEST = 2 << 30
+"""Bytes of it that are read."""
+_PIECE = 1 << 16
 
 
 class BrokenBundleError(Exception):
@@ -213,6 +222,7 @@ class AddressPlace(Place):
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
         """As Place.read."""
         import requests
+        from urllib3.exceptions import HTTPError
 
         known = before.get(self.where)
         headers = {"Accept-Encoding": "identity"}
@@ -228,8 +238,11 @@ class AddressPlace(Place):
                 verify=self._verify,
                 cert=self._cert,
                 auth=lambda request: request,  # else .netrc would take the place of the token
+                stream=True,
             )
-        except (requests.RequestException, OSError) as error:
+            with answer:
+                body = self._body(answer) if answer.status_code == 200 else b""
+        except (requests.RequestException, HTTPError, OSError) as error:
             raise DecisionUnavailable(f"{self.where} did not answer: {_reason(error)}") from error
         if self.where.lower().startswith("https:") and any(
             not hop.url.startswith("https:") for hop in (*answer.history, answer)
@@ -240,7 +253,24 @@ class AddressPlace(Place):
         if answer.status_code != 200:
             raise DecisionUnavailable(f"{self.where} answered {answer.status_code}")
         mark = answer.headers.get("ETag")
-        return [_fresh(self.where, mark, {}, lambda: content(unpacked(answer.content), keep))]
+        return [_fresh(self.where, mark, {}, lambda: content(unpacked(body), keep))]
+
+    def _body(self, answer: requests.Response) -> bytes:
+        """The whole of it. The caller whose turn it is waits for it, so one that drips in has an end too."""
+        ends = time.monotonic() + LONGEST
+        pieces: list[bytes] = []
+        size = 0
+        read = getattr(answer.raw, "read1", answer.raw.read)
+        while piece := read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > LARGEST:
+                raise DecisionUnavailable(f"{self.where} sent more than {LARGEST >> 20:,} MiB")
+            if time.monotonic() > ends:
+                raise DecisionUnavailable(
+                    f"{self.where} did not send its bundle in {LONGEST:g} seconds: {size} bytes came"
+                )
+        return b"".join(pieces)
 
 
 def _reason(error: BaseException) -> str:
