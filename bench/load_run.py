@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import tempfile
@@ -299,6 +300,7 @@ def _left(before: dict[str, int]) -> dict[str, int]:
     """What is open beyond what was, once things had a moment to close."""
     deadline = time.monotonic() + 3
     while True:
+        gc.collect()  # a call that was cancelled while it connected leaves its socket to the collector
         left = {what: count - before[what] for what, count in _open().items()}
         if all(count <= 0 for count in left.values()) or time.monotonic() > deadline:
             return left
