@@ -33,13 +33,13 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.Place, m.Place, str]]:
     """Places of one `or`, the upper above the lower, where the same privilege on either is enough."""
-    from privtab.model.nodes import Held
-    from privtab.model.walk import alternatives, terms
+    from privtab.model.nodes import AnyOf, Held
+    from privtab.model.walk import alternatives, flat, terms
 
     alone = [term for term in terms(condition) if isinstance(term, Held)]
     groups: list[list[Held]] = [[term] for term in alone]
     groups.extend(
-        [part for part in _flat(any_of) if isinstance(part, Held) and not part.every]
+        [part for part in flat(any_of, AnyOf) if isinstance(part, Held) and not part.every]
         for any_of in alternatives(condition)
     )
     for group in groups:
@@ -51,16 +51,6 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.Place, 
                 above = same and place.types != other.types
                 if above and common and policy.hierarchy.within(other.types[0], place.types[0]):
                     yield place, other, common[0]
-
-
-def _flat(any_of: m.AnyOf) -> Iterator[m.Condition]:
-    from privtab.model.nodes import AnyOf
-
-    for part in any_of.parts:
-        if isinstance(part, AnyOf):
-            yield from _flat(part)
-        else:
-            yield part
 
 
 def _finding(upper: m.Place, lower: m.Place, privilege: str) -> Diagnostic:

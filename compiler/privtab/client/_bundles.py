@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.client._address import Cert, Token
+from privtab.client._transport import arriving
 from privtab.errors import DecisionUnavailable, FileError, PolicyError
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ LONGEST = 60.0
 """Seconds that the body of a bundle may take to come from an address."""
 LARGEST = 2 << 30
 """Bytes of it that are read."""
-_PIECE = 1 << 16
 
 
 class BrokenBundleError(Exception):
@@ -260,8 +260,7 @@ class AddressPlace(Place):
         ends = time.monotonic() + LONGEST
         pieces: list[bytes] = []
         size = 0
-        read = getattr(answer.raw, "read1", answer.raw.read)
-        while piece := read(_PIECE):
+        for piece in arriving(answer.raw):
             pieces.append(piece)
             size += len(piece)
             if size > LARGEST:

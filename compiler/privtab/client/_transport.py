@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from privtab.client._address import is_loopback, shown
@@ -218,10 +219,9 @@ class RequestsTransport:
     def _read(self, response: requests.Response, deadline: float) -> bytes:
         """The whole body; bounded in bytes and, for one that drips in, in time."""
         raw = response.raw
-        read = getattr(raw, "read1", raw.read)
         pieces: list[bytes] = []
         size = 0
-        while piece := read(_PIECE):
+        for piece in arriving(raw):
             pieces.append(piece)
             size += len(piece)
             if size > self._max_body:
@@ -234,3 +234,10 @@ class RequestsTransport:
             raise DecisionUnavailable(f"OPA at {self._shown} answered with {size} of {length} bytes")
         raw.release_conn()
         return b"".join(pieces)
+
+
+def arriving(raw: Any) -> Iterator[bytes]:
+    """The pieces of a body of urllib3's as they come, so that one that drips in can be given up."""
+    read = getattr(raw, "read1", raw.read)
+    while piece := read(_PIECE):
+        yield piece

@@ -14,7 +14,7 @@ The last two do not combine: where owners hold the privilege, the lower one may 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, assert_never
 
 from privtab._once import once
@@ -238,6 +238,11 @@ def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) ->
 
     `types`: as for `minimal_sets`.
     """
+    return atom_words(atom, lambda target: target_text(target, rule, types))
+
+
+def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
+    """An atom in the one way that every output writes it; `place` says how its target is written."""
     match atom:
         case ServiceAdmin():
             return "service admin"
@@ -246,12 +251,12 @@ def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) ->
         case ByType():
             return atom.text
         case Has():
-            return f"{atom.privilege} ({target_text(atom.target, rule, types)})"
+            return f"{atom.privilege} ({place(atom.target)})"
         case Owner():
-            return f"owner ({target_text(atom.target, rule, types)})"
+            return f"owner ({place(atom.target)})"
         case Member():
-            return f"member ({target_text(atom.target, rule, types)})"
+            return f"member ({place(atom.target)})"
         case Holds():
-            return f"holds ({target_text(atom.target, rule, types)})"
+            return f"holds ({place(atom.target)})"
         case _:
             assert_never(atom)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
-from privtab.ir.canonical import Leaf, MinimalSets
-from privtab.ir.nodes import ByType, Effect, Has, Holds, Member, Owner, Rule, Self, ServiceAdmin, Source, Target
+from privtab.ir.canonical import Leaf, MinimalSets, atom_words
+from privtab.ir.nodes import ByType, Effect, Has, Rule, Source, Target
 
 if TYPE_CHECKING:
     from privtab.ir.evaluate import Asked
@@ -64,23 +64,7 @@ class Explanation:
 
     def text(self, atom: Leaf) -> str:
         """An atom with the request's entities: `READ (namespace:i/n)`."""
-        match atom:
-            case Self():
-                return "self"
-            case ServiceAdmin():
-                return "service admin"
-            case Has():
-                return f"{atom.privilege} ({self.key(atom.target)})"
-            case Owner():
-                return f"owner ({self.key(atom.target)})"
-            case Member():
-                return f"member ({self.key(atom.target)})"
-            case Holds():
-                return f"holds ({self.key(atom.target)})"
-            case ByType():
-                return atom.text
-            case _:
-                assert_never(atom)
+        return atom_words(atom, self.key)
 
     def key(self, target: Target) -> str:
         """The target's key, or its type alone where the request does not name it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -68,24 +68,51 @@ def item_condition(rule: Rule) -> Formula:
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
 
 
-def move(formula: Formula, slot: str) -> Formula:
-    """The formula about the object in `slot` in place of the resource."""
+def mapped(
+    formula: Formula, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str] = lambda type_: type_
+) -> Formula:
+    """The formula with another in place of each atom and `can`; `of_type` names the types of its cases anew."""
     match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | Can():
-            target = formula.target
-            return replace(formula, target=replace(target, slot=slot)) if target.slot == RESOURCE else formula
-        case ServiceAdmin():
-            return formula
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
+            return leaf(formula)
         case And():
-            return And(parts=tuple(move(p, slot) for p in formula.parts))
+            return And(parts=tuple(mapped(p, leaf, of_type) for p in formula.parts))
         case Or():
-            return Or(parts=tuple(move(p, slot) for p in formula.parts))
+            return Or(parts=tuple(mapped(p, leaf, of_type) for p in formula.parts))
         case When():
-            return replace(formula, body=move(formula.body, slot))
+            return replace(formula, body=mapped(formula.body, leaf, of_type))
         case ByType():
-            return replace(formula, cases=tuple((t, move(f, slot)) for t, f in formula.cases))
+            return replace(formula, cases=tuple((of_type(t), mapped(f, leaf, of_type)) for t, f in formula.cases))
         case _:
             assert_never(formula)
+
+
+def flat(formula: Formula) -> Formula:
+    """One formula, its nested conjunctions and alternatives flat, each part once."""
+    match formula:
+        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
+            return formula
+        case And():
+            return conjunction(*map(flat, formula.parts))
+        case Or():
+            return disjunction(*map(flat, formula.parts))
+        case When():
+            return replace(formula, body=flat(formula.body))
+        case ByType():
+            return replace(formula, cases=tuple((t, flat(f)) for t, f in formula.cases))
+        case _:
+            assert_never(formula)
+
+
+def move(formula: Formula, slot: str) -> Formula:
+    """The formula about the object in `slot` in place of the resource."""
+
+    def leaf(part: Atom | Can) -> Formula:
+        if isinstance(part, ServiceAdmin) or part.target.slot != RESOURCE:
+            return part
+        return replace(part, target=replace(part.target, slot=slot))
+
+    return mapped(formula, leaf)
 
 
 def resolve(program: Program, can: Can) -> Formula:
@@ -160,26 +187,12 @@ def without_name(program: Program, formula: Formula, type_: str) -> Formula:
     Nothing holds on the resource and below it; what a `can` on it stands for may still ask for less than that.
     """
 
-    def left(part: Formula) -> Formula:
-        match part:
-            case Can() if _unnamed(program, part.target, type_):
-                return left(resolve(program, part))
-            case Has() | Owner() | Member() | Self() | Holds():
-                return NEVER if _unnamed(program, part.target, type_) else part
-            case ServiceAdmin() | Can():
-                return part
-            case And():
-                return conjunction(*map(left, part.parts))
-            case Or():
-                return disjunction(*map(left, part.parts))
-            case When():
-                return replace(part, body=left(part.body))
-            case ByType():
-                return replace(part, cases=tuple((t, left(f)) for t, f in part.cases))
-            case _:
-                assert_never(part)
+    def leaf(part: Atom | Can) -> Formula:
+        if isinstance(part, ServiceAdmin) or not _unnamed(program, part.target, type_):
+            return part
+        return mapped(resolve(program, part), leaf) if isinstance(part, Can) else NEVER
 
-    return left(formula)
+    return flat(mapped(formula, leaf))
 
 
 def _unnamed(program: Program, target: Target, type_: str) -> bool:

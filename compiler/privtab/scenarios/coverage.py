@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
 from privtab.ir.exact import Exact, settings
-from privtab.ir.formula import call_condition, item_condition, rule_flags, without_name
+from privtab.ir.formula import asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import And, ByType, Or, Program, Rule
 from privtab.scenarios.masks import Key, Mask, Observed
 
@@ -104,7 +104,7 @@ class Coverage:
             named = 0 if observed is None else observed.named
             items = self._form.minimal_sets(item_condition(rule), flags, all_types)
             yield from self._proofs(rule, items, observed, within & named, flags, types, "item")
-            call = without_name(self.program, call_condition(rule), rule.entity)
+            call = asked_condition(self.program, rule, named=False)
             calls = self._form.minimal_sets(call, flags, all_types)
             yield from self._proofs(rule, calls, observed, within & ~named, flags, types, "call")
 

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
+from privtab.ir.canonical import atom_words
 from privtab.ir.exact import settings
-from privtab.ir.formula import anchor, call_condition, followed, item_condition, move, without_name
+from privtab.ir.formula import anchor, asked_condition, followed, item_condition, move
 from privtab.ir.nodes import (
     NEVER,
     RESOURCE,
@@ -72,9 +73,7 @@ class _Writer:
     def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form) -> None:
         """One request of a rule."""
         names = _Names(self.program, {RESOURCE: rule.entity, **types})
-        condition = item_condition(rule)
-        if form == "call":
-            condition = without_name(self.program, call_condition(rule), rule.entity)
+        condition = asked_condition(self.program, rule, named=form != "call")
         resource = names.key(Target(slot=RESOURCE, type=rule.entity))
         if form == "call":
             type_, _, path = resource.partition(":")
@@ -220,21 +219,7 @@ class _Names:
 
     def atom(self, atom: Atom) -> str:
         """An atom with names."""
-        match atom:
-            case Has():
-                return f"{atom.privilege} ({self.key(atom.target)})"
-            case Owner():
-                return f"owner ({self.key(atom.target)})"
-            case Member():
-                return f"member ({self.key(atom.target)})"
-            case Holds():
-                return f"holds ({self.key(atom.target)})"
-            case Self():
-                return "self"
-            case ServiceAdmin():
-                return "service admin"
-            case _:
-                assert_never(atom)
+        return atom_words(atom, self.key)
 
     def merged(self, atoms: Sequence[Has | Owner | Member | Holds]) -> Iterator[Tree]:
         """Alternatives in few words: `READ/WRITE (x)`, `owner (x, y)`."""

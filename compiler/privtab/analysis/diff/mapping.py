@@ -6,24 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from privtab.ir.formula import mapped
 from privtab.ir.nodes import (
     Alias,
-    And,
-    ByType,
+    Atom,
     Can,
     Effect,
     Formula,
     Has,
     Holds,
     Member,
-    Or,
     Owner,
     Program,
     Rule,
     Self,
     ServiceAdmin,
     Target,
-    When,
 )
 
 
@@ -57,25 +55,20 @@ class Names:
 
     def formula(self, formula: Formula) -> Formula:
         """The same condition in the new names."""
-        match formula:
+        return mapped(formula, self._leaf, self.type)
+
+    def _leaf(self, part: Atom | Can) -> Formula:
+        match part:
             case Has():
-                return Has(privilege=self.privilege(formula.privilege), target=self.target(formula.target))
-            case Owner() | Member() | Self() | Holds():
-                return replace(formula, target=self.target(formula.target))
-            case ServiceAdmin():
-                return formula
+                return Has(privilege=self.privilege(part.privilege), target=self.target(part.target))
             case Can(operation=operation, target=target):
                 return Can(operation=self.pair(target.type, operation)[1], target=self.target(target))
-            case And():
-                return And(parts=tuple(map(self.formula, formula.parts)))
-            case Or():
-                return Or(parts=tuple(map(self.formula, formula.parts)))
-            case When():
-                return replace(formula, body=self.formula(formula.body))
-            case ByType():
-                return replace(formula, cases=tuple((self.type(t), self.formula(f)) for t, f in formula.cases))
+            case Owner() | Member() | Self() | Holds():
+                return replace(part, target=self.target(part.target))
+            case ServiceAdmin():
+                return part
             case _:
-                assert_never(formula)
+                assert_never(part)
 
     def effect(self, effect: Effect) -> Effect:
         """The same effect in the new names."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 
 from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.formula import call_condition, item_condition, references, walk, without_name
+from privtab.ir.formula import asked_condition, item_condition, references, walk
 from privtab.ir.nodes import And, Formula, Or, Program, Rule, When
 
 Types = dict[str, str]
@@ -33,7 +33,7 @@ class Shape:
         depth = program.depth(rule.entity)
         conditions = {depth: item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
-            conditions[depth - 1] = without_name(program, call_condition(rule), rule.entity)
+            conditions[depth - 1] = asked_condition(program, rule, named=False)
         return cls(program=program, rule=rule, conditions=conditions, flags=flags_of(program, rule, known))
 
     def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
