@@ -55,6 +55,7 @@ policies:
 
 tests:
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
+	@echo "the same on Spark Connect" && $(BIN)/pytest -q --spark connect tests/spark
 
 test-long: setup ## minutes of generated worlds
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m long

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from privtab.opa import binary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -36,5 +40,24 @@ def golden(update_golden: bool) -> Callable[[Path, str], None]:
     return compare
 
 
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """One Spark session on two cores: Classic, or Connect with `--spark connect`; a process can hold only one kind."""
+    import sparks
+
+    session = sparks.session(connect=request.config.getoption("--spark") == "connect")
+    yield session
+    session.stop()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files again; then read the diff")
+    parser.addoption("--spark", choices=("classic", "connect"), default="classic", help="which kind of Spark session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Two processes with a Spark each would be slower than one after the other.
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -46,6 +46,8 @@ ALLOWED = {
         "engines",
         "ir",
         "opa",
+        "registry",
+        "spark",
         "state",
         "syntax",
         "pipeline",
@@ -54,6 +56,8 @@ ALLOWED = {
         "fmt",
         "scenarios",
     },
+    "spark": {"base", "bundle", "client", "engines", "ir", "pipeline", "spark", "state"},
+    "registry": {"base", "bundle", "client", "opa", "registry"},
     "pipeline": {"base", "checks", "ir", "lint", "model", "syntax"},
     "scenarios": {
         "base",

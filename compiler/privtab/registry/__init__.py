@@ -1,0 +1,1 @@
+"""Where bundles are kept, and which of them sidecars run."""
