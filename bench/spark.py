@@ -1,0 +1,421 @@
+"""Decisions by the million on Spark: `decide` beside the joins that an expert would write, and beside a request for every row.
+
+Every contestant counts the rows that it answers wrongly, over the same cached DataFrame in the same session.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from masks import Masks
+from measure import Report, Spread, Table, Target, WrongAnswerError
+
+if TYPE_CHECKING:
+    from prepared import Prepared
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 1_000_000
+SINGLES = 2_000
+GROWTH = (1_000_000, 10_000_000, 100_000_000)
+MEMORY_MIB = 4096
+PRIVILEGES = ("USE_CATALOG", "USE_SCHEMA", "SELECT_TABLE")
+
+JOINS, DISTINCT_JOINS = "by hand, native joins", "by hand, native joins on distinct pairs"
+KERNEL, OWN_JOINS = "decide, kernel", "decide, joins"
+ONE = "one request a row, `requests`"
+REPEATED, ALONE = "10,000 distinct pairs", "all pairs distinct"
+
+
+def report(sizes: Sequence[str], repetitions: int) -> Report:
+    """Every contestant at every size, then growing numbers of rows."""
+    import sparks
+    from prepared import Prepared
+
+    rates: dict[tuple[str, str, str], Spread] = {}
+    prepared_in: dict[str, dict[str, float]] = {}
+    # Two gigabytes: what the driver of a small job has. Larger batches than Spark's own would flatter everybody alike.
+    session = sparks.session(memory="2g", spark__sql__adaptive__enabled="true")
+    try:
+        with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+            for size in sizes:
+                arena = Arena(session, Prepared(size=size, folder=Path(name)), Path(name))
+                for shape in (REPEATED, ALONE):
+                    raced = race(arena.contestants(shape), repetitions)
+                    rates |= {(who, shape, size): spread for who, spread in raced.items()}
+                rates[ONE, REPEATED, size] = arena.row_by_row(min(repetitions, 3))
+                prepared_in[size] = arena.seconds
+                arena.close()
+    finally:
+        session.stop()
+    seconds, mib = growth(sizes[-1], min(repetitions, 3))
+    return Report(
+        part="spark",
+        tables=(_rates(rates, sizes), _preparation(prepared_in, sizes), _growth(seconds, mib)),
+        targets=(*(t for size in sizes for t in _targets(rates, size)), *_across(rates, sizes), *_grown(seconds, mib)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """One way to decide all rows of a frame: gives how many answers are wrong."""
+
+    name: str
+    rows: int
+    wrong: Callable[[], int]
+
+
+def race(runners: Sequence[Runner], repetitions: int) -> dict[str, Spread]:
+    """Rows a second by name; each runs once in every repetition, and nobody is always first."""
+    rates: dict[str, list[float]] = {runner.name: [] for runner in runners}
+    for runner in runners:
+        _timed(runner)
+    for repetition in range(repetitions):
+        first = repetition % len(runners)
+        for runner in (*runners[first:], *runners[:first]):
+            rates[runner.name].append(runner.rows / _timed(runner))
+    return {name: Spread(values=tuple(values)) for name, values in rates.items()}
+
+
+def _timed(runner: Runner) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    wrong = runner.wrong()
+    seconds = time.perf_counter() - started
+    if wrong:
+        raise WrongAnswerError(f"{runner.name}: {wrong} of {runner.rows} answers are wrong")
+    return seconds
+
+
+class Arena:
+    """The frames of one size, and what each contestant prepares."""
+
+    def __init__(self, spark: SparkSession, prepared: Prepared, folder: Path) -> None:
+        self.spark = spark
+        self.prepared = prepared
+        self.folder = folder
+        self.seconds: dict[str, float] = {}
+        self._cached: list[DataFrame] = []
+
+    def close(self) -> None:
+        """Give back what Spark holds."""
+        for frame in self._cached:
+            frame.unpersist()
+
+    def contestants(self, shape: str) -> list[Runner]:
+        """By hand and ours over the frame of a shape."""
+        frame = self.frame(shape)
+        hand = [Runner(name=JOINS, rows=ROWS, wrong=lambda: _wrong(self.by_hand(frame)))]
+        if shape == REPEATED:
+            hand.append(Runner(name=DISTINCT_JOINS, rows=ROWS, wrong=lambda: _wrong(self.on_distinct(frame))))
+        return [*hand, self._ours(frame, KERNEL, "kernel"), self._ours(frame, OWN_JOINS, "joins")]
+
+    def _ours(self, frame: DataFrame, name: str, plan: str) -> Runner:
+        from privtab.spark import decide
+
+        started = time.perf_counter()
+        decided = decide(
+            frame, self.prepared.program, self.state, subject="user", action="select", resource=("table", "table"),
+            plan=plan, allowed="got",
+        )  # fmt: skip
+        wrong = decided.where("want <> got")
+        self.seconds.setdefault(name, time.perf_counter() - started)
+        return Runner(name=name, rows=ROWS, wrong=wrong.count)
+
+    @cached_property
+    def state(self) -> Any:
+        """The state as `decide` takes it; its tables are cached, as those of the joins by hand are."""
+        from privtab.spark import SparkState
+
+        started = time.perf_counter()
+        state = SparkState.of(self.spark, self.prepared.program, self.prepared.state)
+        for table in state.tables.values():
+            self._keep(table)
+        self.seconds["state"] = time.perf_counter() - started
+        return state
+
+    def frame(self, shape: str) -> DataFrame:
+        """`user`, `table` and `want`: the requests a hundred times, or each with a hundred tables beside its own."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        world = self.prepared.world
+        if shape == REPEATED:
+            pairs = list(world.requests)
+            wants = list(world.may_select)
+        else:
+            masks = Masks(world.grants, {user: world.all_roles(user) for user in world.roles_of})
+            tables = world.size.tables
+            pairs = _beside(world.requests, tables)
+            wants = [masks.allow(user, table) for user, table in pairs]
+        columns = {"user": [u for u, _ in pairs], "table": [t for _, t in pairs], "want": wants}
+        path = self.folder / f"{self.prepared.size}-{len(pairs)}.parquet"
+        pq.write_table(pa.table(columns), path)
+        frame = self.spark.read.parquet(str(path))
+        if len(pairs) < ROWS:
+            frame = frame.crossJoin(self.spark.range(ROWS // len(pairs)).withColumnRenamed("id", "time"))
+        return self._keep(frame.select("user", "table", "want").repartition(4))
+
+    # --- by hand -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def roles(self) -> DataFrame:
+        """(user, role), through groups too."""
+        world = self.prepared.world
+        rows = [(user, role) for user in world.roles_of for role in sorted(world.all_roles(user))]
+        return self._prepared("by hand", rows, ("user", "role"))
+
+    @cached_property
+    def bits(self) -> DataFrame:
+        """(role, place, bits): one for each privilege that is asked for, and three places higher for its denial."""
+        found: dict[tuple[str, str], int] = {}
+        for role, effect, privilege, path in self.prepared.world.grants:
+            if privilege in PRIVILEGES:
+                bit = 1 << PRIVILEGES.index(privilege) + (3 if effect == "deny" else 0)
+                found[role, path] = found.get((role, path), 0) | bit
+        return self._prepared("by hand", [(*key, bits) for key, bits in found.items()], ("role", "place", "bits"))
+
+    def by_hand(self, frame: DataFrame) -> DataFrame:
+        """A row for each ancestor, the user's roles joined, then what they hold there; one aggregate for each request."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        numbered = frame.withColumn("id", F.monotonically_increasing_id())
+        held = self._held(numbered, ["id"])
+        return numbered.join(held, "id", "left").select("want", _enough().alias("got"))
+
+    def on_distinct(self, frame: DataFrame) -> DataFrame:
+        """The same for each pair once."""
+        pairs = frame.select("user", "table").distinct()
+        held = self._held(pairs, ["user", "table"])
+        decided = pairs.join(held, ["user", "table"], "left").select("user", "table", _enough().alias("got"))
+        return frame.join(decided, ["user", "table"]).select("want", "got")
+
+    def _held(self, frame: DataFrame, keys: list[str]) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        names = F.split("table", "/")
+        places = F.array(*(F.array_join(F.slice(names, 1, n), "/") for n in range(1, 5)))
+        counting = [sum((9 << n) for n, name in enumerate(PRIVILEGES) if _counts(name, level)) for level in range(4)]
+        mask = F.element_at(F.array(*map(F.lit, counting)), F.col("level") + 1)
+        asked = frame.select(*dict.fromkeys([*keys, "user"]), F.posexplode(places).alias("level", "place"))
+        found = asked.join(self.roles, "user").join(self.bits, ["role", "place"])
+        return found.groupBy(*keys).agg(F.bit_or(F.col("bits").bitwiseAND(mask)).alias("bits"))
+
+    def row_by_row(self, repetitions: int) -> Spread:
+        """Rows a second where a driver sends a request for every row."""
+        import requests
+        from prepared import serve
+
+        rows = list(zip(self.prepared.world.requests, self.prepared.world.may_select, strict=True))[:SINGLES]
+        rates = []
+        with serve(self.prepared.ours()) as opa:
+            for _ in range(repetitions):
+                started = time.perf_counter()
+                wrong = 0
+                for (user, table), want in rows:
+                    asked = {
+                        "subject": {"type": "user", "id": user},
+                        "action": {"name": "select"},
+                        "resource": {"type": "table", "id": table},
+                    }
+                    answer = requests.post(
+                        f"{opa.url}/v1/data/privtab/{self.prepared.program.system}/allow",
+                        json={"input": asked},
+                        timeout=30,
+                    )
+                    wrong += answer.json()["result"] is not want
+                rates.append(len(rows) / (time.perf_counter() - started))
+                if wrong:
+                    raise WrongAnswerError(f"{ONE}: {wrong} of {len(rows)} answers are wrong")
+        return Spread(values=tuple(rates))
+
+    def _prepared(self, who: str, rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> DataFrame:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        started = time.perf_counter()
+        path = self.folder / f"{self.prepared.size}-{names[-1]}.parquet"
+        pq.write_table(
+            pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}), path
+        )
+        frame = self._keep(self.spark.read.parquet(str(path)))
+        self.seconds[who] = self.seconds.get(who, 0.0) + time.perf_counter() - started
+        return frame
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        cached = frame.cache()
+        cached.count()
+        self._cached.append(cached)
+        return cached
+
+
+def _beside(requests: Sequence[tuple[str, str]], tables: int) -> list[tuple[str, str]]:
+    """A million pairs: each user with all tables of the schemas that he asks about; then of those that others ask about."""
+    pairs: dict[tuple[str, str], None] = {}
+    for shift in itertools.count():
+        for number, (user, _) in enumerate(requests):
+            schema = requests[(number + shift) % len(requests)][1].rpartition("/")[0]
+            pairs.update(dict.fromkeys((user, f"{schema}/t{n}") for n in range(tables)))
+            if len(pairs) >= ROWS:
+                return list(pairs)[:ROWS]
+    raise AssertionError("counting never ends")
+
+
+def _counts(privilege: str, level: int) -> bool:
+    """Whether a grant of it at that depth counts: at its own object or above."""
+    return level <= 1 + PRIVILEGES.index(privilege)
+
+
+def _enough() -> Any:
+    """All three allowed, none denied."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.coalesce(F.col("bits"), F.lit(0)) == 7
+
+
+def _wrong(frame: DataFrame) -> int:
+    return frame.where("want <> got").count()
+
+
+# --- growing --------------------------------------------------------------------------------------------------------
+
+
+def growth(size: str, repetitions: int) -> tuple[Mapping[int, Spread], float]:
+    """Seconds by number of rows, made by Spark while they are decided and written nowhere; and the most memory, in MiB."""
+    import sparks
+    from prepared import Prepared
+    from pyspark.sql import functions as F  # noqa: N812
+    from tree import Peak
+
+    from privtab.spark import decide
+
+    seconds: dict[int, list[float]] = {rows: [] for rows in GROWTH}
+    session = sparks.session(memory="2g")
+    try:
+        with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+            prepared = Prepared(size=size, folder=Path(name))
+            of = prepared.world.size
+            bundle = prepared.ours()["state"]
+            user = F.expr(f"concat('u', cast(pmod(xxhash64(id), {of.users}) as string))")
+            table = F.expr(
+                f"concat_ws('/', 'm', concat('c', pmod(xxhash64(id, 1), {of.catalogs})), "
+                f"concat('s', pmod(xxhash64(id, 2), {of.schemas})), concat('t', pmod(xxhash64(id, 3), {of.tables})))"
+            )
+
+            def run(rows: int) -> int:
+                made = session.range(rows, numPartitions=max(2, rows // 2_000_000)).select(
+                    user.alias("user"), table.alias("table")
+                )
+                decided = decide(
+                    made, prepared.program, bundle, subject="user", action="select", resource=("table", "table"),
+                    plan="kernel",
+                )  # fmt: skip
+                return int(decided.where("allowed").count())
+
+            run(GROWTH[0])
+            with Peak() as peak:
+                for _ in range(repetitions):
+                    counted = []
+                    for rows in GROWTH:
+                        started = time.perf_counter()
+                        counted.append(run(rows))
+                        seconds[rows].append(time.perf_counter() - started)
+                    if not all(counted):
+                        raise WrongAnswerError(f"growing: nobody may do anything: {counted}")
+    finally:
+        session.stop()
+    return {rows: Spread(values=tuple(of_rows)) for rows, of_rows in seconds.items()}, peak.mib
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def _rates(rates: Mapping[tuple[str, str, str], Spread], sizes: Sequence[str]) -> Table:
+    rows = dict.fromkeys((who, shape) for who, shape, _ in rates)
+    return Table(
+        title=f"Rows decided a second, {ROWS:,} rows, local[2]: median of the repetitions (min..max)",
+        columns=("contestant", *sizes),
+        rows=tuple(
+            (f"{who}, {shape}", *(rates[who, shape, size].text() if (who, shape, size) in rates else "" for size in sizes))
+            for who, shape in rows
+        ),
+    )  # fmt: skip
+
+
+def _preparation(seconds: Mapping[str, Mapping[str, float]], sizes: Sequence[str]) -> Table:
+    names = dict.fromkeys(name for of in seconds.values() for name in of)
+    return Table(
+        title="Preparation before the first row, seconds, once",
+        columns=("what", *sizes),
+        rows=tuple(
+            (name, *(f"{seconds[size][name]:.2f}" if name in seconds[size] else "" for size in sizes)) for name in names
+        ),
+    )
+
+
+def _growth(seconds: Mapping[int, Spread], mib: float) -> Table:
+    return Table(
+        title=f"Growing, kernel, rows made by `spark.range`; all processes together at most {mib:,.0f} MiB",
+        columns=("rows", "seconds", "rows a second"),
+        rows=tuple((f"{n:,}", s.text(1), f"{n / s.median:,.0f}") for n, s in seconds.items()),
+    )
+
+
+def _targets(rates: Mapping[tuple[str, str, str], Spread], size: str) -> list[Target]:
+    kernel = rates[KERNEL, REPEATED, size]
+    one = rates[ONE, REPEATED, size]
+    found = [
+        (f"{REPEATED}: decide / joins by hand", kernel, rates[JOINS, REPEATED, size], 5.0),
+        (f"{ALONE}: decide / joins by hand", rates[KERNEL, ALONE, size], rates[JOINS, ALONE, size], 4.0),
+        (f"{REPEATED}: join plan / joins by hand", rates[OWN_JOINS, REPEATED, size], rates[JOINS, REPEATED, size], 1.0),
+        (f"{REPEATED}: join plan / joins by hand on distinct pairs", rates[OWN_JOINS, REPEATED, size], rates[DISTINCT_JOINS, REPEATED, size], 1.0),
+        (f"{ALONE}: join plan / joins by hand", rates[OWN_JOINS, ALONE, size], rates[JOINS, ALONE, size], 1.0),
+    ]  # fmt: skip
+    row_by_row = Spread(values=tuple(rate / one.median for rate in kernel.values))
+    return [
+        *(
+            Target(what=f"{size}: {what}", spread=ours.over(theirs), wanted=wanted, sense="at least")
+            for what, ours, theirs, wanted in found
+        ),
+        Target(what=f"{size}: decide / a request for every row", spread=row_by_row, wanted=1500, sense="at least", digits=0),
+    ]  # fmt: skip
+
+
+def _across(rates: Mapping[tuple[str, str, str], Spread], sizes: Sequence[str]) -> list[Target]:
+    if not {"S", "L"} <= set(sizes):
+        return []
+    return [
+        Target(
+            what=f"{shape}: rate at L / rate at S",
+            spread=Spread(values=(rates[KERNEL, shape, "L"].median / rates[KERNEL, shape, "S"].median,)),
+            wanted=0.8,
+            sense="at least",
+        )
+        for shape in (REPEATED, ALONE)
+    ]
+
+
+def _grown(seconds: Mapping[int, Spread], mib: float) -> list[Target]:
+    steps = itertools.pairwise(GROWTH)
+    return [
+        *(
+            Target(
+                what=f"time for {more:,} rows / ten times that for {rows:,}",
+                spread=Spread(values=tuple(s / 10 for s in seconds[more].over(seconds[rows]).values)),
+                wanted=1.15,
+                sense="at most",
+            )
+            for rows, more in steps
+        ),
+        Target(
+            what="memory of all processes", spread=Spread(values=(mib,)), wanted=MEMORY_MIB, sense="at most", digits=0,
+            unit=" MiB",
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,64 @@
+"""The memory of a process and of all that it started: a Spark driver is a JVM and some Python workers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+EVERY = 0.1
+
+
+def tree(pid: int) -> set[int]:
+    """A process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue  # ended meanwhile
+            # The name in brackets may hold spaces and brackets of its own.
+            parent = int(stat.rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found, left = {pid}, [pid]
+    while left:
+        new = children.get(left.pop(), [])
+        found.update(new)
+        left += new
+    return found
+
+
+def proportional(pid: int) -> float:
+    """MiB of a process, what it shares with others counted by its part of it; 0 where it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+class Peak:
+    """Watches this process and its descendants while the block runs; `mib` is the most that they had together."""
+
+    def __init__(self) -> None:
+        self.mib = 0.0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        own = os.getpid()
+        while True:
+            self.mib = max(self.mib, sum(map(proportional, tree(own))))
+            if self._end.wait(EVERY):
+                return
