@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -72,13 +72,20 @@ class Numbered:
 
 
 class Names:
-    """Texts by number."""
+    """Texts by number. What is pickled is one Arrow array; the dictionary is made where it is needed."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        self._array = pa.array(list(self._codes), pa.string())
+
+    def __getstate__(self) -> pa.Array:
+        return self._array
+
+    def __setstate__(self, array: pa.Array) -> None:
+        self._array = array
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return len(self._array)
 
     def __getitem__(self, text: str) -> int:
         return self._codes.get(text, -1)
@@ -87,8 +94,8 @@ class Names:
         return iter(self._codes)
 
     @cached_property
-    def _array(self) -> pa.Array:
-        return pa.array(list(self._codes), pa.string())
+    def _codes(self) -> dict[str, int]:
+        return {text: number for number, text in enumerate(self._array.to_pylist())}
 
     def find(self, texts: pa.Array) -> Codes:
         """The number of each text; -1 where it has none."""
@@ -107,11 +114,24 @@ class Kind:
         self.name = name
         self.single = single
         self.count = len(paths)
+        self.root = above is None
         own = ["" if single else path.rpartition("/")[2] for path in paths]
         self.names = Names(own)
         parents = (0 if above is None else above[_parent(path, single=single)] for path in paths)
         keys = (parent << 32 | self.names[name] for parent, name in zip(parents, own, strict=True))
-        self._children = Numbered(np.fromiter(keys, np.int64, self.count))
+        self._keys = np.fromiter(keys, np.int64, self.count)
+        self._children = Numbered(self._keys)
+
+    def paths(self, above: Sequence[str]) -> list[str]:
+        """All paths by number, from those of the type that contains this one; the other way round."""
+        names = list(self.names)
+        parents = (self._keys >> 32).tolist()
+        if self.single:
+            return [""] * self.count if self.root else [above[parent] for parent in parents]
+        own = [names[at] for at in (self._keys & 0xFFFFFFFF).tolist()]
+        if self.root:
+            return own
+        return [f"{above[parent]}/{name}" if above[parent] else name for parent, name in zip(parents, own, strict=True)]
 
     def find(self, above: Codes, names: pa.Array | None) -> Codes:
         """Numbers from those of the entities above and the last names; `names` are not looked at for a single type."""
@@ -124,12 +144,19 @@ class Entries:
 
     def __init__(self, principals: Sequence[int], places: Sequence[int], bits: Sequence[int], count: int) -> None:
         """One entry for each (principal, place); `count` is the number of places."""
+        self.principals = np.array(principals, np.int64)
         self.places = np.array(places, np.int64)
         self._count = count
-        self._table = Numbered(np.array(principals, np.int64) << 32 | self.places)
+        self._table = Numbered(self.principals << 32 | self.places)
         words = max((number.bit_length() for number in bits), default=0) // WORD + 1
         mask = (1 << WORD) - 1
         self.words = [np.array([number >> word * WORD & mask for number in bits], np.uint64) for word in range(words)]
+
+    def held(self) -> Iterator[tuple[int, int, int]]:
+        """(principal, place, bits) of each entry."""
+        numbers = [word.tolist() for word in self.words]
+        bits = (sum(own << at * WORD for at, own in enumerate(words)) for words in zip(*numbers, strict=True))
+        return zip(self.principals.tolist(), self.places.tolist(), bits, strict=True)
 
     def column(self, numbers: Sequence[tuple[int, int]]) -> Column:
         """The entries with chosen bits alone: (bit of the index, bit of the column)."""
@@ -168,15 +195,27 @@ class People:
             *index.service_admins,
             *(u for m in index.members.values() for us in m.values() for u in us),
         )
-        self._within = index.within
+        self.within = index.within
+        self.groups = index.groups
+        """Of policies whose requests bring groups along."""
+        self.group_scoped = index.group_scoped
+        self.service_admins = index.service_admins
         self.users = Names(named)
-        listed = [index.users.get(user, ()) for user in dict.fromkeys(named)]
-        self.principals = Names(principal for principals in listed for principal in principals)
+        listed = [index.users.get(user, ()) for user in self.users]
+        self.principals = Names(p for principals in (*listed, *self.groups.values()) for p in principals)
         self._first = np.zeros(len(listed) + 1, np.int64)
         np.cumsum([len(principals) for principals in listed], out=self._first[1:])
         codes = (self.principals[p] for principals in listed for p in principals)
         self._flat = np.fromiter(codes, np.int64, self._first[-1])
         self._labels: dict[str, tuple[Names, Codes]] = {}
+
+    def listed(self) -> dict[str, tuple[str, ...]]:
+        """The principals of each user that has any, as the index has them."""
+        names = list(self.principals)
+        flat = [names[at] for at in self._flat.tolist()]
+        first = self._first.tolist()
+        spans = zip(self.users, first, first[1:], strict=False)
+        return {user: tuple(flat[begin:end]) for user, begin, end in spans if end > begin}
 
     def spread(self, users: Codes) -> tuple[Codes, Codes, Codes]:
         """All principals of some users: the positions of those that have any, where each begins, and the principals.
@@ -209,7 +248,7 @@ class People:
         return self._labels[kind]
 
     def _name(self, kind: str, principal: str) -> str | None:
-        own = self._within[principal][0] if principal in self._within else principal
+        own = self.within[principal][0] if principal in self.within else principal
         return own[len(kind) + 1 :] if own.startswith(f"{kind}:") else None
 
 
@@ -218,7 +257,8 @@ class Scopes:
 
     def __init__(self, held: Mapping[tuple[int, int], Sequence[str]]) -> None:
         """By (user, place)."""
-        self._table = Numbered(np.array([user << 32 | place for user, place in held], np.int64))
+        self.keys = np.array([user << 32 | place for user, place in held], np.int64)
+        self._table = Numbered(self.keys)
         self.roles = list(held.values())
 
     def find(self, users: Codes, places: Codes) -> Codes:
@@ -227,12 +267,18 @@ class Scopes:
 
 
 class Arrays:
-    """All of an index."""
+    """All of an index but where its rows came from. Pickled it is a few flat buffers (`engines/packed.py`)."""
 
     def __init__(self, index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+        self.revision = index.revision
+        self.numbers = index.numbers
         self.people = People(index)
         self.kinds: dict[str, Kind] = {}
+        """Those that contain others come first."""
+        self.above: dict[str, str | None] = {}
+        """By type, the one that contains it."""
         self.entries: dict[str, Entries] = {}
+        self._members: dict[str, Codes] = {}
         self.members: dict[str, Numbered] = {}
         """By type: (user, place)."""
         self.scopes: dict[str, Scopes] = {}
@@ -240,6 +286,7 @@ class Arrays:
         numbers: dict[str, dict[str, int]] = {}
         for type_ in sorted(chains, key=lambda name: len(chains[name])):
             chain = chains[type_]
+            self.above[type_] = chain[-2][0] if len(chain) > 1 else None
             above = numbers[chain[-2][0]] if len(chain) > 1 else None
             single = len(chain) > 1 and chain[-1][1] == chain[-2][1]
             numbers[type_] = {path: number for number, path in enumerate(paths[type_])}
@@ -252,7 +299,8 @@ class Arrays:
                 if path in numbers[type_]
                 for user in named
             ]
-            self.members[type_] = Numbered(np.array(members, np.int64))
+            self._members[type_] = np.array(members, np.int64)
+            self.members[type_] = Numbered(self._members[type_])
         held: dict[str, dict[tuple[int, int], Sequence[str]]] = {type_: {} for type_ in chains}
         for user, scopes in index.scoped.items():
             for key, roles in scopes.items():
@@ -260,6 +308,43 @@ class Arrays:
                 if path in numbers.get(type_, ()):
                     held[type_][self.people.users[user], numbers[type_][path]] = roles
         self.scopes = {type_: Scopes(of_type) for type_, of_type in held.items()}
+
+    def __len__(self) -> int:
+        """How much is held: entries of all types."""
+        return sum(len(entries.places) for entries in self.entries.values())
+
+    def index(self) -> Index:
+        """The index again, for what is asked row by row; it knows no origins, so it explains nothing."""
+        found = self.hollow()
+        people = self.people
+        names = list(people.principals)
+        users = list(people.users)
+        found.users, found.groups = people.listed(), people.groups
+        found.within, found.group_scoped = people.within, people.group_scoped
+        found.scoped = {}
+        paths: dict[str, list[str]] = {}
+        for type_, kind in self.kinds.items():
+            above = self.above[type_]
+            own = paths[type_] = kind.paths(paths[above] if above is not None else [])
+            table = found.table(type_)
+            for principal, place, bits in self.entries[type_].held():
+                table.setdefault(own[place], {})[names[principal]] = bits
+            members: dict[str, set[str]] = {}
+            for key in self._members[type_].tolist():
+                members.setdefault(own[key & 0xFFFFFFFF], set()).add(users[key >> 32])
+            found.members[type_] = {path: frozenset(named) for path, named in members.items()}
+            for key, roles in zip(self.scopes[type_].keys.tolist(), self.scopes[type_].roles, strict=True):
+                found.scoped.setdefault(users[key >> 32], {})[f"{type_}:{own[key & 0xFFFFFFFF]}"] = tuple(roles)
+        return found
+
+    def hollow(self) -> Index:
+        """An index to make plans with, and nothing else: it has numbers and names nobody."""
+        found = Index.__new__(Index)
+        found.revision = self.revision
+        found.numbers = self.numbers
+        found.tables, found.members, found.origins = {}, {}, {}
+        found.service_admins = self.people.service_admins
+        return found
 
     def _entries(self, index: Index, type_: str, numbers: Mapping[str, int]) -> Entries:
         principals, places, bits = [], [], []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,14 +67,29 @@ class Batches:
 
     def __init__(self, engine: PythonEngine) -> None:
         self.engine = engine
+        """Of batches that were made from arrays it knows nobody, and makes plans alone."""
         self._arrays: Arrays | None = None
         self._kernels: dict[tuple[Any, ...], Kernel | None] = {}
+        self._hollow = False
 
-    def __getstate__(self) -> PythonEngine:
-        return self.engine
+    @classmethod
+    def of(cls, program: Mapping[str, Any], arrays: Arrays) -> Batches:
+        """Batches without an index: they need the arrays alone."""
+        batches = cls(PythonEngine(program, arrays.hollow()))
+        batches._arrays = arrays
+        batches._hollow = True
+        return batches
 
-    def __setstate__(self, engine: PythonEngine) -> None:
-        Batches.__init__(self, engine)
+    def __getstate__(self) -> tuple[Mapping[str, Any], Arrays]:
+        return self.engine.program, self.arrays
+
+    def __setstate__(self, state: tuple[Mapping[str, Any], Arrays]) -> None:
+        self.__dict__.update(Batches.of(*state).__dict__)
+
+    @cached_property
+    def one_by_one(self) -> PythonEngine:
+        """What is asked row by row: made from the arrays at the first need, where they are all there is."""
+        return PythonEngine(self.engine.program, self.arrays.index()) if self._hollow else self.engine
 
     @property
     def arrays(self) -> Arrays:
@@ -152,7 +168,7 @@ class Batches:
         if self.engine.meaning.request_groups:
             for number, request in enumerate(requests):
                 if request.groups:
-                    found[number] = self.engine.allow(request)
+                    found[number] = self.one_by_one.allow(request)
         return found
 
     def _groups(self, requests: Sequence[Request]) -> dict[tuple[Any, ...], list[int]]:
@@ -234,7 +250,7 @@ class Batches:
             kind = group.type if slot == RESOURCE else group.withs[slot]
             columns[slot] = [Entity(kind, path) for path in paths.whole().to_pylist()]
         asked = (
-            self.engine.allow(
+            self.one_by_one.allow(
                 Request(
                     user=user,
                     action=group.action,
