@@ -14,8 +14,11 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.state.index import index
 from privtab.state.nodes import State
+from privtab.state.shards import PEOPLE, content, roots, shards
 
 REVISION_DIGITS = 16
+SHARDED = "sharded"
+"""What `state` says in a policy, and in the bundles of a state, where the state comes in parts."""
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 
 
@@ -113,5 +116,29 @@ def state_bundle(program: Program, state: State) -> bytes:
         {
             ".manifest": json_bytes(manifest),
             f"privtab_state/{program.system}/data.json": json_bytes(document),
+        }
+    )
+
+
+def shard_bundles(program: Program, state: State) -> dict[str, bytes]:
+    """The state in parts, each a bundle with roots of its own: under `people` what goes by names, under each root key its shard."""
+    return {key: shard_bundle(program.system, key, part) for key, part in shards(program, state).items()}
+
+
+def shard_bundle(system: str, key: str, document: Mapping[str, Any]) -> bytes:
+    """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
+    metadata: dict[str, Any] = {"kind": "state", "system": system, "state": SHARDED, "shard": key}
+    if key == PEOPLE:
+        metadata["shards"] = len(document["shards"])
+    manifest = {
+        "revision": document["revision"],
+        "roots": roots(system, key),
+        "rego_version": 1,
+        "metadata": metadata,
+    }
+    return archive(
+        {
+            ".manifest": json_bytes(manifest),
+            f"privtab_state/{system}/data.json": json_bytes(content(key, document)),
         }
     )
