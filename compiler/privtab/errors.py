@@ -9,12 +9,17 @@ PrivtabError
 ├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
 ├── FormatError               a file cannot be laid out anew; a defect of privtab (exit code 3)
 ├── BundleWriteError          a bundle could not be written (exit code 3)
+├── BrokenBundle              a bundle is not whole, or is none (exit code 3)
 ├── OpaError                  OPA could not be found, built or started (exit code 3)
+├── RegistryError             a registry of bundles could not be read or written (exit code 3)
+│   ├── RegistryConflict      somebody else was there first (exit code 1)
+│   └── BundleRefused         a bundle that must not be kept: broken, of no known kind, not signed (exit code 1)
 └── DecisionError             no answer that may be acted on as an allow
     ├── AccessDenied          the answer is no; says what is missing
     ├── InvalidRequest        the request names what the policy does not know; nothing was sent
     │   └── Unauthenticated   nobody is known to ask
     ├── PolicyError           the policy point answered nonsense: undefined, wrong shape, 4xx
+    │   └── SignatureRefused  a bundle is not signed by whom it must be
     └── DecisionUnavailable   nobody answered: refused, timed out, 5xx, no bundle active
 """
 
@@ -84,8 +89,24 @@ class BundleWriteError(PrivtabError):
     """A bundle could not be written."""
 
 
+class BrokenBundle(PrivtabError):
+    """A bundle is not whole, holds a file twice, or is no bundle."""
+
+
 class OpaError(PrivtabError):
     """OPA could not be found, built, started or stopped."""
+
+
+class RegistryError(PrivtabError):
+    """A registry of bundles could not be read or written."""
+
+
+class RegistryConflict(RegistryError):
+    """Somebody else was there first: another switch of the channel, or other bytes with the same revision."""
+
+
+class BundleRefused(RegistryError):
+    """A bundle must not be kept: it does not read, is of no known kind, does not fit its revision, or is not signed."""
 
 
 class DecisionError(PrivtabError):
@@ -111,6 +132,10 @@ class Unauthenticated(InvalidRequest):
 
 class PolicyError(DecisionError):
     """The decision point answered, but not with a decision: undefined, a wrong shape, a 4xx."""
+
+
+class SignatureRefused(PolicyError):
+    """A bundle is not signed as it must be: not at all, by another key, for another scope, changed, or older than one before."""
 
 
 class DecisionUnavailable(DecisionError):

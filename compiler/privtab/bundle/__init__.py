@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from privtab.bundle.pack import PolicyArtifacts, policy_artifacts, policy_bundle, state_bundle, wasm_modules
+from typing import TYPE_CHECKING
+
+from privtab._lazy import lazily
+
+if TYPE_CHECKING:
+    from privtab.bundle.pack import PolicyArtifacts, policy_artifacts, policy_bundle, state_bundle, wasm_modules
 
 __all__ = ["PolicyArtifacts", "policy_artifacts", "policy_bundle", "state_bundle", "wasm_modules"]
+
+# Who keeps or verifies bundles needs nothing of what packs them.
+__getattr__ = lazily(__name__, dict.fromkeys(__all__, "privtab.bundle.pack"))

@@ -1,0 +1,68 @@
+"""Where a bundle comes from: said in its manifest, where it changes neither decisions nor the revision."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privtab import __version__
+from privtab.bundle.stream import digest
+from privtab.errors import FileError
+
+GIT_SECONDS = 20
+TABLES = (".csv", ".json", ".parquet", ".yaml", ".yml")
+"""What tables of a state end in, where a folder holds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What a bundle was made of, and by what. No times and no places: the same input says the same."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a file the SHA-256 of what it held; names are those in its folder."""
+    commit: str | None = None
+    """The commit that changed the sources last; None outside of a repository."""
+    dirty: bool = False
+    """Whether a source is not as in that commit."""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """What was chosen besides: the variant, readings, the policy that a state was checked by."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest's metadata."""
+        git = {"git": {"commit": self.commit, "dirty": self.dirty}} if self.commit is not None else {}
+        return {"compiler": f"privtab {__version__}", "sources": dict(sorted(self.sources.items())), **git} | {
+            name: value for name, value in sorted(self.choices.items()) if value
+        }
+
+
+def provenance(path: Path, **choices: Any) -> Provenance:
+    """Of what was read from a file or a folder; `choices` that are empty are left out. Raises FileError."""
+    folder = path if path.is_dir() else path.parent
+    files = sorted(file for file in path.rglob("*") if file.suffix in TABLES) if path.is_dir() else [path]
+    try:
+        sources = {file.relative_to(folder).as_posix(): _digest(file) for file in files}
+    except OSError as error:
+        raise FileError(f"cannot read {error.filename}: {error.strerror}") from error
+    commit = _git(folder, "log", "-1", "--format=%H", "--", *sources) if sources else None
+    changed = _git(folder, "status", "--porcelain", "--", *sources) if commit else None
+    return Provenance(sources=sources, commit=commit or None, dirty=bool(changed), choices=choices)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return digest(file)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says; None where there is no git, no repository, or it does not trust the folder."""
+    command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS, env=environment)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None

@@ -1,0 +1,174 @@
+"""Signing bundles as OPA verifies them: a JWT in `.signatures.json` that lists every file with its hash."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.stream import Entries, digest, entries, packed
+from privtab.errors import UsageError
+from privtab.keys import KeySource, VerificationKey, algorithms, key_id, key_text, need_cryptography
+from privtab.signatures import PATCH, SIGNATURES, canonical, is_signature, is_structured, written_by_us
+
+PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
+HASH = "SHA-256"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKey:
+    """A private key and what signatures by it say."""
+
+    id: str
+    """What OPA's configuration calls its public half."""
+    algorithm: str
+    scope: str = ""
+    sequence: int | None = None
+    """The place of the bundle in the order of its bundles."""
+    key: Any = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        source: KeySource,
+        *,
+        algorithm: str | None = None,
+        id: str | None = None,  # noqa: A002  (what it is)
+        scope: str = "",
+        sequence: int | None = None,
+    ) -> SigningKey:
+        """From a PEM file or its text, with PRIVTAB_SIGNING_KEY_PASSWORD where it is encrypted; raises FileError, UsageError."""
+        need_cryptography()
+        text, where = key_text(source)
+        key = _private(text, where)
+        usable = algorithms(key.public_key(), where)
+        if algorithm is not None and algorithm not in usable:
+            raise UsageError(f"{where} cannot sign with `{algorithm}`; it can with: {', '.join(usable)}")
+        if sequence is not None and sequence < 0:
+            raise UsageError(f"the sequence is {sequence}: give a number, 0 or more")
+        return cls(
+            id=id or key_id(key.public_key()),
+            algorithm=algorithm or usable[0],
+            scope=scope,
+            sequence=sequence,
+            key=key,
+        )
+
+    @property
+    def public(self) -> VerificationKey:
+        """The half that verifies."""
+        public = self.key.public_key()
+        return VerificationKey(id=self.id, algorithms=algorithms(public, self.id), key=public)
+
+
+def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
+    """The bundle of files whose JSON `json_bytes` wrote, signed where there is a key. The same input gives the same bytes."""
+    if signing is None:
+        return archive(files)
+    digests = {
+        name: hashlib.sha256(written_by_us(content) if is_structured(name) else content).hexdigest()
+        for name, content in files.items()
+    }
+    return archive({**files, SIGNATURES: signatures(digests, signing)})
+
+
+def signed(bundle: bytes, signing: SigningKey) -> bytes:
+    """A bundle with the signature of a key, in place of the one that it may have; raises BrokenBundle, UsageError."""
+    return b"".join(signed_pieces(io.BytesIO(bundle), signing))
+
+
+def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
+    """As `signed`, of an open file, piece by piece: no more than one of its files is held at once."""
+    digests: dict[str, str] = {}
+    for name, _, content in entries(bundle):
+        if not is_signature(name):
+            digests[name] = _digest(name, content)
+    if PATCH in digests:
+        raise UsageError("a delta bundle cannot be signed: OPA takes signatures of whole bundles alone")
+    names = list(digests)
+    text = signatures(digests, signing)
+    entry = tarfile.TarInfo(SIGNATURES)
+    entry.size, entry.mode = len(text), 0o644
+    own = (SIGNATURES, entry, io.BytesIO(text))
+    # Where the others are in order, so is this; otherwise it comes first.
+    before = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
+    bundle.seek(0)
+    yield from packed(_with(entries(bundle), own, before))
+
+
+def signatures(digests: Mapping[str, str], signing: SigningKey) -> bytes:
+    """The content of `.signatures.json` for files with these hashes."""
+    claims: dict[str, Any] = {
+        "files": [{"name": name, "hash": digests[name], "algorithm": HASH} for name in sorted(digests)],
+        "keyid": signing.id,
+    }
+    if signing.scope:
+        claims["scope"] = signing.scope
+    if signing.sequence is not None:
+        claims["sequence"] = signing.sequence
+    header = json_bytes({"alg": signing.algorithm, "kid": signing.id, "typ": "JWT"})
+    head = _base64(header) + b"." + _base64(json_bytes(claims))
+    return json_bytes({"signatures": [(head + b"." + _base64(_signature(head, signing))).decode()]})
+
+
+def _signature(message: bytes, signing: SigningKey) -> bytes:
+    import jwt
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from jwt.utils import der_to_raw_signature
+
+    worker = jwt.get_algorithm_by_name(signing.algorithm)
+    if isinstance(signing.key, ec.EllipticCurvePrivateKey):
+        # RFC 6979: the same bundle has the same signature, which the usual random number would not give.
+        try:
+            how = ec.ECDSA(worker.hash_alg(), deterministic_signing=True)  # type: ignore[attr-defined]
+            return der_to_raw_signature(signing.key.sign(message, how), signing.key.curve)
+        except UnsupportedAlgorithm:  # an OpenSSL before 3.2
+            pass
+    return worker.sign(message, signing.key)
+
+
+def _with(found: Entries, own: tuple[str, tarfile.TarInfo, BinaryIO], before: str | None) -> Entries:
+    placed = False
+    for name, entry, content in found:
+        if name == before and not placed:
+            yield own
+            placed = True
+        if not is_signature(name):
+            yield name, entry, content
+    if not placed:
+        yield own
+
+
+def _digest(name: str, content: BinaryIO) -> str:
+    if not is_structured(name):
+        return digest(content)
+    try:
+        return hashlib.sha256(canonical(content.read())).hexdigest()
+    except ValueError as error:
+        raise UsageError(f"`{name}` of the bundle is not JSON, so it cannot be signed: {error}") from None
+
+
+def _private(text: str, where: str) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    if "PRIVATE KEY" not in text:
+        raise UsageError(f"{where} is no private key in PEM: bundles are signed with one (`privtab keys new`)")
+    password = os.environ.get(PASSWORD_VARIABLE)
+    encrypted = "ENCRYPTED" in text
+    if encrypted and not password:
+        raise UsageError(f"{where} is encrypted: give its password in {PASSWORD_VARIABLE}")
+    try:
+        return load_pem_private_key(text.encode(), password.encode() if encrypted and password else None)
+    except Exception as error:  # noqa: BLE001  (the library raises ValueError, TypeError, UnsupportedAlgorithm and others)
+        raise UsageError(f"{where} holds no private key that can be read: {error}") from None
+
+
+def _base64(content: bytes) -> bytes:
+    return base64.urlsafe_b64encode(content).rstrip(b"=")

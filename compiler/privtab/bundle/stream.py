@@ -1,0 +1,90 @@
+"""Reading and writing bundles piece by piece: a state may be larger than what should be held twice."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, TypeAlias, cast
+
+from privtab.errors import BrokenBundle
+
+Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
+"""Path, entry and content, to be read before the next is asked for."""
+
+_PIECE = 1 << 20
+
+
+def entries(bundle: BinaryIO) -> Entries:
+    """The files of an open bundle in its order, by the path that OPA gives them; raises BrokenBundle.
+
+    Not whole, no archive, or a path that is there twice: of such a one nobody knows which file counts.
+    """
+    seen: set[str] = set()
+    try:
+        with gzip.GzipFile(fileobj=bundle) as unpacked:
+            with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+                for entry in tar:
+                    if not entry.isfile():
+                        continue
+                    name = path_of(entry.name)
+                    if name in seen:
+                        raise BrokenBundle(f"it holds `{name}` twice")
+                    seen.add(name)
+                    yield name, entry, cast("BinaryIO", tar.extractfile(entry))
+            # The sums of the archive stand at its end.
+            while unpacked.read(_PIECE):
+                pass
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BrokenBundle(f"it is no whole bundle: {error}") from None
+    if not seen:
+        raise BrokenBundle("it is no bundle: it holds no files")
+
+
+def path_of(name: str) -> str:
+    """The path of an entry, from the top of the bundle."""
+    return name.removeprefix("./").lstrip("/")
+
+
+def digest(content: BinaryIO) -> str:
+    """The SHA-256 of what is left of an open file."""
+    found = hashlib.sha256()
+    while piece := content.read(_PIECE):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def packed(found: Entries) -> Iterator[bytes]:
+    """The gzipped tar of entries, piece by piece; as `archive` packs them."""
+    sink = _Sink()
+    with (
+        gzip.GzipFile(fileobj=cast("BinaryIO", sink), mode="wb", compresslevel=6, mtime=0, filename="") as out,
+        tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for _, entry, content in found:
+            tar.addfile(entry, content)
+            yield sink.taken()
+    yield sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """What was written and not yet taken."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: object) -> int:
+        content = bytes(cast("bytes", piece))
+        self._pieces.append(content)
+        return len(content)
+
+    def taken(self) -> bytes:
+        content = b"".join(self._pieces)
+        self._pieces.clear()
+        return content

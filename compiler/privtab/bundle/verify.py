@@ -1,0 +1,97 @@
+"""Verifying bundles: signed by whom, unchanged since, and newer than another."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from privtab.bundle.stream import digest, entries
+from privtab.errors import FileError, SignatureRefused
+from privtab.signatures import (
+    LARGEST_SIGNATURES,
+    PATCH,
+    Signed,
+    Trust,
+    changed,
+    check_names,
+    is_signature,
+    is_structured,
+    matches,
+)
+
+Source: TypeAlias = bytes | str | os.PathLike[str]
+"""A bundle, or where one is."""
+
+
+def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: float | None = None) -> Signed:
+    """What the signature of a bundle says, once it and every file are verified.
+
+    `newer_than`: the sequence that it must be above. Raises SignatureRefused, BrokenBundle, FileError.
+    """
+    with opened(bundle) as file:
+        found, digests = _read(file)
+        if len(found) > 1:
+            raise SignatureRefused(f"it has {len(found)} files with signatures: {', '.join(sorted(found))}")
+        if PATCH in digests and not found:
+            raise SignatureRefused(
+                "it is a delta bundle, which has no signature: OPA takes those of whole bundles alone"
+            )
+        signed = trust.signed(next(iter(found.values()), None), now=now)
+        check_names(signed, digests)
+        unlike = {name for name, expected in signed.files.items() if digests[name] != expected}
+        _check_unlike(file, unlike, signed)
+    check_newer(signed, newer_than)
+    return signed
+
+
+def check_newer(signed: Signed, than: int | None) -> None:
+    """Raise SignatureRefused unless the sequence of a bundle is above another."""
+    if than is None:
+        return
+    if signed.sequence is None:
+        raise SignatureRefused(f"its signature has no sequence, so nobody can tell whether it is newer than {than}")
+    if signed.sequence <= than:
+        raise SignatureRefused(f"it is not newer: its sequence is {signed.sequence}, and {than} was there before")
+
+
+@contextmanager
+def opened(bundle: Source) -> Iterator[BinaryIO]:
+    """A bundle as an open file that can be read again from its start; raises FileError."""
+    if isinstance(bundle, bytes):
+        yield io.BytesIO(bundle)
+        return
+    try:
+        file = Path(bundle).open("rb")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise FileError(f"{os.fspath(bundle)}: {error.strerror or error}") from error
+    with file:
+        yield file
+
+
+def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str]]]:
+    """The files with signatures by path, and the hash of every other file's bytes."""
+    found: dict[str, bytes] = {}
+    digests: dict[str, tuple[str, str]] = {}
+    for name, _, content in entries(file):
+        if is_signature(name):
+            found[name] = content.read(LARGEST_SIGNATURES + 1)
+        else:
+            digests[name] = "SHA-256", digest(content)
+    return found, digests
+
+
+def _check_unlike(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
+    """Files whose bytes are not those that were hashed: JSON that says the same, or another hash."""
+    for name in sorted(unlike):
+        if not is_structured(name) and signed.files[name][0] == "SHA-256":
+            raise changed(name)
+    if not unlike:
+        return
+    file.seek(0)
+    for name, _, content in entries(file):
+        if name in unlike and not matches(name, content.read(), signed.files[name]):
+            raise changed(name)

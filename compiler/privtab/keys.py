@@ -1,0 +1,119 @@
+"""Public keys that bundles are verified with: PEM files or texts, and what each is called."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from privtab.errors import FileError, UsageError
+
+KeySource: TypeAlias = str | os.PathLike[str]
+"""A file, or the text of one."""
+
+ID_DIGITS = 16
+LEAST_RSA_BITS = 2048
+RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+EC_ALGORITHMS = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+PEM = "-----BEGIN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationKey:
+    """A public key, what it is called, and what it may be used for: the key decides that, never the signature."""
+
+    id: str
+    algorithms: tuple[str, ...]
+    """The first is the usual one."""
+    key: Any = field(repr=False)
+    where: str = ""
+
+    @property
+    def pem(self) -> str:
+        """The key as PEM."""
+        from cryptography.hazmat.primitives import serialization
+
+        text: bytes = self.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return text.decode()
+
+
+def verification_keys(sources: KeySource | Iterable[KeySource]) -> tuple[VerificationKey, ...]:
+    """The public keys in these files or texts, each of which may hold several; raises FileError, UsageError."""
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found = [key for source in given for key in _read(source)]
+    if not found:
+        raise UsageError("give a key to verify with: a PEM file with a public key")
+    return tuple(found)
+
+
+def key_text(source: KeySource) -> tuple[str, str]:
+    """The text of a key, and what to call it in messages; raises FileError."""
+    text = os.fspath(source)
+    if text.lstrip().startswith(PEM):
+        return text, "the given key"
+    try:
+        return Path(text).read_text(encoding="ascii", errors="replace"), text
+    except OSError as error:
+        raise FileError(f"cannot read the key {text}: {error.strerror or error}") from error
+
+
+def key_id(public: Any) -> str:
+    """What a public key is called where nobody named it: a hash of it, the same wherever the key is."""
+    from cryptography.hazmat.primitives import serialization
+
+    packed = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(packed).hexdigest()[:ID_DIGITS]
+
+
+def algorithms(public: Any, where: str) -> tuple[str, ...]:
+    """What a public key may be used for, the usual first; raises UsageError for keys that are too weak or of no use here."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if isinstance(public, rsa.RSAPublicKey):
+        if public.key_size < LEAST_RSA_BITS:
+            raise UsageError(f"{where}: an RSA key of {public.key_size} bits is too short: {LEAST_RSA_BITS} or more")
+        return RSA_ALGORITHMS
+    if isinstance(public, ec.EllipticCurvePublicKey) and public.curve.name in EC_ALGORITHMS:
+        return (EC_ALGORITHMS[public.curve.name],)
+    raise UsageError(f"{where}: bundles are signed with RSA keys, or with EC keys on P-256, P-384 or P-521")
+
+
+def need_cryptography() -> None:
+    """Raise UsageError where the extra `sign` is not installed."""
+    try:
+        import cryptography
+        import jwt
+    except ImportError as error:
+        raise UsageError("signatures need the extra `sign`: pip install 'privtab[sign]'") from error
+    del cryptography, jwt
+
+
+def _read(source: KeySource) -> list[VerificationKey]:
+    need_cryptography()
+    text, where = key_text(source)
+    blocks = [f"{PEM}{part}" for part in text.split(PEM)[1:]]
+    if not blocks:
+        raise UsageError(f"{where} is no key: it holds no {PEM}…")
+    found = []
+    for block in blocks:
+        public = _public(block, where)
+        found.append(VerificationKey(id=key_id(public), algorithms=algorithms(public, where), key=public, where=where))
+    return found
+
+
+def _public(block: str, where: str) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from cryptography.x509 import load_pem_x509_certificate
+
+    kind = block.removeprefix(PEM).partition("-----")[0].strip()
+    if "PRIVATE KEY" in kind:
+        raise UsageError(f"{where} is a private key: verifying takes the public one (`privtab keys public`)")
+    try:
+        if kind == "CERTIFICATE":
+            return load_pem_x509_certificate(block.encode()).public_key()
+        return load_pem_public_key(block.encode())
+    except Exception as error:  # the library raises ValueError, TypeError, UnsupportedAlgorithm and others
+        raise UsageError(f"{where} holds no public key that can be read: {error}") from error

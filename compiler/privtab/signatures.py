@@ -1,0 +1,267 @@
+"""Signatures of bundles, in the format of OPA: a JWT in `.signatures.json` that lists every file with its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privtab.errors import SignatureRefused
+from privtab.keys import KeySource, VerificationKey, need_cryptography, verification_keys
+
+SIGNATURES = ".signatures.json"
+PATCH = "patch.json"
+HASHES = {"SHA-224": "sha224", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
+"""MD5 and SHA-1, which OPA also knows, can be made to collide."""
+LARGEST_SIGNATURES = 16 << 20
+"""Bytes of a `.signatures.json` that are read before anybody is known to have signed it."""
+_STRUCTURED = frozenset({"data.json", "data.yaml", "data.yml", ".manifest"})
+_SEPARATORS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """What a signature says that was verified: by which key, and the hash of every file."""
+
+    key: str
+    algorithm: str
+    scope: str
+    files: Mapping[str, tuple[str, str]]
+    """By path the algorithm and the hexadecimal hash."""
+    sequence: int | None = None
+    """The place of the bundle in the order of its bundles; who signed it counts up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose signatures count, and for which scope."""
+
+    keys: tuple[VerificationKey, ...]
+    scope: str = ""
+
+    @classmethod
+    def of(cls, sources: KeySource | Iterable[KeySource], scope: str = "") -> Trust:
+        """From PEM files or texts; raises FileError, UsageError."""
+        return cls(verification_keys(sources), scope)
+
+    def signed(self, signatures: bytes | None, *, now: float | None = None) -> Signed:
+        """What the content of `.signatures.json` says; raises SignatureRefused where nobody trusted signed it."""
+        if signatures is None:
+            raise SignatureRefused("it is not signed: it has no .signatures.json")
+        claims, key, algorithm = self._claims(_token(signatures))
+        scope = claims.get("scope", "")
+        if scope != self.scope:
+            raise SignatureRefused(f"it is signed for {_scope(scope)}, not for {_scope(self.scope)}")
+        _in_time(claims, time.time() if now is None else now)
+        return Signed(key=key.id, algorithm=algorithm, scope=scope, files=_files(claims), sequence=_sequence(claims))
+
+    def check(self, files: Mapping[str, bytes], *, now: float | None = None) -> Signed:
+        """Check all files of a bundle by path, the signature among them; raises SignatureRefused."""
+        found = [name for name in files if is_signature(name)]
+        if len(found) > 1:
+            raise SignatureRefused(f"it has {len(found)} files with signatures: {', '.join(sorted(found))}")
+        signed = self.signed(files[found[0]] if found else None, now=now)
+        check_names(signed, (name for name in files if name not in found))
+        for name, expected in signed.files.items():
+            if not matches(name, files[name], expected):
+                raise changed(name)
+        return signed
+
+    def _claims(self, token: str) -> tuple[dict[str, Any], VerificationKey, str]:
+        """The payload of a token by one of the keys, that key, and the algorithm."""
+        need_cryptography()
+        import jwt
+
+        worker = jwt.PyJWS()
+        try:
+            header = worker.get_unverified_header(token)
+        except jwt.InvalidTokenError as error:
+            raise SignatureRefused(f"its signature is no token: {error}") from None
+        algorithm, named = str(header.get("alg")), header.get("kid")
+        fitting = [key for key in self.keys if algorithm in key.algorithms]
+        if not fitting:
+            raise SignatureRefused(
+                f"its signature says that it is made with `{algorithm}`, which is not for the keys that are trusted: "
+                + ", ".join(sorted({name for key in self.keys for name in key.algorithms}))
+            )
+        # A key that is named and known is meant; otherwise any of those that are trusted will do.
+        for key in [key for key in fitting if key.id == named] or fitting:
+            try:
+                payload = worker.decode(token, key.key, algorithms=[algorithm])
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.InvalidTokenError as error:
+                raise SignatureRefused(f"its signature cannot be verified: {error}") from None
+            return _json_object(payload, "its signature"), key, algorithm
+        known = ", ".join(f"`{key.id}`" for key in self.keys)
+        raise SignatureRefused(
+            f"it is signed with another key{f' (`{named}`)' if named else ''}, or was changed; trusted: {known}"
+        )
+
+
+def is_signature(name: str) -> bool:
+    """Whether a path is one that OPA takes for the file with the signature."""
+    return name.rpartition("/")[2] == SIGNATURES
+
+
+def is_structured(name: str) -> bool:
+    """Whether a file is hashed as the JSON that it holds and not as its bytes."""
+    return name.rpartition("/")[2] in _STRUCTURED
+
+
+def check_names(signed: Signed, names: Iterable[str]) -> None:
+    """Raise SignatureRefused for files that the signature does not list, and for listed ones that are not there."""
+    found = set(names)
+    for why, which in (
+        ("are not among those that were signed", found - signed.files.keys()),
+        ("were signed and are missing", signed.files.keys() - found),
+    ):
+        if which:
+            shown = ", ".join(f"`{name}`" for name in sorted(which)[:5]) + (", …" if len(which) > 5 else "")
+            raise SignatureRefused(f"files {why}: {shown}")
+
+
+def changed(name: str) -> SignatureRefused:
+    """What is raised for a file that is not as it was signed."""
+    return SignatureRefused(f"`{name}` is not as it was when it was signed")
+
+
+def matches(name: str, content: bytes, expected: tuple[str, str]) -> bool:
+    """Whether a file is the one that was signed: its bytes, or for JSON what it says."""
+    algorithm, digest = expected
+    # Bytes with the right hash are those that were hashed: what we write is that form, and needs no reading.
+    if hashlib.new(HASHES[algorithm], content).hexdigest() == digest:
+        return True
+    if not is_structured(name):
+        return False
+    try:
+        return hashlib.new(HASHES[algorithm], canonical(content)).hexdigest() == digest
+    except ValueError:
+        return False
+
+
+class _Written(str):
+    """JSON text that is written already."""
+
+    __slots__ = ()
+
+
+def canonical(content: bytes) -> bytes:
+    """JSON in the form that OPA hashes: sorted keys, no spaces, numbers as they stand, two separators of lines escaped.
+
+    Objects are written as soon as they are read, so that the whole is never held as Python's much larger objects. Raises
+    ValueError where it is not JSON.
+    """
+
+    def scalar(value: Any) -> str:
+        if isinstance(value, _Written):
+            return value
+        if isinstance(value, str):
+            return _string(value)
+        if isinstance(value, list):
+            return f"[{','.join(map(scalar, value))}]"
+        return {None: "null", True: "true", False: "false"}[value]
+
+    def written(pairs: list[tuple[str, Any]]) -> _Written:
+        # Before sorting: OPA's reader has put U+FFFD in the place of halves of pairs.
+        found = {_LONE.sub("\ufffd", key): value for key, value in pairs}
+        return _Written(f"{{{','.join(f'{_string(key)}:{scalar(found[key])}' for key in sorted(found))}}}")
+
+    def no(name: str) -> Any:
+        raise ValueError(f"{name} is no JSON")
+
+    text = content.removeprefix(b"\xef\xbb\xbf").decode()
+    try:
+        value = json.loads(text, object_pairs_hook=written, parse_int=_Written, parse_float=_Written, parse_constant=no)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return scalar(value).encode()
+
+
+def written_by_us(content: bytes) -> bytes:
+    """The form that OPA hashes, of JSON with sorted keys and without spaces."""
+    for separator, escaped in _SEPARATORS.items():
+        content = content.replace(separator.encode(), escaped.encode())
+    return content
+
+
+def _string(text: str) -> str:
+    # Pairs of surrogates are one character when they come here; a half stands for nothing.
+    shown = json.dumps(_LONE.sub("\ufffd", text), ensure_ascii=False)
+    for separator, escaped in _SEPARATORS.items():
+        shown = shown.replace(separator, escaped)
+    return shown
+
+
+# --- what a signature says ---
+
+
+def _token(signatures: bytes) -> str:
+    if len(signatures) > LARGEST_SIGNATURES:
+        raise SignatureRefused(f"its .signatures.json is larger than {LARGEST_SIGNATURES >> 20} MiB")
+    document = _json_object(signatures, "its .signatures.json")
+    plugin = document.get("plugin", "")
+    if plugin not in ("", "_default"):
+        raise SignatureRefused(f"its signature is for a plugin, `{plugin}`, that there is not")
+    tokens = document.get("signatures")
+    if not isinstance(tokens, list) or len(tokens) != 1 or not isinstance(tokens[0], str):
+        raise SignatureRefused("its .signatures.json does not hold exactly one signature")
+    return tokens[0]
+
+
+def _json_object(content: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        raise SignatureRefused(f"{what} is not JSON") from None
+    if not isinstance(value, dict):
+        raise SignatureRefused(f"{what} is not an object")
+    return value
+
+
+def _files(claims: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    files = claims.get("files")
+    if not isinstance(files, list):
+        raise SignatureRefused("its signature lists no files")
+    found: dict[str, tuple[str, str]] = {}
+    for file in files:
+        match file:
+            case {"name": str(name), "hash": str(digest), "algorithm": str(algorithm)}:
+                if algorithm not in HASHES:
+                    raise SignatureRefused(f"`{name}` is hashed with `{algorithm}`; taken are: {', '.join(HASHES)}")
+                if name in found:
+                    raise SignatureRefused(f"its signature lists `{name}` twice")
+                found[name] = algorithm, digest.lower()
+            case _:
+                raise SignatureRefused("its signature lists a file without its name, hash or algorithm")
+    return found
+
+
+def _sequence(claims: Mapping[str, Any]) -> int | None:
+    sequence = claims.get("sequence")
+    if sequence is not None and (not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0):
+        raise SignatureRefused("the sequence in its signature is no number")
+    return sequence
+
+
+def _in_time(claims: Mapping[str, Any], now: float) -> None:
+    for name, late in (("exp", True), ("nbf", False)):
+        at = claims.get(name)
+        if at is None:
+            continue
+        if isinstance(at, bool) or not isinstance(at, int | float):
+            raise SignatureRefused(f"`{name}` in its signature is no time")
+        if (now >= at) is late:
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+            raise SignatureRefused(
+                f"its signature {'ended' if late else 'holds only from'} {when}{' on' if not late else ''}"
+            )
+
+
+def _scope(scope: object) -> str:
+    return f"the scope `{scope}`" if scope else "no scope"
