@@ -13,7 +13,8 @@ SEEDS = st.integers(min_value=0, max_value=2**31)
 
 
 @pytest.mark.slow
-def test_reference_and_opa_agree_on_every_request(opa_binary: Path) -> None:
+@pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
+def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: bool) -> None:
     total = allowed = 0
 
     @settings(
@@ -25,7 +26,7 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path) -> None:
     @given(seed=SEEDS)
     def worlds_agree(seed: int) -> None:
         nonlocal total, allowed
-        asked, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=2)
+        asked, yes, found = compare(seed, opa_binary, policies=8, states=4, per_rule=2, sharded=sharded)
         total, allowed = total + asked, allowed + yes
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
 
@@ -35,11 +36,12 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
 @pytest.mark.parametrize("block", range(20))
-def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: int) -> None:
+def test_reference_and_opa_agree_on_very_many_requests(opa_binary: Path, block: int, sharded: bool) -> None:
     total = 0
     for seed in range(block * 1000, block * 1000 + 8):
-        asked, _, found = compare(seed, opa_binary, policies=10, states=6, per_rule=2)
+        asked, _, found = compare(seed, opa_binary, policies=10, states=6, per_rule=2, sharded=sharded)
         total += asked
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
     assert total >= 10_000

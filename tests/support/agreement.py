@@ -19,6 +19,7 @@ from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.request import Request
+from privtab.state import shards
 from privtab.state.index import index
 from privtab.state.nodes import State
 
@@ -33,7 +34,7 @@ class World:
 
 
 @contextmanager
-def serving(texts: Sequence[str], binary: Path) -> Iterator[tuple[str, list[World]]]:
+def serving(texts: Sequence[str], binary: Path, *, sharded: bool = False) -> Iterator[tuple[str, list[World]]]:
     """Compile policies, each with a system name of its own, and serve them from one OPA; gives its URL."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -43,7 +44,7 @@ def serving(texts: Sequence[str], binary: Path) -> Iterator[tuple[str, list[Worl
             path = folder / f"{number}.yaml"
             path.write_text(text, encoding="utf-8")
             program = pipeline.load_program(path)
-            artifacts = policy_artifacts(program)
+            artifacts = policy_artifacts(program, sharded=sharded)
             bundle = folder / f"bundle-{number}.tar.gz"
             bundle.write_bytes(artifacts.bundle())
             bundles.append(bundle)
@@ -52,10 +53,17 @@ def serving(texts: Sequence[str], binary: Path) -> Iterator[tuple[str, list[Worl
         yield server.url, loaded
 
 
-def put_state(session: http.Session, url: str, program: Program, state: State) -> None:
+def put_state(session: http.Session, url: str, program: Program, state: State, *, sharded: bool = False) -> None:
     """Give OPA a state."""
-    document = index(program, state)
+    document = in_shards(program, state) if sharded else index(program, state)
     session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=10).raise_for_status()
+
+
+def in_shards(program: Program, state: State) -> dict[str, Any]:
+    """What an OPA has that loaded a state's people and all of its shards."""
+    documents = shards.shards(program, state)
+    people = documents.pop(shards.PEOPLE)
+    return people | {"at": {shards.shard_name(key): document for key, document in documents.items()}}
 
 
 def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str, Any]) -> Any:
@@ -68,7 +76,7 @@ def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str,
 def differences(session: http.Session, url: str, world: World, state: State, asked: Sequence[Request]) -> list[str]:
     """Every request on which OPA and the reference differ, in any part of the decision, as text to reproduce it by."""
     system = world.program.system
-    put_state(session, url, world.program, state)
+    put_state(session, url, world.program, state, sharded=world.artifacts.program.get("state") == "sharded")
     reference = Reference(world.program, state, world.artifacts.revision)
     sent = [request.to_json() for request in asked]
     explained = ask(session, url, system, "explained", {"requests": sent})
@@ -104,12 +112,14 @@ def _by_items(session: http.Session, url: str, reference: Reference, asked: Sequ
     return answers
 
 
-def compare(seed: int, binary: Path, *, policies: int, states: int, per_rule: int) -> tuple[int, int, list[str]]:
+def compare(
+    seed: int, binary: Path, *, policies: int, states: int, per_rule: int, sharded: bool = False
+) -> tuple[int, int, list[str]]:
     """Random policies, states and requests from a seed. Gives how many requests, how many allowed, and differences."""
     texts = [worlds.policy(seed * 1000 + n, f"world{n}") for n in range(policies)]
     total = allowed = 0
     found: list[str] = []
-    with serving(texts, binary) as (url, loaded), http.Session() as session:
+    with serving(texts, binary, sharded=sharded) as (url, loaded), http.Session() as session:
         for number, world in enumerate(loaded):
             for turn in range(states):
                 of_state = (seed * 1000 + number) * 100 + turn

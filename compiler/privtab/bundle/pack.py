@@ -10,6 +10,8 @@ from typing import Any
 from privtab import passes
 from privtab.backends import rego
 from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.provenance import Provenance
+from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.state.index import index
@@ -46,11 +48,11 @@ class PolicyArtifacts:
             **{path: text.encode() for path, text in self.modules.items()},
         }
 
-    def bundle(self) -> bytes:
-        """The bundle as a gzipped tar."""
-        return archive(self.files())
+    def bundle(self, signing: SigningKey | None = None) -> bytes:
+        """The bundle as a gzipped tar, signed where there is a key."""
+        return sealed(self.files(), signing)
 
-    def wasm_bundle(self, module: bytes) -> bytes:
+    def wasm_bundle(self, module: bytes, signing: SigningKey | None = None) -> bytes:
         """The bundle for engines that run Wasm: the module that `wasm_modules` compile to, and the program."""
         manifest = {
             "revision": self.revision,
@@ -59,7 +61,7 @@ class PolicyArtifacts:
             "metadata": dict(self.metadata) | {"kind": "wasm"},
         }
         program = {f"privtab_program/{self.name}/data.json": json_bytes(self.program)}
-        return archive({".manifest": json_bytes(manifest), "policy.wasm": module, **program})
+        return sealed({".manifest": json_bytes(manifest), "policy.wasm": module, **program}, signing)
 
     @property
     def entrypoints(self) -> tuple[str, ...]:
@@ -67,24 +69,33 @@ class PolicyArtifacts:
         return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
 
 
-def policy_artifacts(program: Program, name: str | None = None) -> PolicyArtifacts:
-    """Compile a program for OPA. `name` takes the system's place in package names, for running two versions side by side."""
+def policy_artifacts(
+    program: Program, name: str | None = None, *, sharded: bool = False, provenance: Provenance | None = None
+) -> PolicyArtifacts:
+    """Compile a program for OPA. `name` takes the system's place in package names, for running two versions side by side.
+
+    With `sharded` the Rego reads a state that comes in parts (`shard_bundles`), and the program says so. `provenance` is told
+    in the manifest and is no part of the revision: a commit that changes no row deploys nothing new.
+    """
     name = name or program.system
-    modules = rego.render(passes.run(program), name)
-    content = program_json(program) | {"name": name}
-    digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": content}))
+    modules = rego.render(passes.run(program), name, sharded=sharded)
+    layout = {"state": SHARDED} if sharded else {}
+    stated = program_json(program) | {"name": name} | layout
+    digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": stated}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(
         name=name,
         revision=revision,
         modules=modules,
-        program=content | {"revision": revision},
+        program=stated | {"revision": revision},
         metadata={
             "kind": "policy",
             "system": program.system,
             "version": program.version,
             "rows": len(program.rules),
-        },
+        }
+        | layout
+        | told(provenance),
     )
 
 
@@ -93,12 +104,23 @@ def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]
     return rego.render(passes.run(program), name, indexed=False)
 
 
-def policy_bundle(program: Program, name: str | None = None) -> bytes:
+def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:
     """The policy bundle of a program: Rego modules and the program itself."""
-    return policy_artifacts(program, name).bundle()
+    return policy_artifacts(program, name, sharded=sharded).bundle()
 
 
-def state_bundle(program: Program, state: State) -> bytes:
+def told(provenance: Provenance | None) -> dict[str, Any]:
+    """What metadata say of where a bundle comes from."""
+    return {} if provenance is None else {"provenance": provenance.to_json()}
+
+
+def state_bundle(
+    program: Program,
+    state: State,
+    *,
+    provenance: Provenance | None = None,
+    signing: SigningKey | None = None,
+) -> bytes:
     """The state bundle: the key-lookup index of who holds what."""
     document = index(program, state)
     manifest = {
@@ -110,14 +132,14 @@ def state_bundle(program: Program, state: State) -> bytes:
             "system": program.system,
             "grants": len(state.grants),
             "assignments": len(state.assignments),
+            **told(provenance),
         },
     }
-    return archive(
-        {
-            ".manifest": json_bytes(manifest),
-            f"privtab_state/{program.system}/data.json": json_bytes(document),
-        }
-    )
+    files = {
+        ".manifest": json_bytes(manifest),
+        f"privtab_state/{program.system}/data.json": json_bytes(document),
+    }
+    return sealed(files, signing)
 
 
 def shard_bundles(program: Program, state: State) -> dict[str, bytes]:

@@ -19,26 +19,41 @@ if TYPE_CHECKING:
 _PLACEHOLDER = re.compile(r"\bexample_system\b")
 
 
-def render(program: Program, name: str | None = None, *, indexed: bool = True) -> Mapping[str, str]:
+_SHARDED = (
+    ("lib.owns(user, key(atom))", "lib.owns(user, root(atom), key(atom))"),
+    ("lib.member(user, key(atom))", "lib.member(user, root(atom), key(atom))"),
+    ("state.owners[key(atom)]", "lib.shard(root(atom)).owners[key(atom)]"),
+    ("state.owners[keys[position]]", "lib.shard(root(atom)).owners[keys[position]]"),
+    ("state.allow[atom.privilege][key]", "lib.shard(root(atom)).allow[atom.privilege][key]"),
+    ("state.deny[atom.privilege][key]", "lib.shard(root(atom)).deny[atom.privilege][key]"),
+    ("\ndefault key_or_type(_)", "\nroot(atom) := paths[atom.slot][0]\n\ndefault key_or_type(_)"),
+)
+"""What the explanation's look-ups become where what is held on entities comes in shards."""
+
+
+def render(
+    program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False
+) -> Mapping[str, str]:
     """The Rego modules of a program, by path inside the bundle.
 
     `program` has been through `passes.run`. `name` replaces the system's name in package names, so that two versions can
     run side by side; both read the state of the system. Without `indexed` requests are led to their row by functions, for
-    what runs Rego without an index over its rules.
+    what runs Rego without an index over its rules. With `sharded` they read a state that comes in parts, and answer nothing
+    where a part that a request needs is not there.
     """
     name = name or program.system
     rows: dict[str, list[RowView]] = {}
-    emitter = Emitter(program)
+    emitter = Emitter(program, sharded)
     for row in emitter.rows():
         rows.setdefault(row.entity, []).append(row)
-    common = {"name": name, "program": program, "system": program.system, "indexed": indexed}
+    common = {"name": name, "program": program, "system": program.system, "indexed": indexed, "sharded": sharded}
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
         f"{base}/lib.rego": _template("lib.rego.j2").render(
             **common, role_grants=role_grants(program), links=links(program)
         ),
-        f"{base}/explain.rego": instantiate(read_library("explain.rego"), name, program.system),
+        f"{base}/explain.rego": explanation(name, program.system, sharded=sharded),
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
@@ -51,6 +66,16 @@ def render(program: Program, name: str | None = None, *, indexed: bool = True) -
 def read_library(name: str) -> str:
     """A module of the hand-written Rego library."""
     return (opa() / "lib" / name).read_text(encoding="utf-8")
+
+
+def explanation(name: str, system: str, *, sharded: bool) -> str:
+    """The hand-written module that explains decisions, made out for a system and the layout of its state."""
+    text = read_library("explain.rego")
+    for whole, by_shard in _SHARDED if sharded else ():
+        if text.count(whole) != 1:
+            raise ValueError(f"`{whole}` is not once in the explanation")
+        text = text.replace(whole, by_shard)
+    return instantiate(text, name, system)
 
 
 def instantiate(text: str, name: str, system: str) -> str:

@@ -74,6 +74,8 @@ class Emitter:
     """Turns formulas into clauses; alternatives inside a conjunction become functions of their own."""
 
     program: Program
+    sharded: bool = False
+    """Whether the state comes in shards by root entity: look-ups by a single key then say the root's key too."""
     names: Names = field(default_factory=Names)
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
     referred: set[str] = field(default_factory=set)
@@ -191,10 +193,10 @@ class Body:
             case Has(privilege=privilege, target=target):
                 return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
             case Owner(target=target):
-                return (f"lib.owns(user, {self.key(target)})",)
+                return (f"lib.owns(user, {self.place(target)})",)
             case Member(target=target):
                 group = self.program.entities[target.type].principal == "group"
-                return (f"lib.{'in_group' if group else 'member'}(user, {self.key(target)})",)
+                return (f"lib.{'in_group' if group else 'member'}(user, {self.place(target)})",)
             case Self(target=target):
                 return (f"lib.is_self(user, {self.key(target)})",)
             case Holds(target=target):
@@ -261,6 +263,10 @@ class Body:
         if not single or self._on_path(target):
             return f"{self.path(target)}[{len(self.program.chain(target.type)) - 1}]"
         return f'lib.single({self.path(target)}[{index}], "{target.type}")'
+
+    def place(self, target: Target) -> str:
+        """The arguments by which a target is looked up on its own: its key, where there are shards after its root's."""
+        return f"{self.path(target)}[0], {self.key(target)}" if self.emitter.sharded else self.key(target)
 
     def keys(self, target: Target, *, exact: bool = True) -> str:
         """The expression for the keys from the root to a target; undefined, if `exact`, where the path is shorter."""
