@@ -11,6 +11,7 @@ PrivtabError
 ├── BundleWriteError          a bundle could not be written (exit code 3)
 ├── BrokenBundle              a bundle is not whole, or is none (exit code 3)
 ├── OpaError                  OPA could not be found, built or started (exit code 3)
+├── FleetError                sidecars, or the server that they report to, could not be reached (exit code 3)
 ├── RegistryError             a registry of bundles could not be read or written (exit code 3)
 │   ├── RegistryConflict      somebody else was there first (exit code 1)
 │   └── BundleRefused         a bundle that must not be kept: broken, of no known kind, not signed (exit code 1)
@@ -95,6 +96,10 @@ class BrokenBundle(PrivtabError):
 
 class OpaError(PrivtabError):
     """OPA could not be found, built, started or stopped."""
+
+
+class FleetError(PrivtabError):
+    """Sidecars, or the server that they report to, could not be reached or refused what they were told."""
 
 
 class RegistryError(PrivtabError):

@@ -32,9 +32,11 @@ from privtab.cli import test as test_command
 from privtab.cli._help import flow
 from privtab.cli._output import complain, show_diagnostics, show_state_findings
 from privtab.errors import (
+    BundleRefused,
     InvalidRequest,
     PolicyInvalid,
     PrivtabError,
+    RegistryConflict,
     SettingsInvalid,
     StateInvalid,
     UnsupportedError,
@@ -107,6 +109,9 @@ def run(arguments: Sequence[str]) -> int:
     except SettingsInvalid as error:
         show_diagnostics(error.diagnostics)
         return USAGE
+    except (RegistryConflict, BundleRefused) as error:
+        complain(str(error))
+        return FINDINGS
     except (UsageError, InvalidRequest) as error:
         complain(str(error))
         return USAGE

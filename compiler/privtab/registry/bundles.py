@@ -1,0 +1,131 @@
+"""What a bundle is, read from its bytes before it is kept: nothing is taken on its word."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from privtab.bundle.archive import json_bytes
+from privtab.bundle.stream import entries
+from privtab.errors import BrokenBundle, BundleRefused, UsageError
+from privtab.registry import names
+
+MANIFEST = ".manifest"
+SIGNATURES = ".signatures.json"
+PATCH = "patch.json"
+_PROGRAMS, _STATES = "privtab_program", "privtab_state"
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A bundle that reads."""
+
+    system: str
+    kind: str
+    id: str
+    shard: str
+    digest: str
+    content: str
+    """SHA-256 of the files but signatures, and of the manifest but where it came from."""
+    size: int
+    signed: bool
+    metadata: Mapping[str, Any]
+
+
+def read(packed: bytes) -> Bundle:
+    """A bundle of privtab; raises BundleRefused for what is none, or does not fit its revision."""
+    hashes: dict[str, str] = {}
+    manifest: dict[str, Any] | None = None
+    revisions: dict[str, object] = {}
+    signed = False
+    try:
+        for path, _, file in entries(io.BytesIO(packed)):
+            if path == MANIFEST:
+                manifest = _object(path, file.read())
+            elif path == SIGNATURES:
+                signed = True
+            elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):
+                text = file.read()
+                hashes[path] = hashlib.sha256(text).hexdigest()
+                revisions[path] = _revision(path, _object(path, text))
+            else:
+                hashes[path] = _hashed(file)
+    except BrokenBundle as error:
+        raise BundleRefused(str(error)) from None
+    if manifest is None:
+        raise BundleRefused("it has no manifest")
+    if PATCH in hashes:
+        raise BundleRefused("it is a delta: keep whole bundles, the server makes deltas of them")
+    return _checked(packed, manifest, hashes, revisions, signed=signed)
+
+
+def _checked(
+    packed: bytes,
+    manifest: dict[str, Any],
+    hashes: Mapping[str, str],
+    revisions: Mapping[str, object],
+    *,
+    signed: bool,
+) -> Bundle:
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict):
+        raise BundleRefused("its manifest has no metadata: it is no bundle of privtab")
+    kind, system, identity = metadata.get("kind"), metadata.get("system"), manifest.get("revision")
+    shard = metadata.get("shard", "")
+    if not isinstance(shard, str):
+        raise BundleRefused("the shard in its manifest is no text")
+    kind = "shard" if kind == "state" and shard else kind
+    try:
+        names.checked_kind(str(kind))
+        names.checked("the system", str(system))
+        names.checked("the revision", str(identity or ""))
+    except UsageError as error:
+        raise BundleRefused(f"its manifest is none of privtab's: {error}") from None
+    if not revisions:
+        raise BundleRefused(f"it is a bundle of kind `{kind}` and holds neither a program nor a state")
+    for path, inner in revisions.items():
+        if inner != identity:
+            raise BundleRefused(f"its revision is `{identity}`, `{path}` says `{inner}`")
+    own = {name: value for name, value in manifest.items() if name != "metadata"} | {"kind": kind, "system": system}
+    told = {"files": dict(sorted(hashes.items())), "manifest": own, "shard": shard}
+    return Bundle(
+        system=str(system),
+        kind=str(kind),
+        id=str(identity),
+        shard=shard,
+        digest=hashlib.sha256(packed).hexdigest(),
+        content=hashlib.sha256(json_bytes(told)).hexdigest(),
+        size=len(packed),
+        signed=signed,
+        metadata=metadata,
+    )
+
+
+def _revision(path: str, document: Mapping[str, Any]) -> object:
+    """The revision that a program or a state carries; a shard's lies two steps below."""
+    parts = document.get("at")
+    if path.startswith(_STATES) and "revision" not in document and isinstance(parts, dict) and len(parts) == 1:
+        (document,) = parts.values()
+    return document.get("revision") if isinstance(document, dict) else None
+
+
+def _object(path: str, text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BundleRefused(f"`{path}` is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BundleRefused(f"`{path}` is not an object")
+    return value
+
+
+def _hashed(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,80 @@
+"""Copies for static servers: beside each channel's history the bundles that it runs, each whole and under one name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.registry import names
+from privtab.registry.nodes import Channel, encoded, pin
+from privtab.registry.stores import Missing
+
+if TYPE_CHECKING:
+    from privtab.registry.registry import Registry
+
+CHANNEL = "channel.json"
+
+
+class Copies:
+    """Writes the copies of a channel; `channel.json`, written last, tells which switch they are of.
+
+    They lag behind its history by a moment, and until the next switch or repair where their writer dies. Each is whole at
+    any time.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def refresh(self, current: Channel) -> Channel:
+        """Bring the copies up to the channel as it is; what was switched meanwhile is written too. The last one written."""
+        while True:
+            self._write(current)
+            # Whoever wrote last has looked after that: so the last copies are of the last switch.
+            newest = self._registry.newer(current)
+            if newest.sequence == current.sequence:
+                return current
+            current = newest
+
+    def stale(self, current: Channel) -> list[str]:
+        """The files that are not what they should be."""
+        store, folder = self._registry.store, names.channel(current.channel, current.system)
+        wanted = self._wanted(current)
+        found = [f"{folder}/{file}" for file, digest in wanted.items() if self._digest(f"{folder}/{file}") != digest]
+        try:
+            as_it_is = store.read(f"{folder}/{CHANNEL}") == encoded(current.to_json())
+        except Missing:
+            as_it_is = False
+        extra = [
+            f"{folder}/shards/{name}" for name in store.names(f"{folder}/shards") if f"shards/{name}" not in wanted
+        ]
+        if "state.tar.gz" not in wanted and "state.tar.gz" in store.names(folder):
+            extra.append(f"{folder}/state.tar.gz")
+        return found + extra + ([] if as_it_is else [f"{folder}/{CHANNEL}"])
+
+    def _write(self, current: Channel) -> None:
+        store, folder = self._registry.store, names.channel(current.channel, current.system)
+        wanted = self._wanted(current)
+        for file, digest in wanted.items():
+            if self._digest(f"{folder}/{file}") != digest:
+                store.replace(f"{folder}/{file}", self._registry.blob(digest))
+        for name in store.names(f"{folder}/shards"):
+            if f"shards/{name}" not in wanted:
+                store.remove(f"{folder}/shards/{name}")
+        if "state.tar.gz" not in wanted:
+            store.remove(f"{folder}/state.tar.gz")
+        store.replace(f"{folder}/{CHANNEL}", encoded(current.to_json()))
+
+    @staticmethod
+    def _wanted(current: Channel) -> dict[str, str]:
+        """File → SHA-256. A canary is for the server: static ones give everybody the same."""
+        return {
+            names.served(kind, shard): current.digests[pin(kind, identity, shard)]
+            for (kind, shard), identity in current.streams().items()
+        }
+
+    def _digest(self, path: str) -> str:
+        import hashlib
+
+        try:
+            return hashlib.sha256(self._registry.store.read(path)).hexdigest()
+        except Missing:
+            return ""

@@ -1,0 +1,163 @@
+"""What a registry tells of: revisions, and what a channel runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from privtab.errors import RegistryError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """A bundle that is kept. It never changes; a new signature of the same content may take the place of the old one."""
+
+    system: str
+    kind: str
+    """`policy`, `state`, `shard` or `wasm`."""
+    id: str
+    """The revision of its manifest."""
+    digest: str
+    """SHA-256 of its bytes."""
+    content: str
+    """SHA-256 of what it holds, without signatures and provenance."""
+    size: int
+    """Bytes."""
+    created: str
+    """When it came, UTC."""
+    shard: str = ""
+    """Which part of a state."""
+    signed: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Of its manifest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As its record has it."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"metadata": dict(self.metadata)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """What a part of the sidecars runs in place of what the others do.
+
+    They are those whose labels hold all of `labels`, and of these the `share`: always the same ones, and a greater share
+    takes the smaller one in. What is None stays as in the channel.
+    """
+
+    policy: str | None = None
+    state: str | None = None
+    shards: Mapping[str, str] = field(default_factory=dict)
+    share: float = 1.0
+    """From 0 to 1."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a channel's entry has it."""
+        return {
+            "policy": self.policy,
+            "state": self.state,
+            "shards": dict(self.shards),
+            "share": self.share,
+            "labels": dict(self.labels),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """What a channel runs of a system since its last switch. `sequence` counts the switches; 0: there was none."""
+
+    channel: str
+    system: str
+    sequence: int = 0
+    policy: str | None = None
+    state: str | None = None
+    shards: Mapping[str, str] = field(default_factory=dict)
+    """Shard → revision, for a state in shards."""
+    canary: Canary | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """What is served, byte for byte: `policy/<id>`, `state/<id>`, `shard/<name>/<id>` → SHA-256."""
+    when: str = ""
+    """UTC."""
+    by: str = ""
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As its file has it."""
+        return {
+            "privtab_channel": VERSION,
+            "channel": self.channel,
+            "system": self.system,
+            "sequence": self.sequence,
+            "policy": self.policy,
+            "state": self.state,
+            "shards": dict(self.shards),
+            "canary": self.canary.to_json() if self.canary else None,
+            "digests": dict(self.digests),
+            "when": self.when,
+            "by": self.by,
+            "why": self.why,
+        }
+
+    def streams(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
+        """What is served, (kind, shard) → revision: to most sidecars, or to those of the canary."""
+        own = self.canary if canary else None
+        policy = (own.policy if own else None) or self.policy
+        state = (own.state if own else None) or self.state
+        shards = {**self.shards, **(own.shards if own else {})}
+        found = {("policy", ""): policy, ("state", ""): state}
+        return {key: identity for key, identity in found.items() if identity} | {
+            ("shard", shard): identity for shard, identity in shards.items()
+        }
+
+
+def pin(kind: str, identity: str, shard: str = "") -> str:
+    """The key of `Channel.digests`."""
+    return f"{kind}/{shard}/{identity}" if shard else f"{kind}/{identity}"
+
+
+def encoded(value: Mapping[str, Any]) -> bytes:
+    """A record as its file has it: for programs, and for whoever looks."""
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def decoded(where: str, content: bytes) -> dict[str, Any]:
+    """A record; raises RegistryError."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RegistryError(f"{where} is broken: {error}") from None
+    if not isinstance(value, dict):
+        raise RegistryError(f"{where} is broken: no object")
+    return value
+
+
+def revision_of(where: str, content: bytes) -> Revision:
+    """The revision of a record; raises RegistryError."""
+    value = decoded(where, content)
+    try:
+        return Revision(**{name: value[name] for name in Revision.__slots__})
+    except (KeyError, TypeError) as error:
+        raise RegistryError(f"{where} is broken: {error}") from None
+
+
+def channel_of(where: str, content: bytes) -> Channel:
+    """The channel of an entry; raises RegistryError."""
+    value = decoded(where, content)
+    version = value.pop("privtab_channel", None)
+    if version != VERSION:
+        raise RegistryError(f"{where} is of version {version}, which this privtab does not know")
+    try:
+        canary = value.pop("canary")
+        made = Channel(**{name: value[name] for name in Channel.__slots__ if name != "canary"}, canary=None)
+        if canary is None:
+            return made
+        found = Canary(**{name: canary[name] for name in Canary.__slots__})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RegistryError(f"{where} is broken: {error}") from None
+    from dataclasses import replace
+
+    return replace(made, canary=found)

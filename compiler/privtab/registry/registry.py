@@ -1,0 +1,373 @@
+"""The registry: immutable revisions of bundles, and channels that say which of them run.
+
+One rule makes switches atomic on every storage: entry N + 1 of a channel's history is created only where it is not there
+yet, and the entry with the greatest number is what runs. All else (copies for static servers) follows and may lag.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
+from privtab.registry import bundles, names
+from privtab.registry.copies import Copies
+from privtab.registry.nodes import VERSION, Canary, Channel, Revision, channel_of, decoded, encoded, pin, revision_of
+from privtab.registry.stores import Exists, Missing, Store, opened
+
+if TYPE_CHECKING:
+    from privtab.signatures import Trust
+
+_ATTEMPTS = 50
+"""Switches in a row that others may win before one without `expect` gives up."""
+
+
+class Registry:
+    """Where bundles are kept. Any number of processes may read and write the same one.
+
+    Every method raises RegistryError where the storage does not answer, UsageError for names that cannot be.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def open(cls, url: str, **storage_options: Any) -> Registry:
+        """A folder, `file://`, `s3://`, `memory://`, or `http(s)://` to read. Nothing is made before the first bundle is put."""
+        return cls(opened(url, **storage_options))
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self.store.url
+
+    def init(self, *, verification_keys: Iterable[str] = (), scope: str = "", replace: bool = False) -> None:
+        """Make a registry; with keys (PEM texts) it takes bundles only that one of them signed, for `scope`.
+
+        Raises RegistryConflict where there is one, unless its settings are to be replaced.
+        """
+        keys = list(verification_keys)
+        if keys:
+            from privtab.signatures import Trust
+
+            Trust.of(keys, scope)
+        settings = {"privtab_registry": VERSION, "verification_keys": keys, "scope": scope}
+        if replace:
+            self.store.replace(names.SETTINGS, encoded(settings))
+            return
+        self._refuse_other_things()
+        try:
+            self.store.create(names.SETTINGS, encoded(settings))
+        except Exists:
+            raise RegistryConflict(f"{self.url} is a registry already") from None
+
+    def settings(self) -> Mapping[str, Any]:
+        """What the registry asks of bundles; empty where there is no registry yet."""
+        try:
+            found = decoded(names.SETTINGS, self.store.read(names.SETTINGS))
+        except Missing:
+            return {}
+        if found.get("privtab_registry") != VERSION:
+            raise RegistryError(
+                f"{self.url} is of version {found.get('privtab_registry')}, which this privtab does not know"
+            )
+        return found
+
+    # --- revisions ---
+
+    def put(self, bundle: bytes, *, resign: bool = False) -> Revision:
+        """Keep a bundle; the same content again changes nothing and gives what is kept.
+
+        `resign`: where the content is kept with another signature or provenance, this one takes its place from the next
+        switch on. Raises BundleRefused, and RegistryConflict where the revision is kept with another content.
+        """
+        found = bundles.read(bundle)
+        self._check_signature(bundle)
+        made = Revision(
+            system=found.system,
+            kind=found.kind,
+            id=found.id,
+            shard=found.shard,
+            digest=found.digest,
+            content=found.content,
+            size=found.size,
+            signed=found.signed,
+            created=_now(),
+            metadata=found.metadata,
+        )
+        path = names.revision(made.system, made.kind, made.id, made.shard)
+        kept = self._kept(path)
+        if kept is None:
+            self.store.replace(names.blob(made.digest), bundle)
+            try:
+                self.store.create(path, encoded(made.to_json()))
+            except Exists:
+                kept = self._kept(path)
+            else:
+                return made
+        if kept is None:
+            raise RegistryConflict(f"{path} comes and goes: somebody removes revisions just now")
+        if kept.content != made.content:
+            raise RegistryConflict(f"revision {made.id} of {made.system} ({made.kind}) is kept with another content")
+        if kept.digest == made.digest:
+            # The bytes may have been lost; they are these.
+            self._restore(kept, bundle)
+            return kept
+        if not resign:
+            return kept
+        self.store.replace(names.blob(made.digest), bundle)
+        self.store.replace(path, encoded(made.to_json()))
+        return made
+
+    def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
+        """All revisions of a system, the newest last; of shards those of every shard."""
+        folder = names.revisions(system, kind)
+        paths = [f"{folder}/{name}" for name in self.store.names(folder)]
+        if kind == "shard":
+            paths = [f"{path}/{name}" for path in paths for name in self.store.names(path)]
+        found = [kept for path in paths if path.endswith(".json") and (kept := self._kept(path)) is not None]
+        return sorted(found, key=lambda revision: (revision.created, revision.shard, revision.id))
+
+    def revision(self, system: str, kind: str, id: str, shard: str = "") -> Revision:  # noqa: A002
+        """One revision; raises RegistryError where it is not kept."""
+        kept = self._kept(names.revision(system, kind, id, shard))
+        if kept is None:
+            part = f" of the shard `{shard}`" if shard else ""
+            raise RegistryError(f"{self.url} keeps no {kind} revision `{id}` of {system}{part}")
+        return kept
+
+    def read(self, revision: Revision) -> bytes:
+        """The bundle of a revision; raises RegistryError where it is gone or not what it was."""
+        return self.blob(revision.digest)
+
+    def blob(self, digest: str) -> bytes:
+        """The bundle with this SHA-256; raises RegistryError."""
+        import hashlib
+
+        try:
+            content = self.store.read(names.blob(digest))
+        except Missing:
+            raise RegistryError(f"{self.url} has lost the bundle {digest[:16]}: put it again") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise RegistryError(f"the bundle {digest[:16]} in {self.url} is not what it was: put it again")
+        return content
+
+    # --- channels ---
+
+    def channels(self) -> list[Channel]:
+        """Every channel of every system, as it is now."""
+        found = []
+        for name in self.store.names(names.CHANNELS):
+            for system in self.store.names(f"{names.CHANNELS}/{name}"):
+                current = self.channel(name, system)
+                if current.sequence:
+                    found.append(current)
+        return found
+
+    def channel(self, channel: str, system: str) -> Channel:
+        """What runs; with the sequence 0 where there never was a switch."""
+        hint = 0
+        try:
+            path = f"{names.channel(channel, system)}/channel.json"
+            hint = channel_of(path, self.store.read(path)).sequence
+        except (Missing, RegistryError):
+            pass  # A copy: the history says what holds.
+        return self.newer(Channel(channel=channel, system=system, sequence=hint))
+
+    def newer(self, known: Channel) -> Channel:
+        """What runs, found from a channel that was current once: one look where nothing changed.
+
+        Only names and sequence count where `known` was made from nothing else.
+        """
+        current = known if known.when else self._entry(known.channel, known.system, known.sequence)
+        if current is None:
+            return self._greatest(known.channel, known.system, 0)
+        return self._greatest(known.channel, known.system, known.sequence, current)
+
+    def switch(
+        self,
+        channel: str,
+        system: str,
+        *,
+        policy: str | None = None,
+        state: str | None = None,
+        shards: Mapping[str, str] | None = None,
+        why: str = "",
+        by: str | None = None,
+        expect: int | None = None,
+        canary: Canary | None = None,
+    ) -> Channel:
+        """Let a channel run other revisions, in one step; what is not named stays, but a canary, which ends.
+
+        `state` for a whole state, `shards` (shard → revision) for one in shards, all of it; each takes the other's place.
+        `expect`: the sequence that must still hold. Raises RegistryConflict where it does not, RegistryError where a revision
+        is not kept.
+        """
+        if not self.store.writable:
+            raise UsageError(f"{self.url} is only read: write where its files lie")
+        for _ in range(_ATTEMPTS):
+            before = self.channel(channel, system)
+            if expect is not None and before.sequence != expect:
+                raise RegistryConflict(_other(before, expect))
+            after = self._after(before, policy, state, shards, canary)
+            after = replace(after, why=why, by=_user() if by is None else by, when=_now())
+            try:
+                self.store.create(names.entry(channel, system, after.sequence), encoded(after.to_json()))
+            except Exists:
+                if expect is not None:
+                    raise RegistryConflict(_other(self.channel(channel, system), expect)) from None
+                continue
+            Copies(self).refresh(after)
+            return after
+        raise RegistryConflict(f"{channel}/{system}: others switch it all the time")
+
+    def history(self, channel: str, system: str) -> list[Channel]:
+        """Every switch, the oldest first."""
+        current = self.channel(channel, system)
+        found = [self._entry(channel, system, sequence) for sequence in range(1, current.sequence)]
+        return [*[entry for entry in found if entry is not None], *([current] if current.sequence else [])]
+
+    # --- inside ---
+
+    def _after(
+        self,
+        before: Channel,
+        policy: str | None,
+        state: str | None,
+        shards: Mapping[str, str] | None,
+        canary: Canary | None,
+    ) -> Channel:
+        if state is not None and shards is not None:
+            raise UsageError("a state is whole or in shards, not both")
+        if not (policy or state or shards or canary or before.canary):
+            raise UsageError("what is to run? name a policy, a state or a canary")
+        if canary is not None:
+            _check_canary(canary)
+        after = replace(
+            before,
+            sequence=before.sequence + 1,
+            policy=policy or before.policy,
+            state=state or (None if shards is not None else before.state),
+            shards=dict(shards if shards is not None else {} if state else before.shards),
+            canary=canary,
+        )
+        digests: dict[str, str] = {}
+        for (kind, shard), identity in [*after.streams().items(), *after.streams(canary=True).items()]:
+            known = pin(kind, identity, shard)
+            if known not in digests:
+                digests[known] = self._digest(before, known, kind, identity, shard)
+        if not after.policy and canary is not None and canary.policy:
+            raise UsageError("a canary stands beside what the others run: switch the channel to a policy first")
+        return replace(after, digests=digests)
+
+    def _digest(self, before: Channel, known: str, kind: str, identity: str, shard: str) -> str:
+        try:
+            return self.revision(before.system, kind, identity, shard).digest
+        except RegistryError:
+            # What runs goes on running, whatever became of its record.
+            if known in before.digests:
+                return before.digests[known]
+            raise
+
+    def _greatest(self, channel: str, system: str, sequence: int, entry: Channel | None = None) -> Channel:
+        """The entry with the greatest number, looked for from one that is there; there are no gaps."""
+        found = entry or Channel(channel=channel, system=system)
+        step, beyond = 1, None
+        while beyond is None:
+            later = self._entry(channel, system, sequence + step)
+            if later is None:
+                beyond = sequence + step
+            else:
+                found, sequence, step = later, sequence + step, step * 2
+        while beyond - sequence > 1:
+            middle = (beyond + sequence) // 2
+            later = self._entry(channel, system, middle)
+            if later is None:
+                beyond = middle
+            else:
+                found, sequence = later, middle
+        return found
+
+    def _entry(self, channel: str, system: str, sequence: int) -> Channel | None:
+        path = names.entry(channel, system, sequence)
+        if sequence < 1:
+            return None
+        try:
+            found = channel_of(path, self.store.read(path))
+        except Missing:
+            return None
+        if (found.channel, found.system, found.sequence) != (channel, system, sequence):
+            raise RegistryError(f"{path} is another channel's entry")
+        return found
+
+    def _kept(self, path: str) -> Revision | None:
+        try:
+            return revision_of(path, self.store.read(path))
+        except Missing:
+            return None
+
+    def _restore(self, kept: Revision, bundle: bytes) -> None:
+        try:
+            self.blob(kept.digest)
+        except RegistryError:
+            self.store.replace(names.blob(kept.digest), bundle)
+
+    def _check_signature(self, bundle: bytes) -> None:
+        settings = self.settings()
+        if not settings:
+            self.init()
+            return
+        trust = self.trust(settings)
+        if trust is None:
+            return
+        from privtab.bundle.verify import verify
+
+        try:
+            verify(bundle, trust)
+        except SignatureRefused as error:
+            raise BundleRefused(f"{self.url} takes signed bundles alone, and this one is refused: {error}") from None
+
+    def trust(self, settings: Mapping[str, Any] | None = None) -> Trust | None:
+        """Whose signatures the registry asks for; None where it asks for none."""
+        settings = self.settings() if settings is None else settings
+        if not settings.get("verification_keys"):
+            return None
+        from privtab.signatures import Trust
+
+        return Trust.of(settings["verification_keys"], settings.get("scope", ""))
+
+    def _refuse_other_things(self) -> None:
+        """Raise UsageError for a place that holds something else."""
+        there = [name for name in self.store.names("") if name != names.SETTINGS]
+        if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS}:
+            raise UsageError(f"{self.url} is no registry and not empty: it holds {', '.join(there[:3])}")
+
+
+def _check_canary(canary: Canary) -> None:
+    if not 0 < canary.share <= 1:
+        raise UsageError(f"a canary's share lies above 0 and at 1 at most, not at {canary.share:g}")
+    if not (canary.policy or canary.state or canary.shards):
+        raise UsageError("a canary runs a policy or a state of its own: name it")
+
+
+def _other(now: Channel, expect: int) -> str:
+    by = f" by {now.by}" if now.by else ""
+    why = f" ({now.why})" if now.why else ""
+    return (
+        f"{now.channel}/{now.system} was switched meanwhile: it is at switch {now.sequence}{by}{why}, "
+        f"not at {expect} any more; look at it and try again"
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,307 @@
+"""Storage under a registry: whole files by path, and one promise that all rests on: `create` lets one writer win.
+
+A file is seen whole or not at all. Paths are relative, with slashes, and checked by `names.py` before they come here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from privtab.errors import RegistryError, UsageError
+
+if TYPE_CHECKING:
+    import requests
+
+TIMEOUT = (5.0, 60.0)
+"""Seconds to connect, and between two pieces of an answer."""
+
+
+class Missing(Exception):
+    """There is no such file."""
+
+
+class Exists(Exception):
+    """The file is there already, so somebody else wrote it."""
+
+
+class Store(Protocol):
+    """Where files lie. Every method raises RegistryError where the storage does not answer."""
+
+    url: str
+    writable: bool
+
+    def read(self, path: str) -> bytes:
+        """A file; raises Missing."""
+
+    def create(self, path: str, content: bytes) -> None:
+        """A file that must not be there; raises Exists. Of several writers one wins."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        """A file in the place of the one before, in one step."""
+
+    def remove(self, path: str) -> None:
+        """Without a file; does nothing where there is none."""
+
+    def names(self, path: str) -> list[str]:
+        """The names of what lies in a folder, sorted; none where there is no folder."""
+
+
+def opened(url: str, **options: Any) -> Store:
+    """The storage at an address: a folder, `file://`, `http(s)://` to read, or what fsspec knows (`s3://`, `memory://`)."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return LocalStore(Path(url))
+    if scheme == "file":
+        return LocalStore(Path(unquote(urlsplit(url).path)))
+    if scheme in ("http", "https"):
+        return HttpStore(url, **options)
+    if not rest.strip("/"):
+        raise UsageError(f"{url} names no place: write {scheme}://bucket/folder")
+    return FsspecStore(url, **options)
+
+
+class LocalStore:
+    """A folder. `create` is a hard link, which the kernel makes for one of those who ask."""
+
+    writable = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.expanduser().absolute()
+        self.url = str(self.folder)
+
+    def read(self, path: str) -> bytes:
+        """As Store.read."""
+        with self._telling(path):
+            return (self.folder / path).read_bytes()
+
+    def create(self, path: str, content: bytes) -> None:
+        """As Store.create."""
+        with self._telling(path), self._staged(path, content) as staged:
+            try:
+                os.link(staged, self.folder / path)
+            except FileExistsError:
+                raise Exists(path) from None
+            except OSError:
+                self._create_locked(path, staged)
+            self._settle(path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """As Store.replace."""
+        with self._telling(path), self._staged(path, content) as staged:
+            staged.replace(self.folder / path)
+            self._settle(path)
+
+    def remove(self, path: str) -> None:
+        """As Store.remove."""
+        with self._telling(path):
+            (self.folder / path).unlink(missing_ok=True)
+
+    def names(self, path: str) -> list[str]:
+        """As Store.names; files under way begin with a point and are none."""
+        try:
+            return sorted(name for name in os.listdir(self.folder / path) if not name.startswith("."))  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
+
+    def _create_locked(self, path: str, staged: Path) -> None:
+        """For file systems without hard links: whoever holds the lock looks and renames. A lock ends with its process."""
+        with (self.folder / ".create.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (self.folder / path).exists():
+                raise Exists(path)
+            staged.replace(self.folder / path)
+
+    @contextlib.contextmanager
+    def _staged(self, path: str, content: bytes) -> Iterator[Path]:
+        """The content in a file beside its place, on the disk."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
+        staged = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.chmod(0o644)
+            yield staged
+        finally:
+            staged.unlink(missing_ok=True)
+
+    def _settle(self, path: str) -> None:
+        """Let the name outlive a power cut too."""
+        handle = os.open((self.folder / path).parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        except OSError:
+            pass  # Some network file systems have no such call for folders.
+        finally:
+            os.close(handle)
+
+    @contextlib.contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise Missing(path) from None
+        except OSError as error:
+            raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
+
+
+_CREATES = frozenset({"memory", "s3", "s3a", "gs", "gcs"})
+"""Where fsspec's exclusive writing is known to be a condition that the store itself checks."""
+_MEMORY = threading.Lock()
+
+
+class FsspecStore:
+    """What fsspec knows. `create` is a conditional write of the store (`If-None-Match: *` for S3)."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        try:
+            import fsspec
+        except ModuleNotFoundError:
+            raise UsageError(f"{url} needs the extra `registry`: pip install 'privtab[registry]'") from None
+        self.url = url.rstrip("/")
+        scheme = url.partition("://")[0]
+        self.writable = scheme in _CREATES
+        self._lock = _MEMORY if scheme == "memory" else contextlib.nullcontext()
+        try:
+            # What was listed is asked for anew: others write, too.
+            self._fs, root = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **options)
+        except (ImportError, ValueError, TypeError) as error:
+            raise UsageError(f"{url}: {error}") from None
+        self._root = str(root).rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        """As Store.read."""
+        with self._telling(path):
+            content: bytes = self._fs.cat_file(self._at(path))
+            return content
+
+    def create(self, path: str, content: bytes) -> None:
+        """As Store.create."""
+        with self._telling(path), self._lock:
+            try:
+                self._fs.pipe_file(self._at(path), content, mode="create")
+            except FileExistsError:
+                raise Exists(path) from None
+            except OSError as error:
+                if _lost(error):
+                    raise Exists(path) from None
+                raise
+
+    def replace(self, path: str, content: bytes) -> None:
+        """As Store.replace; object stores do it in one step."""
+        with self._telling(path), self._lock:
+            self._fs.pipe_file(self._at(path), content)
+
+    def remove(self, path: str) -> None:
+        """As Store.remove."""
+        with contextlib.suppress(Missing), self._telling(path), self._lock:
+            self._fs.rm_file(self._at(path))
+
+    def names(self, path: str) -> list[str]:
+        """As Store.names."""
+        try:
+            with self._telling(path):
+                found = self._fs.ls(self._at(path), detail=False, refresh=True)
+        except Missing:
+            return []
+        return sorted({name for one in found if (name := str(one).rstrip("/").rpartition("/")[2])})
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    @contextlib.contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise Missing(path) from None
+        except (RegistryError, Missing, Exists):
+            raise
+        except Exception as error:
+            raise RegistryError(f"{self.url}/{path}: {str(error) or type(error).__name__}") from error
+
+
+def _lost(error: OSError) -> bool:
+    """Whether a store says that its condition did not hold: 412, or 409 where another writer is at it just now."""
+    response = getattr(error.__cause__, "response", None)
+    status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status in (409, 412)
+
+
+_LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]+)["']""", re.IGNORECASE)
+
+
+class HttpStore:
+    """A registry behind a static server or `privtab serve --registry`, to read.
+
+    `token`: a bearer token; `verify`: False or a file of authorities. Folders are read where the server lists them.
+    """
+
+    writable = False
+
+    def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._verify = verify
+        self._session: requests.Session | None = None
+
+    def read(self, path: str) -> bytes:
+        """As Store.read."""
+        import requests
+
+        if self._session is None:
+            self._session = requests.Session()
+        headers = {"Accept-Encoding": "identity"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        where = f"{self.url}/{path}"
+        try:
+            # `auth`: else .netrc would take the place of the token.
+            answer = self._session.get(
+                where, headers=headers, timeout=TIMEOUT, verify=self._verify, auth=lambda request: request
+            )
+        except requests.RequestException as error:
+            raise RegistryError(f"{where} did not answer: {error}") from error
+        if answer.status_code in (404, 410):
+            raise Missing(path)
+        if answer.status_code != 200:
+            raise RegistryError(f"{where} answered {answer.status_code} {answer.reason}")
+        return answer.content
+
+    def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Refused."""
+        raise self._read_only(path)
+
+    def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Refused."""
+        raise self._read_only(path)
+
+    def remove(self, path: str) -> None:
+        """Refused."""
+        raise self._read_only(path)
+
+    def names(self, path: str) -> list[str]:
+        """As Store.names, from the links of the server's page."""
+        try:
+            page = self.read(f"{path}/" if path else "")
+        except Missing:
+            return []
+        found = {unquote(link.decode("utf-8", "replace")).rstrip("/") for link in _LINK.findall(page)}
+        return sorted(name for name in found if name and "/" not in name and not name.startswith("."))
+
+    def _read_only(self, path: str) -> UsageError:
+        return UsageError(f"{self.url} is only read, and so is its {path}: write where its files lie")

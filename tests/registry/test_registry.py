@@ -1,0 +1,143 @@
+"""Revisions that never change, and channels that switch in one step, on every kind of storage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shelf import Bundles
+
+from privtab.errors import RegistryConflict, RegistryError, UsageError
+from privtab.registry import Canary, Channel, Registry, names
+
+
+def test_what_is_put_is_kept_as_it_is(anywhere: Registry, shelf: Bundles) -> None:
+    revision = anywhere.put(shelf.policies[0])
+    assert (revision.system, revision.kind, revision.size) == ("shop", "policy", len(shelf.policies[0]))
+    assert revision.metadata["version"] == "1"
+    assert anywhere.read(revision) == shelf.policies[0]
+    assert anywhere.revision("shop", "policy", revision.id) == revision
+    assert anywhere.put(shelf.policies[0]) == revision
+    assert anywhere.revisions("shop") == [revision]
+    state = anywhere.put(shelf.states[0])
+    assert anywhere.revisions("shop", "state") == [state]
+    assert anywhere.revisions("other") == []
+    with pytest.raises(RegistryError, match="keeps no state revision `0000`"):
+        anywhere.revision("shop", "state", "0000")
+
+
+def test_a_channel_runs_what_it_was_switched_to_and_remembers(anywhere: Registry, shelf: Bundles) -> None:
+    policies = [anywhere.put(policy).id for policy in shelf.policies]
+    state = anywhere.put(shelf.states[0]).id
+    assert anywhere.channel("dev", "shop") == Channel(channel="dev", system="shop")
+    first = anywhere.switch("dev", "shop", policy=policies[0], state=state, why="begin", by="ann", expect=0)
+    second = anywhere.switch("dev", "shop", policy=policies[1], expect=first.sequence)
+    assert (second.sequence, second.policy, second.state) == (2, policies[1], state)
+    assert anywhere.channel("dev", "shop") == second
+    assert anywhere.history("dev", "shop") == [first, second]
+    assert (first.why, first.by) == ("begin", "ann")
+    assert anywhere.channels() == [second]
+    with pytest.raises(RegistryConflict, match="at switch 2"):
+        anywhere.switch("dev", "shop", policy=policies[0], expect=first.sequence)
+    assert anywhere.channel("prod", "shop").sequence == 0
+
+
+def test_static_servers_find_what_runs(anywhere: Registry, shelf: Bundles) -> None:
+    for policy, state in zip(shelf.policies, shelf.states, strict=False):
+        anywhere.switch("dev", "shop", policy=anywhere.put(policy).id, state=anywhere.put(state).id)
+        assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == policy
+        assert anywhere.store.read("channels/dev/shop/state.tar.gz") == state
+    told = json.loads(anywhere.store.read("channels/dev/shop/channel.json"))
+    assert told == anywhere.channel("dev", "shop").to_json()
+
+
+def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
+    whole = anywhere.put(shelf.states[0]).id
+    policy = anywhere.put(shelf.sharded).id
+    anywhere.switch("dev", "shop", policy=policy, state=whole)
+    kept = {key: anywhere.put(bundle) for key, bundle in shelf.shards.items()}
+    assert {revision.shard: revision.id for revision in anywhere.revisions("shop", "shard")} == {
+        key: revision.id for key, revision in kept.items()
+    }
+    current = anywhere.switch("dev", "shop", shards={key: revision.id for key, revision in kept.items()})
+    assert current.state is None
+    assert "state.tar.gz" not in anywhere.store.names("channels/dev/shop")
+    for key, bundle in shelf.shards.items():
+        assert anywhere.store.read(f"channels/dev/shop/{names.served('shard', key)}") == bundle
+    again = anywhere.switch("dev", "shop", state=whole)
+    assert (again.state, again.shards) == (whole, {})
+    assert anywhere.store.names("channels/dev/shop/shards") == []
+
+
+def test_a_canary_stands_beside_and_ends(anywhere: Registry, shelf: Bundles) -> None:
+    old, new = (anywhere.put(policy).id for policy in shelf.policies)
+    with pytest.raises(UsageError, match="switch the channel to a policy first"):
+        anywhere.switch("dev", "shop", canary=Canary(policy=new))
+    anywhere.switch("dev", "shop", policy=old)
+    tried = anywhere.switch("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
+    assert anywhere.channel("dev", "shop") == tried
+    assert tried.policy == old
+    assert tried.streams(canary=True) == {("policy", ""): new}
+    assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == shelf.policies[0]
+    assert anywhere.switch("dev", "shop", policy=new).canary is None
+
+
+def test_a_switch_without_anything_new_is_none(registry: Registry, shelf: Bundles) -> None:
+    with pytest.raises(UsageError, match="what is to run"):
+        registry.switch("dev", "shop")
+    with pytest.raises(RegistryError, match="keeps no policy"):
+        registry.switch("dev", "shop", policy="0123456789abcdef")
+    assert registry.channel("dev", "shop").sequence == 0
+    for share in (0, -1, 1.5):
+        with pytest.raises(UsageError, match="share"):
+            registry.switch("dev", "shop", canary=Canary(policy="x", share=share))
+
+
+def test_many_switches_are_found_without_the_copy(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
+    ids = [registry.put(policy).id for policy in shelf.policies]
+    for at in range(23):
+        registry.switch("dev", "shop", policy=ids[at % 2], expect=at)
+    copy = tmp_path / "registry/channels/dev/shop/channel.json"
+    for damage in (copy.unlink, lambda: copy.write_text("{"), lambda: copy.write_text('{"sequence": 3}')):
+        damage()
+        assert registry.channel("dev", "shop").sequence == 23
+    assert [entry.sequence for entry in registry.history("dev", "shop")] == list(range(1, 24))
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a..b", "/etc", "a\n", "ä", ".hidden", "x" * 65, "a."])
+def test_names_lead_nowhere_else(registry: Registry, name: str) -> None:
+    for ask in (
+        lambda: registry.channel(name, "shop"),
+        lambda: registry.channel("dev", name),
+        lambda: registry.revisions(name),
+        lambda: registry.revision("shop", "policy", name),
+        lambda: registry.switch(name, "shop", policy="x"),
+        lambda: registry.switch("dev", "shop", policy=name or "..", state=".."),
+    ):
+        with pytest.raises(UsageError):
+            ask()
+
+
+def test_unknown_kinds(registry: Registry) -> None:
+    with pytest.raises(UsageError, match="kinds are policy, state, shard, wasm"):
+        registry.revisions("shop", "delta")
+
+
+def test_a_place_with_other_things_is_none(tmp_path: Path, shelf: Bundles) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UsageError, match=r"not empty: it holds thesis\.tex"):
+        Registry.open(str(tmp_path)).put(shelf.policies[0])
+
+
+def test_what_came_to_harm_is_seen_and_put_right_by_putting_again(
+    registry: Registry, shelf: Bundles, tmp_path: Path
+) -> None:
+    revision = registry.put(shelf.policies[0])
+    path = tmp_path / "registry" / names.blob(revision.digest)
+    for harm in (lambda: path.write_bytes(shelf.policies[0][:-1]), path.unlink):
+        harm()
+        with pytest.raises(RegistryError, match="put it again"):
+            registry.read(revision)
+        registry.put(shelf.policies[0])
+        assert registry.read(revision) == shelf.policies[0]
