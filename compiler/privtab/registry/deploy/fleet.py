@@ -1,0 +1,115 @@
+"""Reading the fleet: from the registry server, which sidecars report to, or from each OPA itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import requests
+
+from privtab.errors import UsageError
+from privtab.registry.deploy.nodes import Fleet, Sidecar, reported
+
+TIMEOUT = (2.0, 5.0)
+"""Connecting and reading, in seconds."""
+
+
+class HttpReader:
+    """What both readers share: one session, a token that nothing else replaces, and an end."""
+
+    def __init__(self, token: str | None, ca: str | None) -> None:
+        self._session = requests.Session()
+        if ca is not None:
+            self._session.verify = ca
+        # A function, so that an entry of .netrc does not take the place of the token.
+        self._session.auth = _bearer(token)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._session.close()
+
+    def get(self, url: str) -> Any:
+        """The JSON there; raises _TroubleError with words for people."""
+        try:
+            answer = self._session.get(url, timeout=TIMEOUT)
+        except requests.exceptions.SSLError as error:
+            raise TroubleError(f"no TLS with {url}: {_cause(error)}") from error
+        except requests.RequestException as error:
+            raise TroubleError(f"no answer from {url.partition('?')[0]}: {_cause(error)}") from error
+        if answer.status_code != 200:
+            raise TroubleError(_refusal(answer))
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise TroubleError(f"{url} answers with something else than JSON") from error
+
+
+class TroubleError(Exception):
+    """Nothing could be read just now; a watch goes on."""
+
+
+class OpaReader(HttpReader):
+    """The OPAs themselves, asked for their status all at once."""
+
+    def __init__(self, urls: Sequence[str], token: str | None = None, ca: str | None = None) -> None:
+        super().__init__(token, ca)
+        self._urls = [checked(url, "--opa") for url in urls]
+
+    def __call__(self) -> Fleet:
+        """What each of them says now."""
+        with ThreadPoolExecutor(max_workers=min(16, len(self._urls))) as pool:
+            return Fleet(sidecars=tuple(pool.map(self._one, self._urls)))
+
+    def _one(self, url: str) -> Sidecar:
+        try:
+            content = self.get(f"{url}/v1/status")
+        except TroubleError as error:
+            said = str(error)
+            if "status plugin not enabled" in said:
+                said = "its status is not told: OPA's configuration needs `status: {prometheus: true}`"
+            return Sidecar(id=url, url=url, problem=said)
+        status = content.get("result") if isinstance(content, Mapping) else None
+        if not isinstance(status, Mapping):
+            return Sidecar(id=url, url=url, problem=f"{url} answers as no OPA does")
+        labels = status.get("labels")
+        id_ = labels.get("id") if isinstance(labels, Mapping) else None
+        return reported(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
+
+
+def checked(url: str, option: str) -> str:
+    """A base address; raises UsageError for anything else."""
+    if not url.startswith(("http://", "https://")) or set("?#") & set(url):
+        raise UsageError(f"`{option} {url}`: write http://host:port, without a query or a fragment")
+    return url.rstrip("/")
+
+
+def _bearer(token: str | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    def add(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+    return add
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason, without the objects that libraries print."""
+    inner: BaseException = error
+    while True:
+        more = inner.__cause__ or inner.__context__ or getattr(inner, "reason", None)
+        if not isinstance(more, BaseException) or more is inner:
+            break
+        inner = more
+    return getattr(inner, "strerror", None) or str(inner).partition(">: ")[2] or str(inner) or type(inner).__name__
+
+
+def _refusal(answer: requests.Response) -> str:
+    try:
+        content = answer.json()
+        said = content.get("message") or content.get("error") if isinstance(content, Mapping) else None
+    except ValueError:
+        said = None
+    url = answer.url.partition("?")[0]
+    return f"{url} answers {answer.status_code}: {str(said or answer.reason)[:200]}"

@@ -1,0 +1,205 @@
+"""What must hold before a policy is switched to: its findings, its scenarios, and what it changes of what runs now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from privtab.analysis.diff import diff
+from privtab.analysis.diff.as_json import diff_json
+from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, RowChange, Verdict, Waiver
+from privtab.analysis.diff.waivers import apply_waivers, failing
+from privtab.diagnostics import Diagnostic, Severity
+from privtab.ir.nodes import Program
+from privtab.lint.settings import FailOn
+from privtab.pipeline import Checked, lint_policy
+from privtab.registry.deploy.program import comparable
+from privtab.scenarios.collect import plans
+from privtab.scenarios.engines import Engine, ReferenceEngine, opa
+from privtab.scenarios.run import Failure, failures
+
+Name = Literal["lint", "tests", "diff"]
+
+
+class Outcome(StrEnum):
+    """How a gate ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class FailingOn(StrEnum):
+    """Which changes stop a deployment, unless they are waived."""
+
+    WIDER = "wider"
+    ANY = "any"
+    NONE = "none"
+
+    @property
+    def verdicts(self) -> frozenset[Verdict]:
+        """The verdicts that stop. What allows more here and less there is wider for somebody."""
+        match self:
+            case FailingOn.WIDER:
+                return frozenset({Verdict.WIDER, Verdict.INCOMPARABLE})
+            case FailingOn.ANY:
+                return frozenset(OPERATION_VERDICTS) - {Verdict.EQUAL}
+            case FailingOn.NONE:
+                return frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One gate: how it ended, one line for people, and what it found."""
+
+    name: Name
+    outcome: Outcome
+    says: str
+    seconds: float = 0.0
+    diagnostics: tuple[Diagnostic, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    diff: Diff | None = None
+    blocking: tuple[RowChange, ...] = ()
+    """The changes that stopped it."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it lets through."""
+        return self.outcome is not Outcome.FAILED
+
+    def record(self) -> dict[str, Any]:
+        """What is kept of it beside the switch, for people who ask later."""
+        return {"gate": self.name, "outcome": str(self.outcome), "says": self.says}
+
+    def json(self) -> dict[str, Any]:
+        """The whole of it for a program."""
+        found = [
+            {
+                "code": d.code,
+                "severity": str(d.severity),
+                "message": d.message,
+                "path": d.span.path,
+                "line": d.span.line,
+            }
+            for d in self.diagnostics
+        ]
+        failed = [
+            {"case": f.case.name, "engine": f.engine, "fault": f.fault, "expected": f.expected, "got": f.got}
+            for f in self.failures
+        ]
+        return self.record() | {
+            "seconds": round(self.seconds, 3),
+            "findings": found,
+            "failures": failed,
+            "diff": None if self.diff is None else diff_json(self.diff),
+        }
+
+
+def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, Checked]:
+    """The findings that `privtab lint` has, failing where it fails."""
+    started = time.perf_counter()
+    checked = lint_policy(policy, variant=variant, readings=readings)
+    found = checked.judged.kept
+    fail_on = checked.settings.fail_on or FailOn.ERROR
+    wrong = [d for d in found if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
+    said = _counted(len(wrong), "finding") if wrong else _counted(len(found), "finding") + " that may stay"
+    gate = Gate(
+        name="lint",
+        outcome=Outcome.FAILED if wrong or checked.program is None else Outcome.PASSED,
+        says=said if found else "no finding",
+        seconds=time.perf_counter() - started,
+        diagnostics=tuple(wrong or found),
+    )
+    return gate, checked
+
+
+def test_gate(
+    policy: Path, *, variant: str | None, readings: dict[str, str], engine: Literal["reference", "opa", "both"]
+) -> Gate:
+    """The scenarios beside the policy, as `privtab test` asks them."""
+    started = time.perf_counter()
+    asked, found = 0, list[Failure]()
+    for plan in plans([policy], readings or None):
+        if plan.subject.variant != variant or not plan.cases:
+            continue
+        with ExitStack() as stack:
+            engines: list[Engine] = [] if engine == "opa" else [ReferenceEngine(plan.program)]
+            engines += [] if engine == "reference" else [stack.enter_context(opa(plan.program))]
+            found += failures(plan, plan.cases, engines)
+            asked += len(plan.cases)
+    says = _counted(asked, "case") + (" answered as expected" if not found else f", {len(found):,} failed")
+    return Gate(
+        name="tests",
+        outcome=Outcome.FAILED if found else Outcome.PASSED,
+        says=says if asked else "there are no scenarios beside this policy",
+        seconds=time.perf_counter() - started,
+        failures=tuple(found),
+    )
+
+
+test_gate.__test__ = False  # type: ignore[attr-defined]  # pytest takes every `test_…` that a test imports for one
+
+
+def diff_gate(
+    running: tuple[Program, str] | None,
+    program: Program,
+    *,
+    fail_on: FailingOn,
+    waivers: Sequence[Waiver],
+    today: date,
+    shown: str,
+) -> Gate:
+    """What changes for callers. `running`: the program that the channel has now and its name, None where it has none."""
+    started = time.perf_counter()
+    if running is None:
+        return Gate(name="diff", outcome=Outcome.PASSED, says="nothing runs yet: there is nothing to compare with")
+    before, name = running
+    [marked], found = apply_waivers([diff(before, comparable(program), shown=(name, shown))], waivers, today)
+    verdicts = fail_on.verdicts
+    blocking = tuple(_blocking(marked, verdicts))
+    failed = failing(marked, verdicts) or bool(blocking)
+    return Gate(
+        name="diff",
+        outcome=Outcome.FAILED if failed else Outcome.PASSED,
+        says=_changes(marked, blocking),
+        seconds=time.perf_counter() - started,
+        # That a waiver is for another change says nothing here: one file serves every system.
+        diagnostics=tuple(d for d in found if d.name != "unused-waiver"),
+        diff=marked,
+        blocking=blocking,
+    )
+
+
+def skipped(name: Name, why: str) -> Gate:
+    """A gate that somebody left out, with his reason."""
+    return Gate(name=name, outcome=Outcome.SKIPPED, says=f"left out: {why}")
+
+
+def _blocking(marked: Diff, verdicts: Collection[Verdict]) -> list[RowChange]:
+    return [row for row in marked.changes if row.verdict in verdicts and row.waived is None]
+
+
+def _changes(marked: Diff, blocking: Sequence[RowChange]) -> str:
+    """`2 wider, 1 added (1 waived); 1 stops: table/load`."""
+    counts = [
+        f"{n} {verdict}"
+        for verdict in OPERATION_VERDICTS
+        if verdict is not Verdict.EQUAL and (n := marked.count(verdict))
+    ]
+    waived = sum(row.waived is not None for row in marked.rows)
+    words = ", ".join(counts) or "no operation changed"
+    words += f" ({waived} waived)" if waived else ""
+    if not blocking:
+        return words
+    names = ", ".join(row.name for row in blocking[:3]) + (", …" if len(blocking) > 3 else "")
+    return f"{words}; {len(blocking)} not waived: {names}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

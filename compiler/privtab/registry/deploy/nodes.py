@@ -1,0 +1,198 @@
+"""What sidecars report: values only; readers make them, watchers and tables read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["policy", "state"]
+KINDS: tuple[Kind, ...] = ("policy", "state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """One bundle of a sidecar: its name in OPA's configuration, what is active, since when, and what went wrong last."""
+
+    name: str
+    revision: str | None
+    since: datetime | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sidecar:
+    """One OPA, as it reported or was asked; `problem`: why it could not be asked."""
+
+    id: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    bundles: tuple[Loaded, ...] = ()
+    seen: datetime | None = None
+    url: str | None = None
+    problem: str | None = None
+    channel: str | None = None
+    """Where its bundles come from, where that is known."""
+    canary: bool = False
+    """Whether it is served what only a part of the fleet gets."""
+
+    def runs(self, revision: str) -> bool:
+        """Whether a bundle of that revision is active."""
+        return any(bundle.revision == revision for bundle in self.bundles)
+
+    def loaded(self, kind: Kind, system: str) -> Loaded | None:
+        """The bundle that has the policy or the state of a system, by its name; None where no name says so.
+
+        Where OPA has bundles of several systems, the system's name is in the bundle's.
+        """
+        named = [
+            b for b in self.bundles if kind in b.name.replace("/", " ").replace("-", " ").replace("_", " ").split()
+        ]
+        return next((b for b in named if system in b.name), named[0] if len(named) == 1 else None)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, in words."""
+        own = [self.problem] if self.problem else []
+        return (*own, *(f"{bundle.name}: {bundle.problem}" for bundle in self.bundles if bundle.problem))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Decisions that were logged: by which sidecar, revision of the policy and rule, and what they were."""
+
+    sidecar: str
+    revision: str
+    rule: str
+    allowed: int = 0
+    denied: int = 0
+    undefined: int = 0
+
+    @property
+    def asked(self) -> int:
+        """How many there were."""
+        return self.allowed + self.denied + self.undefined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Every sidecar that is known, and what was decided; `problem`: why this may be old."""
+
+    sidecars: tuple[Sidecar, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The revisions that sidecars are to run; None: whichever."""
+
+    policy: str | None = None
+    state: str | None = None
+    outdated: frozenset[str] = frozenset()
+    """What they must not run any more. A sidecar may load some shards of a state only, and none of them may be an old one."""
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """Those that each of them is to run."""
+        return tuple(revision for revision in (self.policy, self.state) if revision)
+
+
+class Standing(StrEnum):
+    """How far a sidecar is."""
+
+    ACTIVE = "active"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    """It has something against a bundle, and says what."""
+    SILENT = "silent"
+    """It has not been heard of for long."""
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stood:
+    """A sidecar and how far it is; `why` says what it runs instead, or what it has against it."""
+
+    sidecar: Sidecar
+    standing: Standing
+    why: str = ""
+
+    def json(self) -> dict[str, Any]:
+        """For a program."""
+        return {"standing": str(self.standing), "why": self.why or None, **sidecar_json(self.sidecar)}
+
+
+def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
+    """A sidecar for a program."""
+    return {
+        "id": sidecar.id,
+        "url": sidecar.url,
+        "labels": dict(sidecar.labels),
+        "channel": sidecar.channel,
+        "canary": sidecar.canary,
+        "last_seen": when(sidecar.seen),
+        "problem": sidecar.problem,
+        "bundles": {
+            b.name: {"revision": b.revision, "active_since": when(b.since), "problem": b.problem}
+            for b in sidecar.bundles
+        },
+    }
+
+
+def when(moment: datetime | None) -> str | None:
+    """A moment as text, to the second."""
+    return None if moment is None else moment.isoformat(timespec="seconds")
+
+
+def moment_of(text: object) -> datetime | None:
+    """The moment of a text in RFC 3339, with as many decimals as OPA writes; None for OPA's `never` and for anything else."""
+    if not isinstance(text, str) or text.startswith("0001-"):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def reported(id_: str, status: Mapping[str, Any], **more: Any) -> Sidecar:
+    """A sidecar from the document of OPA's status API; what has another shape is passed over."""
+    labels, bundles = status.get("labels"), status.get("bundles")
+    labels = {str(k): str(v) for k, v in labels.items()} if isinstance(labels, Mapping) else {}
+    bundles = bundles if isinstance(bundles, Mapping) else {}
+    return Sidecar(
+        id=id_,
+        labels={name: value for name, value in labels.items() if name not in {"id", "version"}},
+        bundles=tuple(_loaded(str(name), one) for name, one in sorted(bundles.items()) if isinstance(one, Mapping)),
+        **more,
+    )
+
+
+def _loaded(name: str, status: Mapping[str, Any]) -> Loaded:
+    return Loaded(
+        name=name,
+        revision=str(status.get("active_revision") or "") or None,
+        since=moment_of(status.get("last_successful_activation")),
+        problem=problem_of(status),
+    )
+
+
+def problem_of(status: Mapping[str, Any]) -> str | None:
+    """What OPA has against a bundle; it keeps the last good one meanwhile."""
+    message = status.get("message")
+    if not status.get("code") and not message:
+        return None
+    errors = status.get("errors")
+    more = [_error_text(e) for e in errors[:2]] if isinstance(errors, Sequence) and not isinstance(errors, str) else []
+    words = [str(message or status.get("code")), *(text for text in more if text not in str(message))]
+    return "; ".join(words)
+
+
+def _error_text(error: object) -> str:
+    if not isinstance(error, Mapping):
+        return str(error)
+    place = error.get("location")
+    at = f"{place.get('file')}:{place.get('row')}: " if isinstance(place, Mapping) and place.get("file") else ""
+    return f"{at}{error.get('message', '')}"

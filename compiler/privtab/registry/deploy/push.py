@@ -1,0 +1,192 @@
+"""Pushing a policy and a state straight into a running OPA, for development: nothing is kept, nothing is watched.
+
+OPA takes no transaction over several calls. So where a rule changes, all rules go before the new ones come: an answer in
+between is undefined, which is a denial, and never half of one policy and half of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+from opa_client.errors import (
+    ConnectionsError,
+    DeleteDataError,
+    DeletePolicyError,
+    PathNotFoundError,
+    PolicyNotFoundError,
+    RegoParseError,
+)
+from opa_client.opa import OpaClient
+
+from privtab.bundle.pack import PolicyArtifacts
+from privtab.errors import FleetError, UsageError
+
+TIMEOUT = 30.0
+"""Seconds for one call: OPA compiles all rules again with each module."""
+_ERRORS = (
+    ConnectionsError,
+    DeleteDataError,
+    DeletePolicyError,
+    PathNotFoundError,
+    PolicyNotFoundError,
+    RegoParseError,
+)
+"""What the client raises has no common root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """What a push did: revisions before and after, and what became of each module."""
+
+    url: str
+    policy: str
+    policy_before: str | None
+    version_before: str | None
+    state: str | None
+    """None: no state was pushed."""
+    state_before: str | None
+    added: tuple[str, ...]
+    replaced: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+    def json(self) -> dict[str, Any]:
+        """For a program."""
+        return {name: value for name in self.__slots__ for value in [getattr(self, name)]}
+
+
+def push(url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, *, token: str | None = None) -> Pushed:
+    """Put the rules, the program and, where there is one, the index of a state into the OPA at `url`.
+
+    Raises FleetError where OPA is not there, or does not let us: what a bundle holds belongs to the bundle.
+    """
+    client = _client(url, token)
+    try:
+        return _push(client, url, artifacts, state)
+    except requests.RequestException as error:
+        raise FleetError(f"no answer from {url}: {_short(error)}") from error
+    finally:
+        client.close_connection()
+
+
+def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None) -> Pushed:
+    name = artifacts.name
+    try:
+        there = _modules(client, name)
+        before = _data(client, f"privtab_program/{name}")
+        old_state = _data(client, f"privtab_state/{name}/revision")
+        wanted = {_id(path): text for path, text in artifacts.modules.items()}
+        gone = tuple(sorted(there.keys() - wanted.keys()))
+        kept = tuple(sorted(id_ for id_, text in wanted.items() if there.get(id_) == text))
+        try:
+            _replace(client, artifacts, state, there if len(kept) < max(len(there), len(wanted)) else None, wanted)
+        except _ERRORS:
+            # Nobody is left without rules because the new ones, or their data, were refused.
+            left = client.get_policies_list()
+            _put(client, {id_: text for id_, text in there.items() if id_ not in left})
+            raise
+    except _ERRORS as error:
+        raise FleetError(_refused(url, str(error))) from error
+    program = before if isinstance(before, Mapping) else {}
+    return Pushed(
+        url=url,
+        policy=artifacts.revision,
+        policy_before=program.get("revision"),
+        version_before=program.get("version"),
+        state=None if state is None else str(state["revision"]),
+        state_before=None if old_state is None else str(old_state),
+        added=tuple(sorted(wanted.keys() - there.keys())),
+        replaced=tuple(sorted(id_ for id_ in wanted.keys() & there.keys() if id_ not in kept)),
+        removed=gone,
+        unchanged=kept,
+    )
+
+
+def _replace(
+    client: OpaClient,
+    artifacts: PolicyArtifacts,
+    state: Mapping[str, Any] | None,
+    there: Mapping[str, str] | None,
+    wanted: Mapping[str, str],
+) -> None:
+    """The calls in their order; `there`: the modules that go, None where all of them stay."""
+    if there is not None:
+        _in_rounds(there, client.delete_policy)
+    client.update_or_create_data(dict(artifacts.program), f"privtab_program/{artifacts.name}")
+    if state is not None:
+        client.update_or_create_data(dict(state), f"privtab_state/{artifacts.name}")
+    if there is not None:
+        _put(client, wanted)
+
+
+def _put(client: OpaClient, modules: Mapping[str, str]) -> None:
+    _in_rounds(modules, lambda id_: client.update_policy_from_string(modules[id_], id_, rego_compat=False))
+
+
+def _in_rounds(ids: Iterable[str], do: Callable[[str], object]) -> None:
+    """Do something to each module; raises what OPA said of the first that never succeeded.
+
+    One that calls functions of another cannot come before it, or stay after it: so those that fail are tried again as long
+    as others succeed.
+    """
+    waiting = sorted(ids)
+    while waiting:
+        failed: dict[str, Exception] = {}
+        for id_ in waiting:
+            try:
+                do(id_)
+            except _ERRORS as error:
+                failed[id_] = error
+        if len(failed) == len(waiting):
+            raise next(iter(failed.values()))
+        waiting = list(failed)
+
+
+def _client(url: str, token: str | None) -> OpaClient:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise UsageError(f"`--push {url}`: write http://host:port")
+    secure = parts.scheme == "https"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = parts.port or (443 if secure else 80)
+    return OpaClient(host=host, port=port, ssl=secure, token=token, timeout=TIMEOUT, retries=0)
+
+
+def _modules(client: OpaClient, name: str) -> dict[str, str]:
+    """The modules that an earlier push left, by id. Those of bundles have ids of their own, and are never ours."""
+    prefix = f"privtab_push/{name}/"
+    found = {}
+    for id_ in client.get_policies_list():
+        if id_.startswith(prefix):
+            found[id_] = str(client.get_policy(quote(id_))["result"]["raw"])
+    return found
+
+
+def _id(path: str) -> str:
+    """The id of a module: `privtab_push/<name>/…`; its path in a bundle begins with `privtab/<name>/`."""
+    return "privtab_push/" + path.strip("/").removeprefix("privtab/").removesuffix(".rego")
+
+
+def _data(client: OpaClient, path: str) -> Any:
+    try:
+        return client.get_data(path)["result"]
+    except PolicyNotFoundError:
+        return None
+
+
+def _refused(url: str, said: str) -> str:
+    if "owned by bundle" in said:
+        return (
+            f"{url} runs bundles, and what they hold cannot be pushed to: {said}; "
+            "push into an OPA without bundles, or deploy to the channel that it reads"
+        )
+    return f"{url} refused: {said}"
+
+
+def _short(error: Exception) -> str:
+    text = str(error)
+    return text.rpartition(": ")[2].strip("')\" ") or type(error).__name__

@@ -1,0 +1,130 @@
+"""Watching sidecars until they run what they are to run, or saying which of them do not, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from privtab.registry.deploy.nodes import Fleet, Kind, Loaded, Sidecar, Standing, Stood, Wanted
+
+Reader = Callable[[], Fleet]
+SILENT = timedelta(minutes=5)
+"""A sidecar that was last heard of before this is not waited for. OPA reports with every answer to its long poll."""
+PATIENCE = 10.0
+"""Seconds for which a sidecar may refuse a bundle before nobody waits any longer: it tries again by itself meanwhile."""
+GRACE = 3.0
+"""Seconds that a server without any sidecar is given: one that was just started hears of them with their next report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at the fleet. The last one of a watch has `over`."""
+
+    stood: tuple[Stood, ...]
+    seconds: float
+    expected: int = 0
+    problem: str | None = None
+    over: bool = False
+
+    @property
+    def awaited(self) -> tuple[Stood, ...]:
+        """Those that count: who has been silent for long does not."""
+        return tuple(one for one in self.stood if one.standing is not Standing.SILENT)
+
+    @property
+    def active(self) -> tuple[Stood, ...]:
+        """Those that run what they are to run."""
+        return tuple(one for one in self.stood if one.standing is Standing.ACTIVE)
+
+    @property
+    def late(self) -> tuple[Stood, ...]:
+        """Those that do not, and should."""
+        return tuple(one for one in self.awaited if one.standing is not Standing.ACTIVE)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all do."""
+        return self.problem is None and not self.late and len(self.active) >= self.expected
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        total = max(len(self.awaited), self.expected)
+        said = f"{len(self.active)} of {total} sidecar{'' if total == 1 else 's'} active"
+        if self.problem:
+            return f"{said}; {self.problem}"
+        if not self.awaited and not self.expected:
+            return "no sidecar has reported yet"
+        missing = total - len(self.awaited)
+        return f"{said}; {missing} never reported" if missing > 0 else said
+
+
+def watch(
+    read: Reader,
+    wanted: Wanted,
+    system: str,
+    *,
+    timeout: float,
+    expect: int = 0,
+    every: float = 0.2,
+    only: Callable[[Sidecar], bool] = lambda _: True,
+) -> Iterator[Look]:
+    """Looks at the fleet until it is complete or time is up; the last look says `over`.
+
+    `expect`: how many sidecars there must be at least. `only`: which of them this is about.
+    """
+    begun = time.monotonic()
+    refused_since: float | None = None
+    while True:
+        fleet = read()
+        now = time.monotonic()
+        stood = tuple(
+            judge(sidecar, wanted, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
+        )
+        look = Look(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
+        stuck = bool(look.late) and all(one.standing is Standing.REFUSED for one in look.late)
+        refused_since = (refused_since or now) if stuck else None
+        given_up = refused_since is not None and now - refused_since > PATIENCE
+        alone = not look.awaited and not expect and now - begun < min(GRACE, timeout)
+        if (look.complete and not alone) or given_up or now - begun >= timeout:
+            yield Look(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem, over=True)
+            return
+        yield look
+        time.sleep(min(every, max(0.0, begun + timeout - now)))
+
+
+def judge(sidecar: Sidecar, wanted: Wanted, system: str, now: datetime) -> Stood:
+    """How far one sidecar is."""
+    if sidecar.problem is not None:
+        return Stood(sidecar=sidecar, standing=Standing.UNREACHABLE, why=sidecar.problem)
+    missing = [revision for revision in wanted.revisions if not sidecar.runs(revision)]
+    old = [bundle for bundle in sidecar.bundles if bundle.revision in wanted.outdated]
+    if not missing and not old:
+        # A later bundle that it refuses is not what was asked about; it is shown all the same.
+        return Stood(sidecar=sidecar, standing=Standing.ACTIVE, why="; ".join(sidecar.problems))
+    if sidecar.seen is not None and now - sidecar.seen > SILENT:
+        return Stood(sidecar=sidecar, standing=Standing.SILENT, why=f"silent for {age(now - sidecar.seen)}")
+    if sidecar.problems:
+        return Stood(sidecar=sidecar, standing=Standing.REFUSED, why="; ".join(sidecar.problems))
+    return Stood(sidecar=sidecar, standing=Standing.WAITING, why=_instead(sidecar, wanted, system, missing, old))
+
+
+def _instead(sidecar: Sidecar, wanted: Wanted, system: str, missing: Sequence[str], old: Sequence[Loaded]) -> str:
+    said = [f"{bundle.name} {bundle.revision}" for bundle in old]
+    kinds: tuple[tuple[Kind, str | None], ...] = (("policy", wanted.policy), ("state", wanted.state))
+    for kind, revision in kinds:
+        loaded = sidecar.loaded(kind, system)
+        if revision in missing and loaded not in old:
+            said.append(f"{kind} {loaded.revision}" if loaded is not None and loaded.revision else f"no {kind}")
+    return f"still runs {', '.join(said)}"
+
+
+def age(span: timedelta) -> str:
+    """`3 s`, `4 min`, `2 h`, `5 d`."""
+    seconds = max(0, int(span.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
