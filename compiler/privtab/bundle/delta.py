@@ -1,0 +1,279 @@
+"""Delta bundles: the difference of two bundles of data as a patch, which OPA applies to what it has.
+
+OPA's rules, which these functions keep: a delta bundle is `.manifest` and `patch.json`, and its roots are those of the
+bundle that it changes; it carries data alone; an empty patch would erase everything; paths are URL-escaped, and `~` escapes
+in them too, but their beginning is compared with the roots as both are written; a delta cannot be signed, so an OPA that
+asks for signatures refuses it, as does one that keeps the bundle on disk (`persist`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
+
+from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.stream import entries
+from privtab.errors import BrokenBundle
+from privtab.signatures import is_signature
+
+Operation: TypeAlias = dict[str, Any]
+"""`op` (`upsert`, `replace`, `remove`), `path`, and `value` but for `remove`."""
+
+MANIFEST = ".manifest"
+PATCH = "patch.json"
+DATA = "data.json"
+MOST_OPERATIONS = 5_000
+"""Of one patch: OPA compares each with all before it."""
+_MISSING = object()
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """A bundle, read: its manifest, and what it puts below `data` or how it patches that."""
+
+    manifest: Mapping[str, Any]
+    data: Mapping[str, Any]
+    patch: Sequence[Operation] = ()
+    signed: bool = False
+    only_data: bool = True
+    """Whether there is nothing beside data and manifest: no Rego, no Wasm."""
+
+    @property
+    def roots(self) -> list[str]:
+        """The manifest's, sorted."""
+        return sorted(root.strip("/") for root in self.manifest.get("roots", [""]))
+
+
+# --- bundles ---------------------------------------------------------------------------------------------------------
+
+
+def delta_for(old: bytes, new: bytes, *, unsigned: bool = False) -> bytes | None:
+    """The delta bundle that makes `new` of `old`; None where there is none that OPA would take, or that is worth it.
+
+    None: the bundles hold more than data, have other roots, or the same data; the patch would have too many operations or be
+    as large as `new` itself; `new` is signed, for OPA then refuses what is not (`unsigned`: it was told not to, by
+    `allow_unsigned_delta_bundles`). Raises BrokenBundle.
+    """
+    before, after = contents(old), contents(new)
+    if not (before.only_data and after.only_data) or before.roots != after.roots or (after.signed and not unsigned):
+        return None
+    operations = difference(before.data, after.data, after.roots)
+    if not 0 < len(operations) <= MOST_OPERATIONS:
+        return None
+    made = _bundle(operations, after.manifest, before.manifest)
+    return made if len(made) < len(new) else None
+
+
+def delta_bundle(old: Mapping[str, Any], new: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
+    """The delta bundle between two documents below `data`, with the manifest of the bundle that has the new one.
+
+    Raises BrokenBundle where nothing differs below the manifest's roots: OPA would take an empty patch for an empty bundle.
+    """
+    operations = difference(old, new, manifest["roots"])
+    if not operations:
+        raise BrokenBundle("nothing differs: a delta without operations would erase everything")
+    return _bundle(operations, manifest, {})
+
+
+def proof(base: bytes, delta: bytes, full: bytes) -> None:
+    """Raise BrokenBundle unless a base bundle and a delta give what the full bundle has: data, revision and roots."""
+    before, change, after = contents(base), contents(delta), contents(full)
+    if not change.patch:
+        raise BrokenBundle("the delta has no operations, which would erase everything")
+    if not before.roots == change.roots == after.roots:
+        raise BrokenBundle(f"the roots differ: base {before.roots}, delta {change.roots}, full {after.roots}")
+    if change.manifest.get("revision") != after.manifest.get("revision"):
+        raise BrokenBundle(
+            f"the delta leads to revision {change.manifest.get('revision')}, not to {after.manifest.get('revision')}"
+        )
+    for operation in change.patch:
+        if not any(_covers(root, operation["path"].strip("/")) for root in change.roots):
+            raise BrokenBundle(f"the patch at `{operation['path']}` lies outside the roots")
+    found = applied(before.data, change.patch)
+    if found != after.data:
+        at = next(iter(patch(found, after.data)))["path"]
+        raise BrokenBundle(f"base and delta are not the full bundle: they differ at `{at}`")
+
+
+def contents(bundle: bytes) -> Contents:
+    """What is in a bundle; raises BrokenBundle."""
+    manifest: Mapping[str, Any] = {}
+    data: dict[str, Any] = {}
+    operations: Sequence[Operation] = ()
+    signed, only_data = False, True
+    for name, _, file in entries(io.BytesIO(bundle)):
+        folder, _, last = name.rpartition("/")
+        if is_signature(name):
+            signed = True
+        elif name == MANIFEST:
+            manifest = _json(name, file.read())
+        elif name == PATCH:
+            operations = _json(name, file.read()).get("data", ())
+        elif last == DATA:
+            at = data
+            for key in folder.split("/") if folder else ():
+                at = at.setdefault(key, {})
+            at.update(_json(name, file.read()))
+        else:
+            only_data = False
+    return Contents(manifest=manifest, data=data, patch=operations, signed=signed, only_data=only_data)
+
+
+def _bundle(operations: Sequence[Operation], manifest: Mapping[str, Any], before: Mapping[str, Any]) -> bytes:
+    metadata = dict(manifest.get("metadata", {}))
+    if "revision" in before:
+        metadata["delta_from"] = before["revision"]
+    return archive(
+        {
+            MANIFEST: json_bytes({**manifest, "metadata": metadata}),
+            PATCH: json_bytes({"data": operations}),
+        }
+    )
+
+
+def _json(name: str, text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BrokenBundle(f"`{name}` is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BrokenBundle(f"`{name}` is not an object")
+    return value
+
+
+def _covers(root: str, path: str) -> bool:
+    return not root or path == root or path.startswith(f"{root}/")
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], roots: Sequence[str]) -> list[Operation]:
+    """What makes `new` of `old`, two documents below `data`, as far as it lies in the roots."""
+    found: list[Operation] = []
+    for root in sorted(roots):
+        keys = root.strip("/").split("/") if root.strip("/") else []
+        before, after = _at(old, keys), _at(new, keys)
+        if after is _MISSING and before is not _MISSING:
+            found.append({"op": "remove", "path": f"/{'/'.join(keys)}"})
+        elif before is _MISSING and after is not _MISSING:
+            found.append({"op": "upsert", "path": f"/{'/'.join(keys)}", "value": after})
+        elif before is not after:
+            found += patch(before, after, root)
+    return found
+
+
+def patch(old: Any, new: Any, base_path: str = "") -> list[Operation]:
+    """What makes `new` of `old`, both at `base_path` (`privtab_state/lake`, as a manifest's root is written).
+
+    Objects are compared key by key; all else is replaced whole, and so is an object whose changes would take more room
+    than itself. Operations are in the order of their paths, and none touches what another does.
+    """
+    return _changes(old, new, base_path.strip("/"))[0]
+
+
+def applied(document: Mapping[str, Any], operations: Sequence[Operation], base_path: str = "") -> dict[str, Any]:
+    """The document at `base_path` after the operations, as OPA applies them; BrokenBundle where it would refuse one."""
+    base = segments(base_path)
+    found: dict[str, Any] = _copied(document)
+    for operation in operations:
+        path = segments(operation["path"])
+        if path[: len(base)] != base or len(path) == len(base):
+            raise BrokenBundle(f"the patch at `{operation['path']}` is not below `{base_path}`")
+        _apply(found, path[len(base) :], operation)
+    return found
+
+
+def segments(path: str) -> list[str]:
+    """The keys that a patch's path names.
+
+    >>> segments("/privtab_state/lake/owners/table:a%252Fb%7E0c")
+    ['privtab_state', 'lake', 'owners', 'table:a%2Fb~c']
+    """
+    path = path.strip("/")
+    read = [unquote(segment, errors="strict") for segment in path.split("/")] if path else []
+    return [segment.replace("~1", "/").replace("~0", "~") for segment in read]
+
+
+def _changes(old: Any, new: Any, path: str) -> tuple[list[Operation], int]:
+    """The operations, and about how many characters they take."""
+    whole: Operation = {"op": "replace", "path": f"/{path}", "value": new}
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return ([], 0) if old == new else _sized(whole)
+    if path and ("" in old) + ("" in new) and old != new:
+        return _sized(whole)  # a path cannot end in nothing
+    found: list[Operation] = []
+    size = 0
+    for key in sorted(key for key in old.keys() | new.keys() if old.get(key, _MISSING) != new.get(key, _MISSING)):
+        at = f"{path}/{_escaped(key)}" if path else _escaped(key)
+        if key not in new:
+            operations, length = _sized({"op": "remove", "path": f"/{at}"})
+        elif key not in old:
+            operations, length = _sized({"op": "upsert", "path": f"/{at}", "value": new[key]})
+        else:
+            operations, length = _changes(old[key], new[key], at)
+        found += operations
+        size += length
+    if len(found) > 1 and path and _room(new, size) >= 0:
+        return _sized(whole)
+    return found, size
+
+
+def _sized(operation: Operation) -> tuple[list[Operation], int]:
+    return [operation], len(_COMPACT(operation))
+
+
+def _room(value: Any, left: int) -> int:
+    """What is left of so many characters after a value; below 0 where it takes more, however much more."""
+    if not isinstance(value, Mapping):
+        return left - len(_COMPACT(value))
+    for key, inner in value.items():
+        left = _room(inner, left - len(key) - 4)
+        if left < 0:
+            break
+    return left
+
+
+def _apply(document: dict[str, Any], path: Sequence[str], operation: Operation) -> None:
+    at: Any = document
+    for key in path[:-1]:
+        if isinstance(at, dict) and key not in at and operation["op"] == "upsert":
+            at[key] = {}
+        at = at.get(key) if isinstance(at, dict) else None
+    if not isinstance(at, dict):
+        raise BrokenBundle(f"there is nothing at `{operation['path']}` to be patched")
+    last = path[-1]
+    match operation["op"]:
+        case "upsert":
+            at[last] = operation["value"]
+        case "replace" | "remove" if last not in at:
+            raise BrokenBundle(f"there is nothing at `{operation['path']}` to {operation['op']}")
+        case "replace":
+            at[last] = operation["value"]
+        case "remove":
+            del at[last]
+        case op:
+            raise BrokenBundle(f"`{op}` is no operation of a patch")
+
+
+def _at(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    at: Any = document
+    for key in keys:
+        if not isinstance(at, Mapping) or key not in at:
+            return _MISSING
+        at = at[key]
+    return at
+
+
+def _copied(value: Any) -> Any:
+    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+
+
+def _escaped(key: str) -> str:
+    """A key in a path, below the roots."""
+    return quote(key.replace("~", "~0"), safe=":@!$()*,;=")

@@ -1,0 +1,190 @@
+"""A bundle service as a registry is one: snapshots first, deltas to who has the bundle before; it holds the line until there is news."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from privtab.request import Entity, encode_name
+from privtab.state.nodes import TABLES, Assignment, Grant, State
+
+LONG_POLLING = "application/vnd.openpolicyagent.bundles"
+NASTY = (
+    *("plain", "a/b", "100%", "~", "~0", "~1", "!", "!1", "a b", ".", "..", "-", "0", "é", "日本", "😀"),
+    *('"', "'", "\\", "x:y", "{}", "?a=b&c#d", "%2F", "%7E", "+", "tab\there", "[1]", "$ref", "<b>", "\u2028"),
+)
+"""Names that some reader of paths, URLs or JSON takes for something else."""
+
+
+class Bundles:
+    """Serves bundles by name: `bundles/<name>`."""
+
+    def __init__(self) -> None:
+        self.served: list[tuple[str, str, int]] = []
+        """(name, `snapshot` or `delta`, bytes), as they were sent."""
+        self._now: dict[str, tuple[str, bytes]] = {}
+        self._deltas: dict[tuple[str, str], bytes] = {}
+        self._news = threading.Condition()
+
+    def put(self, name: str, etag: str, bundle: bytes, delta: bytes | None = None) -> None:
+        """From now on a bundle is this one; who has the one before gets the delta, if there is one."""
+        with self._news:
+            before = self._now.get(name)
+            self._now[name] = etag, bundle
+            if before is not None and delta is not None:
+                self._deltas[name, before[0]] = delta
+            else:
+                self._deltas = {key: value for key, value in self._deltas.items() if key[0] != name}
+            self._news.notify_all()
+
+    def take(self, name: str) -> None:
+        """From now on there is no such bundle."""
+        with self._news:
+            self._now.pop(name, None)
+            self._news.notify_all()
+
+    def answer(self, name: str, has: str | None, wait: float, *, deltas: bool) -> tuple[int, str, bytes]:
+        """Status, ETag and body for who has a bundle with some ETag."""
+        ends = time.monotonic() + wait
+        with self._news:
+            while name in self._now and self._now[name][0] == has and (left := ends - time.monotonic()) > 0:
+                self._news.wait(left)
+            if name not in self._now:
+                return 404, "", b""
+            etag, bundle = self._now[name]
+            if etag == has:
+                return 304, etag, b""
+            delta = self._deltas.get((name, has or "")) if deltas else None
+            self.served.append((name, "snapshot" if delta is None else "delta", len(delta or bundle)))
+            return 200, etag, delta or bundle
+
+    def __enter__(self) -> Self:
+        bundles = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                asked = self.headers.get("Prefer", "")
+                preferences = dict(p.partition("=")[::2] for p in asked.replace(" ", "").split(";"))
+                name = self.path.rpartition("/")[2]
+                wait = min(float(preferences.get("wait", 0)), 5.0)
+                deltas = "delta" in preferences.get("modes", "").split(",")
+                status, etag, body = bundles.answer(name, self.headers.get("If-None-Match"), wait, deltas=deltas)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Type", LONG_POLLING)
+                if etag:
+                    self.send_header("ETag", etag)
+                self.end_headers()
+                if status != 304:
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                """Nothing is logged."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def config(self, names: Mapping[str, str] | list[str], **bundle: Any) -> str:
+        """OPA's configuration (JSON, which is YAML) for bundles of these names; `bundle`: what each says besides."""
+        wanted = names if isinstance(names, Mapping) else {name: name for name in names}
+        polling = {"min_delay_seconds": 1, "max_delay_seconds": 1, "long_polling_timeout_seconds": 5}
+        return json.dumps(
+            {
+                "services": {"bundles": {"url": self.url}},
+                "bundles": {
+                    name: {"service": "bundles", "resource": f"bundles/{resource}", "polling": polling, **bundle}
+                    for name, resource in wanted.items()
+                },
+                "status": {"prometheus": True},
+            }
+        )
+
+
+def nasty_state(seed: int, roots: int = 4) -> State:
+    """Rows about a `lake`, its `zone`s and `table`s, with names that are hard on readers."""
+    rnd = random.Random(seed)
+    names = [encode_name(name) for name in NASTY]
+    tops = names[:roots] if roots < len(names) else names
+
+    def entity() -> Entity:
+        depth = rnd.randint(1, 3)
+        return Entity(
+            ("lake", "zone", "table")[depth - 1], "/".join([rnd.choice(tops), *rnd.choices(names, k=depth - 1)])
+        )
+
+    def principal() -> str:
+        return f"{rnd.choice(('user', 'group', 'role'))}:{rnd.choice(NASTY)}"
+
+    return State(
+        members=tuple((rnd.choice(NASTY), entity()) for _ in range(rnd.randint(2, 12))),
+        memberships=tuple((rnd.choice(NASTY), rnd.choice(NASTY)) for _ in range(rnd.randint(2, 12))),
+        assignments=tuple(
+            Assignment(
+                principal=f"{rnd.choice(('user', 'group'))}:{rnd.choice(NASTY)}",
+                role=rnd.choice(NASTY),
+                scope=entity() if rnd.random() < 0.4 else None,
+            )
+            for _ in range(rnd.randint(2, 20))
+        ),
+        grants=tuple(
+            Grant(
+                grantee=principal(),
+                effect="deny" if rnd.random() < 0.2 else "allow",
+                privilege=rnd.choice(("READ", "WRITE")),
+                entity=entity(),
+            )
+            for _ in range(rnd.randint(10, 60))
+        ),
+        owners=tuple((entity(), f"user:{rnd.choice(NASTY)}") for _ in range(rnd.randint(2, 12))),
+        service_admins=tuple(rnd.sample(NASTY, rnd.randint(0, 3))),
+    )
+
+
+def changed(state: State, seed: int, rows: int = 3) -> State:
+    """A state that has up to so many other rows in each table, in place of its first ones."""
+    rnd, other = random.Random(seed), nasty_state(seed, len(NASTY))
+    take = {table: (rnd.randint(0, rows), rnd.randint(0, rows)) for table in TABLES}
+    return State(
+        **{
+            table: (*getattr(state, table)[gone:], *getattr(other, table)[:come])
+            for table, (gone, come) in take.items()
+        }
+    )
+
+
+LAKE = """
+privtab: 1
+system: lake
+version: "1"
+entities: {lake: {zone: {table:}}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user], creator: true}}
+tables:
+  lake:
+    look: READ (lake) or member (lake)
+  zone:
+    look: READ (zone) or owner (lake, zone)
+  table:
+    read: READ (table) or owner (lake, zone, table)
+    write: WRITE (table) and can look (zone)
+    copy: {with: {to: table}, requires: READ (table) and WRITE (to)}
+    list: {requires: can look (zone), each: can read (table)}
+"""
+"""A policy whose states `nasty_state` makes."""
