@@ -28,16 +28,24 @@ class VerificationKey:
     id: str
     algorithms: tuple[str, ...]
     """The first is the usual one."""
-    key: Any = field(repr=False)
+    pem: str = field(repr=False)
     where: str = ""
 
-    @property
-    def pem(self) -> str:
-        """The key as PEM."""
+    @classmethod
+    def of(cls, public: Any, where: str = "", id: str | None = None) -> VerificationKey:  # noqa: A002  (what it is)
+        """From a key of the library; raises UsageError for those that are of no use here."""
         from cryptography.hazmat.primitives import serialization
 
-        text: bytes = self.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        return text.decode()
+        usable = algorithms(public, where)
+        text = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return cls(id=id or key_id(public), algorithms=usable, pem=text.decode(), where=where)
+
+    @property
+    def key(self) -> Any:
+        """For the library, whose own keys cannot go to other processes."""
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        return load_pem_public_key(self.pem.encode())
 
 
 def verification_keys(sources: KeySource | Iterable[KeySource]) -> tuple[VerificationKey, ...]:
@@ -97,11 +105,7 @@ def _read(source: KeySource) -> list[VerificationKey]:
     blocks = [f"{PEM}{part}" for part in text.split(PEM)[1:]]
     if not blocks:
         raise UsageError(f"{where} is no key: it holds no {PEM}…")
-    found = []
-    for block in blocks:
-        public = _public(block, where)
-        found.append(VerificationKey(id=key_id(public), algorithms=algorithms(public, where), key=public, where=where))
-    return found
+    return [VerificationKey.of(_public(block, where), where) for block in blocks]
 
 
 def _public(block: str, where: str) -> Any:

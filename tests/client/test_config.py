@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privtab import Client, UsageError, connect
+from privtab import Client, Embedded, UsageError, connect
 from privtab.client import AsyncClient, Mode, _config
 from privtab.client._config import SETTINGS, resolve, table
 
@@ -180,14 +180,18 @@ def test_connect_takes_settings_and_refuses_what_cannot_be() -> None:
         connect("http://127.0.0.1:1", engine="python")
     with pytest.raises(UsageError, match="not the address of an OPA"):
         connect("policy.tar.gz", engine="opa")
+    with pytest.raises(UsageError, match="verifies bundles itself"):
+        connect("http://127.0.0.1:1", verification_key="key.pem")
 
 
 def test_every_setting_is_an_argument() -> None:
     import inspect
 
+    own = {setting.name for setting in SETTINGS if setting.help.startswith("`Embedded`")}
     both = set(inspect.signature(AsyncClient).parameters)
-    assert both >= _config.NAMES
-    assert set(inspect.signature(Client).parameters) >= _config.NAMES - {"batch_window"}
+    assert both >= _config.NAMES - own
+    assert set(inspect.signature(Client).parameters) >= _config.NAMES - own - {"batch_window"}
+    assert set(inspect.signature(Embedded).parameters) >= own
 
 
 def test_the_page_shows_the_settings_as_they_are(update_golden: bool) -> None:

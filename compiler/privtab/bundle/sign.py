@@ -63,8 +63,7 @@ class SigningKey:
     @property
     def public(self) -> VerificationKey:
         """The half that verifies."""
-        public = self.key.public_key()
-        return VerificationKey(id=self.id, algorithms=algorithms(public, self.id), key=public)
+        return VerificationKey.of(self.key.public_key(), id=self.id)
 
 
 def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:

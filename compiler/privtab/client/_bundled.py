@@ -14,7 +14,16 @@ from privtab.client import _protocol as protocol
 from privtab.client._bundles import Document, Found, Place
 from privtab.client._observe import LOG
 from privtab.client._protocol import Known, Revision
-from privtab.errors import DecisionError, DecisionUnavailable, FileError, PolicyError, PrivtabError, UsageError
+from privtab.client._trust import Order
+from privtab.errors import (
+    DecisionError,
+    DecisionUnavailable,
+    FileError,
+    PolicyError,
+    PrivtabError,
+    SignatureRefused,
+    UsageError,
+)
 from privtab.request import Decision, Entity, OperationShape, Request
 
 RECHECK_SECONDS = 5.0
@@ -77,6 +86,7 @@ class BundledEngine:
         self._refresh = refresh
         self._max_staleness = max_staleness
         self._loaded: Loaded | None = None
+        self._order = Order()
         self.quick: Quick = {}
         """What is in force has these; to be looked at alone only where it is `still`."""
         self.still = refresh is None and max_staleness is None
@@ -140,8 +150,13 @@ class BundledEngine:
                 found = {b.where: b for place in self.places for b in place.read(before, self._keep)}
                 newer = list(found.values()) != list(before.values())
                 if newer:
+                    order = self._order.check(found.values())
                     self._loaded = self._made(found)
                     self.quick = self._loaded.quick
+                    self._order.keep(order)
+            except SignatureRefused as error:
+                self.problem = str(error)
+                raise
             except PolicyError as error:
                 self.problem = f"the bundles cannot be used: {error}"
                 raise DecisionUnavailable(self.problem) from error

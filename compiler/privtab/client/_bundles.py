@@ -10,7 +10,7 @@ import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.client._address import Cert, Token
 from privtab.client._transport import arriving
-from privtab.errors import DecisionUnavailable, FileError, PolicyError
+from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused
+from privtab.signatures import Signed, Trust
 
 if TYPE_CHECKING:
     import requests
+
+    from privtab.client._trust import Trusted
 
 Document: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[Document], Any]
@@ -51,6 +54,8 @@ class Content:
     states: Mapping[str, Any] = field(default_factory=dict)
     """As the reader of states makes them of their documents."""
     wasm: bytes | None = None
+    signed: Signed | None = None
+    """What its signature says, where one was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +68,28 @@ class Found:
     content: Content
 
 
-def unpacked(packed: bytes) -> dict[str, bytes]:
-    """The files of a gzipped tar that matter here, by path; raises BrokenBundleError."""
+def unpacked(packed: bytes, *, whole: bool = False) -> dict[str, bytes]:
+    """The files of a gzipped tar that matter here, or with `whole` all, by path; raises BrokenBundleError."""
     try:
         # All of it is unpacked first: that checks the sums.
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed)), mode="r:") as tar:
-            files = {_clean(member.name): tar.extractfile(member) for member in tar if member.isfile()}
-            return {name: file.read() for name, file in files.items() if file is not None and _matters(name)}
+            found = [(_clean(member.name), tar.extractfile(member)) for member in tar if member.isfile()]
+            files = dict(found)
+            if whole and len(files) < len(found):
+                raise BrokenBundleError("it holds a file twice")
+            return {name: file.read() for name, file in files.items() if file is not None and (whole or _matters(name))}
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise BrokenBundleError(f"it is no whole archive: {error}") from None
 
 
-def content(files: Mapping[str, bytes], keep: Keep) -> Content:
-    """The content of a bundle's files by path; raises BrokenBundleError for what lies outside its roots."""
+def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) -> Content:
+    """The content of a bundle's files by path; raises BrokenBundleError for what lies outside its roots.
+
+    With `trust` all of its files must be given; raises SignatureRefused where nobody trusted signed them as they are.
+    """
+    if trust is not None:
+        signed = trust.check(files)
+        return replace(content({name: text for name, text in files.items() if _matters(name)}, keep), signed=signed)
     if MANIFEST not in files:
         raise BrokenBundleError("it has no manifest")
     manifest = _json(MANIFEST, files[MANIFEST])
@@ -139,12 +153,20 @@ def _json(name: str, text: bytes) -> dict[str, Any]:
 class Place:
     """Where one or several bundles are."""
 
+    trusted: Trusted | None = None
+    """Whose signatures count; None: nobody's are asked for."""
+
     def __init__(self, where: str) -> None:
         self.where = where
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
         """All bundles of this place, those as given that are as before; raises FileError, DecisionUnavailable."""
         raise NotImplementedError
+
+    def content(self, packed: bytes, keep: Keep) -> Content:
+        """What a packed bundle holds."""
+        trust = self.trusted.now() if self.trusted is not None else None
+        return content(unpacked(packed, whole=trust is not None), keep, trust)
 
 
 class LocalPlace(Place):
@@ -175,15 +197,16 @@ class LocalPlace(Place):
     def _file(self, path: Path, before: Mapping[str, Found], keep: Keep) -> Found:
         status = path.stat()
         mark = status.st_mtime_ns, status.st_size, status.st_ino
-        return _fresh(str(path), mark, before, lambda: content(unpacked(path.read_bytes()), keep))
+        return _fresh(str(path), mark, before, lambda: self.content(path.read_bytes(), keep))
 
     def _folder(self, before: Mapping[str, Found], keep: Keep) -> Found:
         paths = {path.relative_to(self.path).as_posix(): path for path in sorted(self.path.rglob("*"))}
-        files = {name: path for name, path in paths.items() if _matters(name) and path.is_file()}
+        trust = self.trusted.now() if self.trusted is not None else None
+        files = {name: path for name, path in paths.items() if (trust or _matters(name)) and path.is_file()}
         mark = tuple((name, path.stat().st_mtime_ns, path.stat().st_size) for name, path in files.items())
 
         def load() -> Content:
-            return content({name: path.read_bytes() for name, path in files.items()}, keep)
+            return content({name: path.read_bytes() for name, path in files.items()}, keep, trust)
 
         return _fresh(str(self.path), mark, before, load)
 
@@ -201,10 +224,13 @@ class PackagePlace(Place):
                 raise _no_bundles(self.where)
             files.sort(key=lambda file: file.name)
             return [
-                _fresh(f"{self.where}:{file.name}", None, before, partial(_load_resource, file, keep)) for file in files
+                _fresh(f"{self.where}:{file.name}", None, before, partial(self._load, file, keep)) for file in files
             ]
         except (ModuleNotFoundError, TypeError, ValueError, OSError) as error:
             raise FileError(f"{self.where}: {error}") from error
+
+    def _load(self, file: Traversable, keep: Keep) -> Content:
+        return self.content(file.read_bytes(), keep)
 
 
 class AddressPlace(Place):
@@ -253,7 +279,7 @@ class AddressPlace(Place):
         if answer.status_code != 200:
             raise DecisionUnavailable(f"{self.where} answered {answer.status_code}")
         mark = answer.headers.get("ETag")
-        return [_fresh(self.where, mark, {}, lambda: content(unpacked(body), keep))]
+        return [_fresh(self.where, mark, {}, lambda: self.content(body, keep))]
 
     def _body(self, answer: requests.Response) -> bytes:
         """The whole of it. The caller whose turn it is waits for it, so one that drips in has an end too."""
@@ -282,10 +308,6 @@ def _reason(error: BaseException) -> str:
     return str(error)
 
 
-def _load_resource(file: Traversable, keep: Keep) -> Content:
-    return content(unpacked(file.read_bytes()), keep)
-
-
 def _no_bundles(where: str) -> FileError:
     return FileError(f"{where} has no bundles: no {' or '.join(ARCHIVES)} in it")
 
@@ -298,5 +320,7 @@ def _fresh(where: str, mark: object, before: Mapping[str, Found], load: Callable
         return Found(where=where, mark=mark, content=load())
     except BrokenBundleError as error:
         raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from None
+    except SignatureRefused as error:
+        raise SignatureRefused(f"the bundle {where} is refused: {error}") from None
     except PolicyError as error:
         raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from error

@@ -116,6 +116,13 @@ def _cert(value: Any) -> str | tuple[str, str]:
     return _path(value)
 
 
+def _paths(value: Any) -> tuple[str, ...]:
+    found = tuple(_path(one) for one in (value if isinstance(value, list | tuple) else [value]))
+    if not found:
+        raise ValueError("give a file, or several")
+    return found
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -238,6 +245,22 @@ SETTINGS: tuple[Setting, ...] = (
         read=_cert,
         parse=_pair,
         help="A client certificate: one file with certificate and key, or both as two",
+    ),
+    Setting(
+        name="verification_key",
+        usual=None,
+        shown="none",
+        read=_paths,
+        parse=_pair,
+        help="`Embedded`: files with the public keys that bundles must be [signed](signing.md) with, one or several; "
+        "read again when they change. What an OPA verifies its own configuration says",
+    ),
+    Setting(
+        name="verification_scope",
+        usual="",
+        shown="none",
+        read=_text,
+        help="`Embedded`: the scope that bundles must be signed for",
     ),
     Setting(
         name="chunk_size",

@@ -32,6 +32,8 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
     if engine == "opa" or (engine is None and served):
         if not served:
             raise UsageError(f"`{where}` is not the address of an OPA: write http://host:port or unix:/path")
+        if settings.keys() & {"verification_key", "verification_scope"}:
+            raise UsageError(f"`{where}` is an OPA, which verifies bundles itself: see `signing` in its configuration")
         return Client(where, **settings)
     if served:
         raise UsageError(f"`{where}` is an OPA; the engine `{engine}` runs bundles: give a path or an address of them")

@@ -18,6 +18,7 @@ from privtab.client._config import Settings
 from privtab.client._observe import LOG, HookLike
 from privtab.client._protocol import EntityLike
 from privtab.client._transport import Timeout
+from privtab.client._trust import Trusted
 from privtab.errors import UsageError
 from privtab.request import Request
 
@@ -41,7 +42,10 @@ class Embedded(Asker):
     changed, and loads it. A bundle that cannot be had or read leaves the last good one in force, with a warning; `problem`
     says so; with `max_staleness` it is not believed for longer than that. Without `refresh` call `refresh()` when it suits.
 
-    FileError, DecisionUnavailable: there is no policy or no state to begin with.
+    With `verification_key` (PEM files with public keys) all of them must be signed, and none may be older than one before.
+
+    FileError, DecisionUnavailable: there is no policy or no state to begin with. SignatureRefused: there is one that nobody trusted
+    signed.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class Embedded(Asker):
         token_file: Source | None = None,
         verify: Verify | None = None,
         cert: Cert = None,
+        verification_key: Source | Sequence[Source] | None = None,
+        verification_scope: str | None = None,
         hooks: Sequence[HookLike] = (),
     ) -> None:
         if state is not None:
@@ -72,6 +78,10 @@ class Embedded(Asker):
         settings = _config.resolve(given)
         self._hooks = tuple(hooks)
         places = [_place(source, settings) for source in sources]
+        if settings["verification_key"] is not None:
+            trusted = Trusted(settings["verification_key"], settings["verification_scope"])
+            for place in places:
+                place.trusted = trusted
         system = settings["system"]
         self._bundled = BundledEngine(
             places,

@@ -1,0 +1,88 @@
+"""Whose bundles an engine in process takes: keys that are read again when their files change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from privtab.client._bundles import Found
+from privtab.client._observe import LOG
+from privtab.errors import FileError, SignatureRefused, UsageError
+from privtab.keys import PEM
+from privtab.signatures import Trust
+
+
+class Trusted:
+    """Public keys in files or texts, and a scope. A file that cannot be read any more leaves its last keys in force."""
+
+    def __init__(self, sources: Sequence[str], scope: str) -> None:
+        self._sources = tuple(sources)
+        self._scope = scope
+        self._stamps = self._looked()
+        try:
+            self._trust = Trust.of(self._sources, scope)
+        except (FileError, UsageError) as error:
+            raise UsageError(f"verification_key: {error}") from error
+
+    def now(self) -> Trust:
+        """The keys as they are now."""
+        stamps = self._looked()
+        if stamps != self._stamps:
+            try:
+                self._trust = Trust.of(self._sources, self._scope)
+            except (FileError, UsageError) as error:
+                LOG.warning("the verification keys were not read again, the last ones stay in force: %s", error)
+            self._stamps = stamps
+        return self._trust
+
+    def _looked(self) -> list[tuple[int, int] | None]:
+        return [_stamp(source) for source in self._sources]
+
+
+class Order:
+    """The highest sequence of each policy and state so far: what is signed and older does not come back."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], tuple[int, object]] = {}
+
+    def check(self, bundles: Iterable[Found]) -> dict[tuple[str, str], tuple[int, object]]:
+        """What `keep` takes once these bundles are in force; raises SignatureRefused where one is older than what was."""
+        seen = dict(self._seen)
+        for bundle in bundles:
+            signed = bundle.content.signed
+            if signed is None:
+                continue
+            for key, revision in _revisions(bundle):
+                before, its = seen.get(key, (-1, None))
+                now = signed.sequence
+                if before >= 0 and (now is None or now < before or (now == before and its != revision)):
+                    shown = "no sequence" if now is None else f"the sequence {now}"
+                    raise SignatureRefused(
+                        f"the bundle {bundle.where} is refused: it is older than what runs: its signature has {shown}, "
+                        f"and that of the {key[0]} of `{key[1]}` was {before} before"
+                    )
+                if now is not None:
+                    seen[key] = now, revision
+        return seen
+
+    def keep(self, seen: Mapping[tuple[str, str], tuple[int, object]]) -> None:
+        """Remember what `check` gave."""
+        self._seen = dict(seen)
+
+
+def _revisions(bundle: Found) -> Iterable[tuple[tuple[str, str], Any]]:
+    for name, program in bundle.content.programs.items():
+        yield ("policy", name), program.get("revision")
+    for name, state in bundle.content.states.items():
+        yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)
+
+
+def _stamp(source: str) -> tuple[int, int] | None:
+    if source.lstrip().startswith(PEM):
+        return None
+    try:
+        status = Path(source).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

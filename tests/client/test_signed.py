@@ -1,0 +1,217 @@
+"""`Embedded` takes what somebody trusted signed, and nothing else, wherever bundles come from."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import zipfile
+from pathlib import Path
+
+import keyring
+import pytest
+
+from privtab import pipeline
+from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle.archive import archive
+from privtab.bundle.sign import signed
+from privtab.client import connect
+from privtab.client.embedded import Embedded
+from privtab.errors import DecisionUnavailable, PolicyError, SignatureRefused, UsageError
+from privtab.opa._files import FileService
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
+
+POLICY = """
+privtab: 1
+system: shop
+version: '1'
+entities: {shop: {box:}}
+privileges: [LOOK]
+semantics: {inheritance: down}
+tables: {box: {look: LOOK (box)}}
+"""
+GRANT = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "shop:s"}
+OURS, OTHER = keyring.pair("ES256"), keyring.pair("ES256", 1)
+
+
+class Shop:
+    """A policy and a state, signed, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "shop.yaml").write_text(POLICY, encoding="utf-8")
+        self.program = pipeline.load_program(folder / "shop.yaml")
+        self.policy, self.state = folder / "policy.tar.gz", folder / "state.tar.gz"
+        self.private, self.key = OURS.write(folder, "ours")
+        self.put(self.policy, signed(policy_bundle(self.program), OURS.signing(sequence=5)))
+        self.put(self.state, self.with_grants())
+
+    def with_grants(self, *users: str, sequence: int | None = 5, pair: keyring.Pair = OURS, scope: str = "") -> bytes:
+        rows = [GRANT | {"grantee": f"user:{user}"} for user in users or ("ann",)]
+        state, _ = validate(self.program, from_tables({"grants": rows}, "rows"))
+        return signed(state_bundle(self.program, state), pair.signing(sequence=sequence, scope=scope))
+
+    @staticmethod
+    def put(path: Path, content: bytes) -> None:
+        new = path.with_suffix(".new")
+        new.write_bytes(content)
+        new.replace(path)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_what_is_signed_with_the_key_answers(shop: Shop) -> None:
+    with Embedded(shop.policy, shop.state, verification_key=shop.key) as client:
+        assert client.check("ann", "look", "box:s/1")
+    with Embedded(shop.policy, shop.state, verification_key=[OTHER.public, shop.key]) as client:
+        assert client.check("ann", "look", "box:s/1")
+    with connect(shop.folder, verification_key=shop.key) as asker:
+        assert asker.check("ann", "look", "box:s/1")
+
+
+def test_the_environment_names_the_key(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = OTHER.write(shop.folder, "other")[1]
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{shop.key}")
+    with connect(shop.folder) as client:
+        assert client.check("ann", "look", "box:s/1")
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", str(other))
+    with pytest.raises(SignatureRefused, match="signed with another key"):
+        connect(shop.folder)
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", OURS.public)
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_SCOPE", "prod")
+    with pytest.raises(SignatureRefused, match="signed for no scope, not for the scope `prod`"):
+        connect(shop.folder)
+    shop.put(shop.policy, signed(policy_bundle(shop.program), OURS.signing(scope="prod")))
+    shop.put(shop.state, shop.with_grants(scope="prod"))
+    connect(shop.folder).close()
+
+
+@pytest.mark.parametrize("what", keyring.tampered(signed(archive({"data.json": b"{}"}), OURS.signing())))
+def test_what_was_tampered_with_is_refused(shop: Shop, what: str) -> None:
+    for path in (shop.policy, shop.state):
+        good = path.read_bytes()
+        shop.put(path, keyring.tampered(good)[what])
+        with pytest.raises(SignatureRefused, match=path.name) as refused:
+            Embedded(shop.policy, shop.state, verification_key=shop.key)
+        assert isinstance(refused.value, PolicyError)
+        shop.put(path, good)
+
+
+def test_a_public_key_is_no_secret(shop: Shop) -> None:
+    """The key that verifies is known to everybody; a token that takes it for a secret must not pass."""
+    shop.put(shop.state, keyring.forged(shop.state.read_bytes(), "HS256", OURS.public))
+    with pytest.raises(SignatureRefused, match="`HS256`, which is not for the keys"):
+        Embedded(shop.policy, shop.state, verification_key=shop.key)
+
+
+def test_without_a_key_nothing_is_asked_for(shop: Shop) -> None:
+    shop.put(shop.state, keyring.tampered(shop.with_grants())["a missing signature"])
+    Embedded(shop.policy, shop.state).close()
+
+
+def test_a_newer_bundle_that_is_refused_leaves_the_last_good_one(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
+        shop.put(shop.state, shop.with_grants("bob", pair=OTHER))
+        assert client.check("ann", "look", "box:s/1")
+        assert not client.check("bob", "look", "box:s/1")
+        assert client.problem
+        assert "another key" in client.problem
+        assert "the last good ones stay in force" in caplog.text
+        with pytest.raises(SignatureRefused):
+            client.refresh()
+        shop.put(shop.state, shop.with_grants("bob"))
+        shop.put(shop.state, shop.with_grants("bob", sequence=6))
+        assert client.check("bob", "look", "box:s/1")
+        assert client.problem is None
+
+
+@pytest.mark.parametrize(("sequence", "says"), [(4, "the sequence 4"), (5, "the sequence 5"), (None, "no sequence")])
+def test_an_older_bundle_does_not_come_back(shop: Shop, sequence: int | None, says: str) -> None:
+    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
+        shop.put(shop.state, shop.with_grants("ann", "mallory", sequence=sequence))
+        with pytest.raises(SignatureRefused, match=f"{says}, and that of the state of `shop` was 5 before"):
+            client.refresh()
+        assert not client.check("mallory", "look", "box:s/1")
+        again = shop.with_grants("ann", pair=OURS)
+        shop.put(shop.state, again)
+        assert client.refresh() in (True, False), "the same again is nothing older"
+        shop.put(shop.state, shop.with_grants("ann", "mallory", sequence=6))
+        assert client.check("mallory", "look", "box:s/1"), "going back is signed anew, with a higher sequence"
+
+
+def test_over_sockets(shop: Shop) -> None:
+    with FileService({"policy": shop.policy, "state": shop.state}) as service:
+        addresses = [service.url + FileService.resource(name) for name in ("policy", "state")]
+        with Embedded(*addresses, verification_key=shop.key, refresh=0) as client:
+            assert client.check("ann", "look", "box:s/1")
+            shop.put(shop.state, keyring.tampered(shop.state.read_bytes())["a changed byte"])
+            assert client.check("ann", "look", "box:s/1")
+            assert client.problem
+            assert "is not as it was when it was signed" in client.problem
+            assert client.revision().state
+        with pytest.raises(SignatureRefused):
+            Embedded(*addresses, verification_key=shop.key)
+
+
+def test_folders_and_packages(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "unpacked"
+    for name, text in keyring.files(shop.policy.read_bytes()).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text)
+    Embedded(folder, shop.state, verification_key=shop.key).close()
+    (folder / "more.rego").write_text("package more\n")
+    with pytest.raises(SignatureRefused, match=r"not among those that were signed: `more\.rego`"):
+        Embedded(folder, shop.state, verification_key=shop.key)
+    wheel = tmp_path / "acme.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("acme_signed/__init__.py", "")
+        packed.writestr("acme_signed/policy.tar.gz", shop.policy.read_bytes())
+    monkeypatch.setattr(sys, "path", [str(wheel), *sys.path])
+    Embedded("package:acme_signed", state=shop.state, verification_key=shop.key).close()
+    with pytest.raises(SignatureRefused):
+        Embedded("package:acme_signed", state=shop.state, verification_key=OTHER.public)
+
+
+def test_keys_are_changed_without_a_restart(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
+        shop.key.write_text(OURS.public + OTHER.public)
+        shop.put(shop.state, shop.with_grants("bob", pair=OTHER, sequence=6))
+        assert client.check("bob", "look", "box:s/1")
+        shop.key.write_text("nothing")
+        shop.put(shop.state, shop.with_grants("cleo", pair=OTHER, sequence=7))
+        assert client.check("cleo", "look", "box:s/1")
+        assert "the last ones stay in force" in caplog.text
+
+
+def test_keys_that_are_none(shop: Shop) -> None:
+    for key, says in (
+        (shop.folder / "gone.pem", "cannot read the key"),
+        (shop.private, "is a private key"),
+        (shop.folder / "shop.yaml", "is no key"),
+        (keyring.pair("RS256").public[:200], "no public key that can be read"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            Embedded(shop.policy, shop.state, verification_key=key)
+
+
+def test_a_pickled_copy_goes_on_verifying(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
+        packed = pickle.dumps(client)
+    shop.key.unlink()
+    with caplog.at_level(logging.WARNING), pickle.loads(packed) as copy:  # noqa: S301  (our own)
+        shop.put(shop.state, shop.with_grants("bob", pair=OTHER, sequence=9))
+        assert not copy.check("bob", "look", "box:s/1")
+        shop.put(shop.state, shop.with_grants("bob", sequence=4))
+        assert not copy.check("bob", "look", "box:s/1"), "its order came along"
+        shop.put(shop.state, shop.with_grants("bob", sequence=6))
+        assert copy.check("bob", "look", "box:s/1")
+
+
+def test_both_halves_are_needed(shop: Shop) -> None:
+    shop.put(shop.state, shop.state.read_bytes()[:-20])
+    with pytest.raises(DecisionUnavailable, match="no whole archive"):
+        Embedded(shop.policy, shop.state, verification_key=shop.key)
