@@ -12,7 +12,9 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from privtab.engines.arrays import Arrays, Codes, Truth
 from privtab.engines.columns import (
@@ -32,10 +34,15 @@ from privtab.engines.columns import (
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.python import PythonEngine
+from privtab.engines.repeats import Watch
 from privtab.request import Entity, Request
 
 Value: TypeAlias = str | Texts
 """A constant, or a column."""
+Truths: TypeAlias = pa.Array | npt.NDArray[np.bool_] | Sequence[bool | None]
+"""A column of truths."""
+
+YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +65,8 @@ class _Group:
     type: str
     action: str
     flags: frozenset[str]
-    withs: Mapping[str, str]
-    """The type of each `with` object that came along."""
+    withs: Mapping[str, str | None]
+    """The type of each `with` object that came along; None: a null."""
 
 
 class Batches:
@@ -71,6 +78,7 @@ class Batches:
         self._arrays: Arrays | None = None
         self._kernels: dict[tuple[Any, ...], Kernel | None] = {}
         self._hollow = False
+        self.watch = Watch()
 
     @classmethod
     def of(cls, program: Mapping[str, Any], arrays: Arrays) -> Batches:
@@ -106,29 +114,38 @@ class Batches:
         action: Value,
         type: Value,  # noqa: A002  (as in Entity)
         with_: Mapping[str, tuple[Value, Texts]] | None = None,
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool | Truths] = (),
+        groups: pa.Array | None = None,
     ) -> Answers:
         """Whether each user may do the action on the resource of his row.
 
         `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: for each object
-        by name its type and its paths. `flags`: set for all rows. Columns are Arrow or numpy arrays or lists, equally long.
-        A row with a null, a malformed path or an operation that the policy does not know is denied, with the reason.
+        by name its type and its paths. `flags`: set for all rows, or by name a column that says so. `groups`: a column of lists
+        of names, for policies that take groups from requests. Columns are Arrow or numpy arrays or lists, equally long. A row
+        with a null, a malformed path or an operation that the policy does not know is denied, with the reason; a null among
+        flags is a flag that is set.
         """
         names, ids = texts(users), texts(resources)
         withs = {slot: texts(paths) for slot, (_, paths) in (with_ or {}).items()}
-        if {len(column) for column in withs.values()} - {len(names)} or len(ids) != len(names):
+        of_rows, for_all = _flags(flags)
+        if {len(column) for column in (*withs.values(), *of_rows.values())} - {len(names)} or len(ids) != len(names):
             raise ValueError("the columns are not equally long")
         answers = _none(len(names))
-        kinds = [action, type, *(kind for kind, _ in (with_ or {}).values())]
-        for (of_action, of_type, *of_withs), rows in _combinations(kinds, len(names)):
-            if of_action is None or of_type is None or None in of_withs:
+        kinds = [action, type, *(kind for kind, _ in (with_ or {}).values()), *of_rows.values()]
+        for (of_action, of_type, *others), rows in _combinations(kinds, len(names)):
+            if of_action is None or of_type is None:
                 answers.reasons[_all_of(rows, len(names))] = NULL
                 continue
-            types = {slot: kind for slot, kind in zip(withs, of_withs, strict=True) if kind is not None}
-            group = _Group(type=of_type, action=of_action, flags=frozenset(flags), withs=types)
-            part = self._group(
-                group, _take(names, rows), _take(ids, rows), {s: _take(c, rows) for s, c in withs.items()}
+            set_flags = {name for name, value in zip(of_rows, others[len(withs) :], strict=True) if value != NO}
+            group = _Group(
+                type=of_type,
+                action=of_action,
+                flags=for_all | set_flags,
+                withs=dict(zip(withs, others, strict=False)),
             )
+            taken = {slot: _take(column, rows) for slot, column in withs.items()}
+            brought = None if groups is None or not self.engine.meaning.request_groups else _take(groups, rows)
+            part = self._group(group, _take(names, rows), _take(ids, rows), taken, brought)
             answers.allowed[_all_of(rows, len(names))] = part.allowed
             answers.reasons[_all_of(rows, len(names))] = part.reasons
         return answers
@@ -182,7 +199,14 @@ class Batches:
             groups.setdefault(key, []).append(number)
         return groups
 
-    def _group(self, group: _Group, names: pa.Array, ids: pa.Array, withs: Mapping[str, pa.Array]) -> Answers:
+    def _group(
+        self,
+        group: _Group,
+        names: pa.Array,
+        ids: pa.Array,
+        withs: Mapping[str, pa.Array],
+        groups: pa.Array | None = None,
+    ) -> Answers:
         """Rows that share operation, types and flags."""
         answers = _none(len(names))
         rule = self.engine.program["rules"].get(group.type, {}).get(group.action)
@@ -190,12 +214,16 @@ class Batches:
             answers.reasons[:] = UNKNOWN
             return answers
         slots: Mapping[str, Sequence[str]] = rule["with"]
-        if any(group.withs.get(slot) not in types for slot, types in slots.items()):
+        kinds = {slot: group.withs.get(slot) for slot in slots}
+        if any(slot in group.withs and kind is None for slot, kind in kinds.items()):
+            answers.reasons[:] = NULL
+            return answers
+        if any(kinds[slot] not in types for slot, types in slots.items()):
             answers.reasons[:] = WITH
             return answers
         reader = self.engine.reader
-        columns = {RESOURCE: (group.type, ids), **{slot: (group.withs[slot], withs[slot]) for slot in slots}}
-        for column in (names, *(column for _, column in columns.values())):
+        columns = {RESOURCE: (group.type, ids), **{slot: (str(kinds[slot]), withs[slot]) for slot in slots}}
+        for column in (names, *(column for _, column in columns.values()), *([] if groups is None else [groups])):
             if column.null_count:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
         if answers.reasons.any():
@@ -228,13 +256,49 @@ class Batches:
                 },
             )
             answers.allowed[rows] = self._decide(group, batch, named=named)
+            if groups is not None:
+                bring = rows & (pc.list_value_length(groups).fill_null(0).to_numpy(zero_copy_only=False) > 0)
+                if bring.any():
+                    at = np.flatnonzero(bring)
+                    answers.allowed[at] = self._with_groups(group, at, names, columns, groups)
         return answers
+
+    def _with_groups(
+        self,
+        group: _Group,
+        rows: Codes,
+        names: pa.Array,
+        columns: Mapping[str, tuple[str, pa.Array]],
+        groups: pa.Array,
+    ) -> Truth:
+        """Rows whose users bring groups along."""
+        paths = {slot: (kind, _take(column, rows).to_pylist()) for slot, (kind, column) in columns.items()}
+        asked = zip(_take(names, rows).to_pylist(), _take(groups, rows).to_pylist(), strict=True)
+        return np.fromiter(
+            (
+                None not in brought
+                and self.one_by_one.allow(
+                    Request(
+                        user=user,
+                        action=group.action,
+                        resource=Entity(group.type, paths[RESOURCE][1][row]),
+                        groups=tuple(brought),
+                        with_={s: Entity(kind, ids[row]) for s, (kind, ids) in paths.items() if s != RESOURCE},
+                        flags=group.flags,
+                    )
+                )
+                for row, (user, brought) in enumerate(asked)
+            ),
+            np.bool_,
+            len(rows),
+        )
 
     def _empty(self, names: pa.Array, codes: Codes, reasons: Reasons) -> None:
         """A user without a name is nobody."""
-        for row in np.flatnonzero(codes < 0):
-            if not names[int(row)].as_py():
-                reasons[row] = reasons[row] or NULL
+        unknown = np.flatnonzero(codes < 0)
+        if len(unknown):
+            nobody = unknown[pc.equal(pc.binary_length(_take(names, unknown)), 0).to_numpy(zero_copy_only=False)]
+            reasons[nobody] = np.where(reasons[nobody] == OK, NULL, reasons[nobody])
 
     def _paths(self, lists: pa.ListArray, width: int, rows: Codes | None) -> Paths:
         lists = _take(lists, rows)
@@ -248,7 +312,7 @@ class Batches:
         columns = {}
         for slot, paths in batch.paths.items():
             kind = group.type if slot == RESOURCE else group.withs[slot]
-            columns[slot] = [Entity(kind, path) for path in paths.whole().to_pylist()]
+            columns[slot] = [Entity(str(kind), path) for path in paths.whole().to_pylist()]
         asked = (
             self.one_by_one.allow(
                 Request(
@@ -265,11 +329,22 @@ class Batches:
 
     def _kernel(self, group: _Group, *, named: bool) -> Kernel | None:
         """None for what columns cannot say."""
-        key = (group.type, group.action, group.flags, named, *sorted(group.withs.items()))
+        flags, slots = self.engine.shapes[group.type, group.action]
+        withs = {slot: str(group.withs[slot]) for slot in slots}
+        key = (group.type, group.action, group.flags & flags, named, *withs.items())
         if key not in self._kernels:
-            plan = self.engine.plan_of(group.type, group.action, group.flags, group.withs, named=named)
+            plan = self.engine.plan_of(group.type, group.action, group.flags, withs, named=named)
             self._kernels[key] = Kernel(plan, self.arrays) if in_columns(plan) else None
         return self._kernels[key]
+
+
+def _flags(flags: Iterable[str] | Mapping[str, bool | Truths]) -> tuple[dict[str, pa.Array], frozenset[str]]:
+    """Those that are set for some rows, as columns of texts, and those that are set for all."""
+    if not isinstance(flags, Mapping):
+        return {}, frozenset(flags)
+    columns = {name: pa.array(value) for name, value in flags.items() if not isinstance(value, bool)}
+    of_rows = {name: pc.if_else(column.fill_null(fill_value=True), YES, NO) for name, column in columns.items()}
+    return of_rows, frozenset(name for name, value in flags.items() if value is True)
 
 
 def _none(rows: int) -> Answers:

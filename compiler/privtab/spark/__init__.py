@@ -1,1 +1,42 @@
-"""Decisions on Spark."""
+"""Decisions on Spark: for whole DataFrames, with the same tables and the same meaning as everywhere else.
+
+The front door is lazy: `import privtab.spark` loads neither pyspark nor numpy. No module below has the name of a function here:
+importing one would put itself in the function's place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab._lazy import lazily
+
+if TYPE_CHECKING:
+    from privtab.spark.choose import Choice, Limits, plan
+    from privtab.spark.deciding import decide
+    from privtab.spark.executors import decide_with
+    from privtab.spark.filtering import user, visible
+    from privtab.spark.gate import require
+    from privtab.spark.policies import OpenPolicy, open_policy
+
+__all__ = [
+    "Choice",
+    "Limits",
+    "OpenPolicy",
+    "decide",
+    "decide_with",
+    "open_policy",
+    "plan",
+    "require",
+    "user",
+    "visible",
+]
+
+_PLACES = {
+    "choose": ("Choice", "Limits", "plan"),
+    "deciding": ("decide",),
+    "executors": ("decide_with",),
+    "policies": ("OpenPolicy", "open_policy"),
+    "gate": ("require",),
+    "filtering": ("user", "visible"),
+}
+__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})

@@ -1,0 +1,192 @@
+"""What a caller names, columns and constants, as the columns of a request that every plan takes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql.types import ArrayType, StringType
+
+from privtab.errors import InvalidRequest, UsageError
+from privtab.request import hint
+from privtab.spark.policies import OpenPolicy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ColumnLike: TypeAlias = Column | str
+"""A column, or the name of one."""
+ResourceLike: TypeAlias = "ColumnLike | tuple[ColumnLike, ColumnLike]"
+"""A column of entities `type:path`; or the type of all rows (a column of types where it is a Column) and a column of paths."""
+FlagsLike: TypeAlias = "Iterable[str] | Mapping[str, bool | ColumnLike]"
+"""Names that are set for all rows; or by name whether it is, or a column that says so."""
+
+MALFORMED_ENTITY = "malformed entity"
+NULL = "null"
+_LONGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """The requests of a DataFrame's rows: by canonical name, what is a column and what is the same for all rows.
+
+    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`.
+    """
+
+    frame: DataFrame
+    columns: Mapping[str, Column]
+    """Over `frame`. All are strings, but flags (boolean, never null) and groups (array of strings)."""
+    constants: Mapping[str, str | bool]
+    slots: tuple[str, ...]
+    """The `with` objects that came along and that the policy knows."""
+    flags: tuple[str, ...]
+    """The flags that are set for some row and that the policy knows."""
+    unasked: Column | None = field(default=None)
+    """Why a row is no request, in words; null where it may be one. Those rows are denied, whatever a plan says."""
+
+    def requests(self, *more: Column) -> DataFrame:
+        """The canonical columns as a DataFrame, what is constant among them, and `more` columns of the frame."""
+        constants = (F.lit(value).alias(name) for name, value in self.constants.items())
+        return self.frame.select(*(column.alias(name) for name, column in self.columns.items()), *constants, *more)
+
+
+def asked(
+    df: DataFrame,
+    policy: OpenPolicy,
+    *,
+    subject: ColumnLike,
+    action: ColumnLike,
+    resource: ResourceLike,
+    with_: Mapping[str, ResourceLike] | None = None,
+    flags: FlagsLike = (),
+    groups: ColumnLike | None = None,
+) -> Asked:
+    """Read the arguments of `decide`.
+
+    Raises UsageError for a column that is not there, InvalidRequest where an action, a type or an object that is the same for
+    all rows is unknown to the policy: that is a mistake of the program, and no row's.
+    """
+    reader = _Reader(df, policy)
+    reader.user(subject)
+    reader.action(action)
+    reader.entity("resource", "type", "path", resource)
+    slots = tuple(slot for slot in with_ or {} if slot in reader.known_slots)
+    for slot in slots:
+        assert with_ is not None
+        reader.entity(f"with `{slot}`", f"with_{slot}_type", f"with_{slot}_path", with_[slot])
+    set_flags = reader.flags(flags)
+    if groups is not None and policy.vocabulary.request_groups:
+        reader.groups(groups)
+    reader.check(tuple(with_ or ()), slots)
+    unasked = F.coalesce(*reader.unasked) if reader.unasked else None
+    return Asked(
+        frame=df, columns=reader.columns, constants=reader.constants, slots=slots, flags=set_flags, unasked=unasked
+    )
+
+
+class _Reader:
+    def __init__(self, df: DataFrame, policy: OpenPolicy) -> None:
+        self.df = df
+        self.policy = policy
+        self.known = policy.vocabulary
+        shapes = [shape for operations in self.known.operations.values() for shape in operations.values()]
+        self.known_slots = {slot for shape in shapes for slot in shape.withs}
+        self.known_flags = {flag for shape in shapes for flag in shape.flags}
+        self.names = list(df.columns)
+        self.columns: dict[str, Column] = {}
+        self.constants: dict[str, str | bool] = {}
+        self.unasked: list[Column] = []
+
+    def column(self, given: ColumnLike, what: str) -> Column:
+        """A column by its name or as it is; a name with dots is first looked for as a whole."""
+        if isinstance(given, Column):
+            return given
+        if not isinstance(given, str):
+            raise UsageError(f"{what} is {given!r}: give a column or the name of one")
+        if given in self.names:
+            return F.col(f"`{given.replace('`', '``')}`")
+        folded = {name.lower() for name in self.names}
+        if given.lower() in folded or "." in given:
+            return F.col(given)
+        near = difflib.get_close_matches(given, self.names, n=1)
+        advice = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self.names)}"
+        raise UsageError(f"{what}: no column `{given}`; {advice}")
+
+    def user(self, given: ColumnLike) -> None:
+        user = self.column(given, "subject").cast("string")
+        self.columns["user"] = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
+
+    def action(self, given: ColumnLike) -> None:
+        """A text is the operation of all rows, unlike everywhere else: the name of a column is given as a Column."""
+        if isinstance(given, str):
+            self.constants["action"] = given
+        else:
+            self.columns["action"] = self.column(given, "action").cast("string")
+
+    def entity(self, what: str, type_name: str, path_name: str, given: ResourceLike) -> None:
+        if isinstance(given, tuple):
+            kind, path = given
+            if isinstance(kind, str):
+                if kind not in self.known.chains:
+                    raise InvalidRequest(
+                        f"{what}: unknown entity type `{kind}` in system `{self.known.system}`"
+                        + hint(kind, self.known.chains)
+                    )
+                self.constants[type_name] = kind
+            else:
+                self.columns[type_name] = self.column(kind, f"the type of {what}").cast("string")
+            self.columns[path_name] = self.column(path, f"the path of {what}").cast("string")
+            return
+        entity = self.column(given, what).cast("string")
+        at = F.instr(entity, ":")
+        self.columns[type_name] = F.substring_index(entity, ":", 1)
+        self.columns[path_name] = F.when(at > 0, F.substr(entity, at + 1))
+        self.unasked.append(F.when(at <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
+
+    def flags(self, given: FlagsLike) -> tuple[str, ...]:
+        """Those that the policy asks about; a null is a flag that is set, since a flag can only ask for more."""
+        if isinstance(given, str):
+            raise UsageError(f"flags is the text `{given}`: give a list of names, or a mapping")
+        values = given if isinstance(given, Mapping) else dict.fromkeys(given, True)
+        found = []
+        for name, value in values.items():
+            if name not in self.known_flags or value is False:
+                continue
+            found.append(name)
+            if value is True:
+                self.constants[f"flag_{name}"] = True
+            else:
+                column = self.column(value, f"flag `{name}`").cast("boolean")
+                self.columns[f"flag_{name}"] = F.coalesce(column, F.lit(col=True))
+        return tuple(found)
+
+    def groups(self, given: ColumnLike) -> None:
+        """Groups that are not known could be denied something: such a row is no request."""
+        groups = self.column(given, "groups").cast(ArrayType(StringType()))
+        self.columns["groups"] = groups
+        wrong = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
+        self.unasked.append(F.when(wrong, NULL))
+
+    def check(self, given: tuple[str, ...], slots: tuple[str, ...]) -> None:
+        """Raise InvalidRequest for constants that the policy has no operation for."""
+        for slot in given:
+            if slot not in self.known_slots:
+                raise InvalidRequest(
+                    f"no operation of `{self.known.system}` has a `with` object `{slot}`" + hint(slot, self.known_slots)
+                )
+        action, kind = self.constants.get("action"), self.constants.get("type")
+        if isinstance(action, str) and isinstance(kind, str):
+            shape = self.known.check_operation(kind, action)
+            for slot, types in shape.withs.items():
+                if slot not in slots:
+                    raise InvalidRequest(f"`{action}` on `{kind}` needs with_: `{slot}`, of type {' or '.join(types)}")
+        elif isinstance(action, str):
+            operations = {name for of_type in self.known.operations.values() for name in of_type}
+            if action not in operations:
+                raise InvalidRequest(
+                    f"unknown operation `{action}` in system `{self.known.system}`" + hint(action, operations)
+                )

@@ -1,0 +1,187 @@
+"""The vectorised plan: the state's arrays go to the executors once, rows come to them in Arrow batches and go back as one byte each.
+
+The driver packs program and arrays into one flat file. A worker opens it once, all its tasks share it, and nothing that a
+row brings is touched by Python: see `engines/kernel.py`. Only the columns of the request travel; the others stay in the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.engines.columns import REASONS
+from privtab.spark.arguments import Asked
+from privtab.spark.shipping import Shipped, loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from privtab.engines.batches import Batches
+
+ROWS = 1 << 17
+"""Rows that are decided at once. Spark's own batches of 10,000 are gathered: what is looked up by text costs by the batch."""
+BYTES = 64 << 20
+"""Of Arrow memory at which gathering ends earlier."""
+NOT_GRANTED = "not granted"
+UNDECIDED = "not decided"
+CODE = "__privtab"
+_CODES = (None, NOT_GRANTED, *REASONS[1:])
+"""What the byte of a row says: 0 is yes, all others are no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the columns that come to a worker are, by canonical name in their order, and what is the same for all rows."""
+
+    columns: tuple[str, ...]
+    constants: Mapping[str, str | bool]
+    slots: tuple[str, ...]
+    flags: tuple[str, ...]
+    rows: int = ROWS
+
+
+def decide_by_kernel(asked: Asked, shipped: Shipped, *, rows: int = ROWS) -> tuple[DataFrame, Column, Column]:
+    """The frame with one more column `CODE`, and whether and why by it."""
+    layout = Layout(
+        columns=tuple(asked.columns),
+        constants=dict(asked.constants),
+        slots=asked.slots,
+        flags=asked.flags,
+        rows=rows,
+    )
+    frame = _coded(asked, shipped, layout)
+    code = F.col(CODE)
+    allowed = F.coalesce(code == 0, F.lit(col=False))
+    words = F.array(*(F.lit(text) for text in _CODES))
+    reason = F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
+    return frame, allowed, reason
+
+
+def _coded(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:
+        return _mapped(asked, shipped, layout)
+    # Not deterministic, as far as the optimiser may know: else a filter on the answer would be pushed below it as a second
+    # copy, and every row decided twice.
+    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()
+    return asked.frame.select("*", decide(*asked.columns.values()).alias(CODE))
+
+
+def _mapped(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
+    """For Spark 4.0, which has no Arrow functions of columns: rows travel whole."""
+    from pyspark.sql.types import ByteType, StructField, StructType
+
+    names, fields = list(asked.frame.columns), list(asked.frame.schema)
+    wide = asked.frame.select("*", *(column.alias(f"{CODE}_{name}") for name, column in asked.columns.items()))
+    # Names may repeat in a frame; in Arrow they may not.
+    wide = wide.toDF(*(f"c{at}" for at in range(len(names) + len(asked.columns))))
+    kept = [StructField(f"c{at}", field.dataType, nullable=True) for at, field in enumerate(fields)]
+    schema = StructType([*kept, StructField(CODE, ByteType(), nullable=True)])
+    return wide.mapInArrow(_batches_function(shipped, layout, len(names)), schema).toDF(*names, CODE)
+
+
+def _columns_function(
+    shipped: Shipped, layout: Layout
+) -> Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]]:
+    # Spark reads these annotations.
+    def decide(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        from privtab.spark.kernel import answered
+
+        yield from answered(shipped, layout, columns)
+
+    return decide
+
+
+def _batches_function(
+    shipped: Shipped, layout: Layout, kept: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from privtab.spark.kernel import answered_batches
+
+        yield from answered_batches(shipped, layout, kept, batches)
+
+    return decide
+
+
+# --- on executors ----------------------------------------------------------------------------------------------------
+
+
+def answered(shipped: Shipped, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    """The codes of all rows; `columns` are the arrays of one batch after another."""
+    batches = loaded(shipped)
+    for part in _gathered(columns, layout.rows):
+        yield _codes(batches, layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+
+
+def answered_batches(
+    shipped: Shipped, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows as they came, without the columns of the request, and with their codes."""
+    engine = loaded(shipped)
+    for part in _gathered((tuple(batch.columns) for batch in batches), layout.rows):
+        columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
+        names = [*(f"c{at}" for at in range(kept)), CODE]
+        yield pa.RecordBatch.from_arrays([*columns[:kept], _codes(engine, layout, columns[kept:])], names)
+
+
+def _gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
+    """Batches put together to about as many rows, unless they are large."""
+    part: list[tuple[pa.Array, ...]] = []
+    count = size = 0
+    for batch in batches:
+        part.append(batch)
+        count += len(batch[0])
+        size += sum(column.nbytes for column in batch)
+        if count >= rows or size >= BYTES:
+            yield part
+            part, count, size = [], 0, 0
+    if part:
+        yield part
+
+
+def _codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
+    columns = [_readable(column) for column in columns]
+    once = batches.watch.distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
+    if once is None:
+        return pa.array(_decided(batches, layout, columns))
+    first, inverse = once
+    rows = pa.array(first)
+    return pa.array(_decided(batches, layout, [column.take(rows) for column in columns])[inverse])
+
+
+def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int8]]:
+    given: dict[str, Any] = {**layout.constants, **dict(zip(layout.columns, columns, strict=True))}
+    answers = batches.decide_columns(
+        given["user"],
+        given["path"],
+        action=given["action"],
+        type=given["type"],
+        with_={slot: (given[f"with_{slot}_type"], given[f"with_{slot}_path"]) for slot in layout.slots},
+        flags={flag: given[f"flag_{flag}"] for flag in layout.flags},
+        groups=given.get("groups"),
+    )
+    return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
+
+
+def _readable(column: pa.Array) -> pa.Array:
+    """The column with null in place of what is no UTF-8: Spark takes any bytes for text."""
+    if not pa.types.is_string(column.type):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_text(value) for value in column.cast(pa.binary()).to_pylist()], pa.string())
+    return column
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

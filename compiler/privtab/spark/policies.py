@@ -1,0 +1,100 @@
+"""A policy and a state from whatever they are given as."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from privtab.errors import PolicyError, UsageError
+from privtab.ir.nodes import Program
+from privtab.request import Vocabulary
+
+PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
+"""A policy by name (`cdap/final`) or path, a program, a policy bundle (`.tar.gz` or a folder), or a program's JSON."""
+
+_ARCHIVES = (".tar.gz", ".tgz")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenPolicy:
+    """A policy as Spark's plans need it."""
+
+    json: Mapping[str, Any]
+    """The program as the policy bundle carries it and engines run it."""
+    program: Program | None
+    """None where only the bundle is there: enough to decide with a state bundle, too little to check a state's rows."""
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The names of the policy."""
+        return Vocabulary.from_program(self.json)
+
+    @cached_property
+    def digest(self) -> str:
+        """What the program goes by."""
+        from privtab.bundle.archive import json_bytes
+
+        return hashlib.sha256(json_bytes(self.json)).hexdigest()[:16]
+
+    @property
+    def system(self) -> str:
+        """The name of the system."""
+        return self.vocabulary.system
+
+    def checked(self, what: str) -> Program:
+        """The program; raises UsageError where there is none, `what` being the thing that needs it."""
+        if self.program is None:
+            raise UsageError(
+                f"{what} needs the policy's tables to be checked by: give the policy by name or path, no bundle"
+            )
+        return self.program
+
+
+def open_policy(policy: PolicyLike) -> OpenPolicy:
+    """A policy by name or path, a program, a policy bundle, or a program's JSON; raises as `pipeline.load_program` does."""
+    match policy:
+        case OpenPolicy():
+            return policy
+        case Program():
+            return _of_program(policy)
+        case Mapping():
+            return _of_json(policy)
+        case _:
+            where = os.fspath(policy)
+    if where.endswith(_ARCHIVES) or (Path(where) / ".manifest").is_file():
+        return _of_json(_bundled(where))
+    from privtab.pipeline import load_program
+
+    return _of_program(load_program(where))
+
+
+def _of_program(program: Program) -> OpenPolicy:
+    from privtab.ir.serialise import program_json
+
+    return OpenPolicy(json=program_json(program) | {"name": program.system}, program=program)
+
+
+def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
+    try:
+        Vocabulary.from_program(program)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PolicyError(f"this is no program of a policy bundle: {error!r}") from error
+    return OpenPolicy(json=program, program=None)
+
+
+def _bundled(where: str) -> Mapping[str, Any]:
+    from privtab.client._bundles import LocalPlace
+
+    programs = {
+        name: program
+        for found in LocalPlace(where).read({}, lambda document: document)
+        for name, program in found.content.programs.items()
+    }
+    if len(programs) != 1:
+        raise UsageError(f"{where} holds {len(programs)} policies: name a bundle with one")
+    return next(iter(programs.values()))

@@ -1,0 +1,115 @@
+"""How the arrays of a state come to the executors, each worker process opening them once.
+
+Small ones travel within the function itself. Larger ones are a file that Spark brings to every node (`addArtifacts`): it
+is sent once for a session, not with every plan, and all workers of a node map the same memory.
+"""
+
+from __future__ import annotations
+
+import atexit
+
+import shutil
+import tempfile
+import threading
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privtab.engines.packed import digest, mapped, packed, unpacked
+from privtab.errors import DecisionUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.engines.batches import Batches
+
+WITHIN = 256 << 10
+"""Bytes up to which arrays travel within the function."""
+KEPT = 4
+"""States that a worker process keeps open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What a worker needs to open a state: its bytes, or the name of the file that has them."""
+
+    digest: str
+    content: bytes | None = field(default=None, repr=False)
+    file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packed:
+    """A program and the arrays of a state, ready to go."""
+
+    digest: str
+    content: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, batches: Batches) -> Packed:
+        """From batches that have their arrays."""
+        content = packed((dict(batches.engine.program), batches.arrays))
+        return cls(digest=digest(content), content=content)
+
+    def ship(self, spark: SparkSession, *, within: int = WITHIN) -> Shipped:
+        """Make it known to a session's executors."""
+        if len(self.content) <= within:
+            return Shipped(digest=self.digest, content=self.content)
+        name = f"privtab-{self.digest}.bin"
+        with _LOCK:
+            sent = _SENT.setdefault(spark, set())
+            if name not in sent:
+                spark.addArtifacts(str(_file(name, self.content)), file=True)
+                sent.add(name)
+        return Shipped(digest=self.digest, file=name)
+
+
+_SENT: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def _file(name: str, content: bytes) -> Path:
+    """A file of this process with some content: executors may come for it as long as the session lives."""
+    path = _folder() / name
+    if not path.exists():
+        path.write_bytes(content)
+    return path
+
+
+@cache
+def _folder() -> Path:
+    path = tempfile.mkdtemp(prefix="privtab-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
+
+
+_OPEN: OrderedDict[str, Batches] = OrderedDict()
+
+
+def loaded(shipped: Shipped) -> Batches:
+    """On an executor: what was shipped, opened once for each process."""
+    with _LOCK:
+        found = _OPEN.get(shipped.digest)
+        if found is None:
+            from privtab.engines.batches import Batches
+
+            found = _OPEN[shipped.digest] = Batches.of(*_opened(shipped))
+            while len(_OPEN) > KEPT:
+                _OPEN.popitem(last=False)
+        _OPEN.move_to_end(shipped.digest)
+        return found
+
+
+def _opened(shipped: Shipped) -> Any:
+    if shipped.content is not None:
+        return unpacked(shipped.content)
+    from pyspark.core.files import SparkFiles
+
+    assert shipped.file is not None
+    path = SparkFiles.get(shipped.file)
+    if not Path(path).exists():
+        raise DecisionUnavailable(f"the state did not come to this executor: no {shipped.file}", retry=False)
+    return mapped(path)
