@@ -30,6 +30,7 @@ CODES = {
     "S111": "unknown-type",
     "S112": "wrong-depth",
     "S113": "malformed-name",
+    "S114": "unknown-entity",
     "S120": "malformed-principal",
     "S121": "unknown-principal-kind",
     "S122": "wrong-principal-kind",
@@ -45,6 +46,7 @@ CODES = {
     "S160": "duplicate-row",
     "S161": "deprecated-name",
     "S162": "unread-row",
+    "S163": "conflicting-rows",
 }
 
 

@@ -48,6 +48,39 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
     return state, places, in_order(checker.findings)
 
 
+class RowChecker:
+    """Checks rows one by one, for readers whose rows are in many places: what several rows say together is left to them.
+
+    So `S152` (a role that no other row speaks of) and `S160` (a row that says what another says) are not reported here.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._checker = _Checker(program, RawState())
+        # Every role counts as spoken of.
+        self._checker.nearly_declared = lambda _: None  # type: ignore[method-assign]
+        self._tables: dict[str, Callable[[RawRow], object]] = {
+            "members": self._checker.member,
+            "memberships": self._checker.membership,
+            "assignments": self._checker.assignment,
+            "grants": self._checker.grant,
+            "owners": self._checker.owner,
+            "service_admins": self._checker.service_admin,
+        }
+
+    def check(self, row: RawRow) -> tuple[object, tuple[StateFinding, ...]]:
+        """What a row says, as `State` has it, or None for a wrong one; and its findings."""
+        checker = self._checker
+        checker.findings = []
+        value = self._tables[row.table](row)
+        if value is not None:
+            checker.spaces(row)
+        return value, tuple(checker.findings)
+
+    def nearly_declared(self, role: str) -> str | None:
+        """The advice for a role that no row speaks of but that is spelt nearly like a declared one."""
+        return _Checker.nearly_declared(self._checker, role)
+
+
 class _Checker:
     """One pass over the rows of a state. A row's method returns its value, or None after reporting an error."""
 

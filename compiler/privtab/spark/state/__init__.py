@@ -1,0 +1,24 @@
+"""Who holds what, from any Spark source: read, validated, quarantined, indexed and bundled in shards."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privtab.spark.state.read import Read, read_state
+    from privtab.spark.state.tables import SparkState
+
+_WHERE = {
+    "Read": "privtab.spark.state.read",
+    "SparkState": "privtab.spark.state.tables",
+    "read_state": "privtab.spark.state.read",
+}
+
+__all__ = ["Read", "SparkState", "read_state"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)

@@ -1,0 +1,335 @@
+"""Rows of Spark tables against a policy: expressions let ordinary rows through, `state.validate` judges all others.
+
+An expression says only that a row is certainly good and has nothing worth a word. Whatever it does not know goes row by row
+through the code that reads files, on executors. So both readings of a state report the same with the same words, and millions
+of good rows never meet Python.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.sql import functions as fn
+
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.spark.state.schemas import CANONICAL, FINDING
+from privtab.state.names import KINDS, Names
+from privtab.state.nodes import Assignment, Grant, StateFinding
+from privtab.state.raw import COLUMNS, NotText, Reading
+from privtab.state.uses import uses
+from privtab.state.validate import RowChecker
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_INK = r"[^\p{Z}\p{Cc}]"
+_END = r"(?<=[^\p{Z}\p{Cc}])\z"
+"""The last character is neither a space nor a control: such a cell has no space to warn of."""
+_NAME = r"(?:[^/%]++|%2F|%25)++"
+_KIND = "(?i:user|group|role):"
+"""What begins like a principal of another kind, in any case of letters, is looked at closely."""
+
+
+def rejected_type(data_type: str) -> str | None:
+    """What a column's cells are called where they are not text; None where they can be read as text."""
+    whole = ("string", "tinyint", "smallint", "int", "bigint", "void")
+    return None if data_type in whole or data_type.startswith(("varchar", "char")) else data_type
+
+
+def raw(df: DataFrame, table: str) -> DataFrame:
+    """The columns of a table as text, in their order; an optional column that is missing is null."""
+    names = {column: column in df.columns for column in COLUMNS[table].all}
+    return df.select(
+        *(
+            fn.col(f"`{name}`").cast("string").alias(name) if there else fn.lit(None).cast("string").alias(name)
+            for name, there in names.items()
+        )
+    )
+
+
+def ordinary(program: Program, table: str) -> Column:
+    """Whether a raw row is good beyond doubt and calls for no finding of its own; never null."""
+    ready = _Expressions(program)
+    build: Mapping[str, Callable[[], Column]] = {
+        "members": lambda: ready.bare("user", "user") & ready.entity("of"),
+        "memberships": lambda: ready.bare("user", "user") & ready.bare("group", "group"),
+        "assignments": ready.assignment,
+        "grants": ready.grant,
+        "owners": ready.owner,
+        "service_admins": lambda: ready.bare("user", "user"),
+    }
+    texts = [fn.expr(f"coalesce(is_valid_utf8(`{column}`), true)") for column in COLUMNS[table].all]
+    good = build[table]()
+    for text in texts:
+        good &= text
+    return fn.coalesce(good, fn.expr("false"))
+
+
+def canonical(table: str) -> list[Column]:
+    """The columns that ordinary raw rows of a table become; the privilege of a grant stays as it is written."""
+    col = fn.col
+
+    def named(column: str, kind: str) -> Column:
+        begins = col(column).startswith(f"{kind}:")
+        return fn.when(begins, fn.substring(col(column), len(kind) + 2, 2**30)).otherwise(col(column)).alias(column)
+
+    def place(column: str, prefix: str = "") -> list[Column]:
+        there = fn.when(col(column) != "", col(column))
+        type_ = fn.substring_index(there, ":", 1)
+        path = fn.expr(f"case when `{column}` != '' then substr(`{column}`, instr(`{column}`, ':') + 1) end")
+        return [type_.alias(f"{prefix}type"), path.alias(f"{prefix}path")]
+
+    match table:
+        case "members":
+            return [named("user", "user"), *place("of")]
+        case "memberships":
+            return [named("user", "user"), named("group", "group")]
+        case "assignments":
+            return [col("principal"), named("role", "role"), *place("scope", "scope_")]
+        case "grants":
+            return [col("grantee"), col("effect"), col("privilege"), *place("entity")]
+        case "owners":
+            owner = fn.when(col("owner").contains(":"), col("owner")).otherwise(
+                fn.concat(fn.lit("user:"), col("owner"))
+            )
+            return [*place("entity"), owner.alias("owner")]
+        case _:
+            return [named("user", "user")]
+
+
+class _Expressions:
+    """Conditions on raw cells, made from the names of one policy."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names = Names(program)
+
+    def entity(self, column: str) -> Column:
+        by_depth: dict[int, list[str]] = {}
+        for type_, depth in self.program.depths.items():
+            by_depth.setdefault(depth, []).append(re.escape(type_))
+        shapes = (f"(?:{'|'.join(types)}):{'/'.join([_NAME] * depth)}" for depth, types in sorted(by_depth.items()))
+        return fn.col(column).rlike(rf"\A(?:{'|'.join(shapes)}){_END}")
+
+    def principal(self, column: str, kinds: Sequence[str]) -> Column:
+        return fn.col(column).rlike(rf"\A(?:{'|'.join(kinds)}):[^\n]+{_END}")
+
+    def bare(self, column: str, kind: str) -> Column:
+        return fn.col(column).rlike(rf"\A(?:{kind}:[^\n]+|(?!{_KIND}){_INK}[^\n]*){_END}")
+
+    def grant(self) -> Column:
+        """A privilege that gives something on the type, an effect that the policy has."""
+        types = tuple(self.program.entities)
+        known = [
+            f"{name}\n{type_}"
+            for name in self.names.known_privileges()
+            for type_ in types
+            if self.names.given(name, type_) and name == name.strip()
+        ]
+        effects = ["allow"] if self.program.semantics.deny == "none" else ["allow", "deny"]
+        binding = fn.concat_ws("\n", fn.col("privilege"), fn.substring_index(fn.col("entity"), ":", 1))
+        return (
+            self.principal("grantee", KINDS)
+            & self.entity("entity")
+            & fn.col("effect").isin(effects)
+            & binding.isin(known)
+        )
+
+    def owner(self) -> Column:
+        semantics = self.program.semantics.owner
+        if semantics is None:
+            return fn.expr("false")
+        kinds = "|".join(semantics.kinds)
+        bare = rf"{_INK}[^:\n]*" if "user" in semantics.kinds else r"(?!)"
+        return fn.col("owner").rlike(rf"\A(?:(?:{kinds}):[^\n]+|(?!:){bare}){_END}") & self.entity("entity")
+
+    def assignment(self) -> Column:
+        bound = {name: role.scope for name, role in self.program.roles.items() if role.scope is not None}
+        role = fn.regexp_replace(fn.col("role"), r"\Arole:", "")
+        no_scope = fn.coalesce(fn.col("scope"), fn.lit("")) == ""
+        scope_type = fn.substring_index(fn.coalesce(fn.col("scope"), fn.lit("")), ":", 1)
+        fits = fn.concat_ws("\n", role, scope_type).isin([f"{name}\n{type_}" for name, type_ in bound.items()])
+        return (
+            self.principal("principal", ("user", "group"))
+            & self.bare("role", "role")
+            & (no_scope | self.entity("scope"))
+            & (~role.isin(list(bound)) | fits)
+        )
+
+
+def spoken(program: Program, table: str) -> Column | None:
+    """The warning that an ordinary row gets for what it is about (`S161`, `S162`), as a struct; None where none can be."""
+    used = uses(program)
+    system = program.system
+    advice: str | None
+    match table:
+        case "grants":
+            old = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
+            old |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
+            if not old:
+                return None
+            found = fn.when(fn.expr("false"), _warning("S161", "", None))
+            for name, instead in old.items():
+                found = found.when(
+                    fn.col("privilege") == name, _warning("S161", f"`{name}` is deprecated", instead or None)
+                )
+            return found
+        case "members":
+            types = ", ".join(f"`{t}`" for t in sorted(used.member_types))
+            advice = f"members count on {types}" if types else None
+            found = fn.when(fn.expr("false"), _warning("S162", "", None))
+            for type_ in program.entities:
+                if type_ not in used.member_types:
+                    warned = _warning("S162", f"no rule asks who is a member of a `{type_}`", advice)
+                    found = found.when(fn.substring_index(fn.col("of"), ":", 1) == type_, warned)
+            return found
+        case "memberships" if not used.state_groups:
+            return _warning("S162", f"`{system}` takes groups from the request alone", None)
+        case "service_admins" if not used.service_admins:
+            message = "no row of this policy asks for service administrators"
+            return _warning("S162", message, "grant him what he needs, in `grants`")
+        case _:
+            return None
+
+
+def _warning(code: str, message: str, advice: str | None) -> Column:
+    values = {"code": code, "severity": "warning", "message": message, "help": advice}
+    return fn.struct(*(fn.lit(value).cast("string").alias(name) for name, value in values.items()))
+
+
+def row_json(table: str) -> Column:
+    """The cells of a raw row as JSON text, as `_json` writes them: absent cells are left out."""
+    return fn.to_json(fn.struct(*(fn.nullif(fn.col(c), fn.lit("")).alias(c) for c in COLUMNS[table].all)))
+
+
+def examined_schema(table: str) -> str:
+    """The columns that `examine` gives: what a good row says, whether it is good, its findings, its cells."""
+    columns = ", ".join(f"`{name}` string" for name in CANONICAL[table])
+    return f"{columns}, `__good` boolean, `__findings` array<struct<{FINDING}>>, `__row` string"
+
+
+def examine(program: Program, table: str, not_text: Mapping[str, str], batches: Iterator[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: raw rows → what they say and what is to say about them; see `examined_schema`."""
+    for batch in batches:
+        columns = {name: _texts(batch.column(i)) for i, name in enumerate(batch.schema.names)}
+        rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+        yield examined(program, table, not_text, rows)
+
+
+def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Any:
+    """The rows of one batch, judged; `not_text`: columns whose cells are not text, and what they are."""
+    checker = _checker(_Known(program))
+    names = CANONICAL[table]
+    out: dict[str, list[Any]] = {name: [] for name in (*names, "__good", "__findings", "__row")}
+    for cells in rows:
+        optional = COLUMNS[table].optional
+        given: dict[str, object] = {
+            name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
+            for name, value in cells.items()
+            if value is not None or name not in optional
+        }
+        value, findings = judge(checker, table, given)
+        said: Mapping[str, str | None] = {} if value is None else says(table, value)
+        for name in names:
+            out[name].append(said.get(name))
+        out["__good"].append(value is not None)
+        out["__findings"].append(
+            [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]
+        )
+        out["__row"].append(_json(cells))
+    arrays = [pa.array(out[name], pa.string()) for name in names]
+    struct = pa.struct([(n, pa.string()) for n in ("code", "severity", "message", "help")])
+    arrays += [
+        pa.array(out["__good"], pa.bool_()),
+        pa.array(out["__findings"], pa.list_(struct)),
+        pa.array(out["__row"], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=[*names, "__good", "__findings", "__row"])
+
+
+def judge(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, list[StateFinding]]:
+    """What a row says, or None for a wrong one; and all findings about it."""
+    reading = Reading()
+    reading.row("", table, 1, None, cells)
+    findings = list(reading.findings)
+    value: object = None
+    for row in reading.rows.get(table, ()):
+        value, more = checker.check(row)
+        findings += more
+    return value, findings
+
+
+def says(table: str, value: object) -> dict[str, str | None]:
+    """The columns of a good row from what `RowChecker` gives for it."""
+    match value:
+        case Grant():
+            return {
+                "grantee": value.grantee, "effect": value.effect, "privilege": value.privilege,
+                "type": value.entity.type, "path": value.entity.id,
+            }  # fmt: skip
+        case Assignment():
+            scope = value.scope
+            return {
+                "principal": value.principal, "role": value.role,
+                "scope_type": None if scope is None else scope.type, "scope_path": None if scope is None else scope.id,
+            }  # fmt: skip
+        case str():
+            return {"user": value}
+        case _:
+            first, second = cast("tuple[Any, Any]", value)
+            match table:
+                case "members":
+                    return {"user": first, "type": second.type, "path": second.id}
+                case "owners":
+                    entity: Entity = first
+                    return {"type": entity.type, "path": entity.id, "owner": second}
+                case _:
+                    return {"user": first, "group": second}
+
+
+def _texts(array: Any) -> list[object]:
+    """The cells of a column; bytes that are no UTF-8 become what says so."""
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        found: list[object] = []
+        for value in array.cast(pa.binary()).to_pylist():
+            try:
+                found.append(value if value is None else value.decode())
+            except UnicodeDecodeError:
+                found.append(NotText("a run of bytes that are not UTF-8"))
+        return found
+
+
+def _json(cells: Mapping[str, object]) -> str:
+    return json.dumps(
+        {name: str(value) for name, value in cells.items() if value is not None and value != ""},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+class _Known:
+    """A program as a cache key: equal where it is the same policy, so that a worker makes one checker for all batches."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.key = repr((program.system, program.version, program.entities, program.privileges, program.aliases,
+                         program.sets, program.roles, program.semantics, uses(program)))  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Known) and other.key == self.key
+
+
+@lru_cache(maxsize=4)
+def _checker(known: _Known) -> RowChecker:
+    return RowChecker(known.program)

@@ -1,0 +1,369 @@
+"""Sources → good rows, wrong rows and why, and how many of each."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+
+from privtab.errors import FileError, StateInvalid
+from privtab.ir.nodes import Program
+from privtab.spark.state import checks, files
+from privtab.spark.state.schemas import CANONICAL, FINDINGS
+from privtab.spark.state.sources import Source, Sources, open_sources
+from privtab.spark.state.tables import SparkState, program_of
+from privtab.state.findings import CODES
+from privtab.state.names import Names
+from privtab.state.nodes import TABLES, Place, StateFinding
+from privtab.state.uses import uses
+from privtab.state.validate import RowChecker
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMAT = 1
+MANIFEST = "_MANIFEST.json"
+SHOWN = 20
+"""Wrong rows that an exception carries; all of them are in `Read.findings`."""
+
+
+def read_state(spark: SparkSession, configuration: object, policy: object) -> Read:
+    """Open the sources of a state and check how their columns lie; rows are read when something is asked of them.
+
+    `configuration`: a mapping from table names to DataFrames or to sources, the path of a YAML or JSON file with such a mapping
+    (see `docs/state.md`), or a folder with one file or folder for each table. Raises UsageError that tells everything wrong
+    with it at once.
+    """
+    return Read(spark=spark, program=program_of(policy), sources=open_sources(spark, configuration))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A state that is read by Spark: every part is a DataFrame that is worked out when it is asked for."""
+
+    spark: SparkSession
+    program: Program
+    sources: Sources
+
+    def judged(self, table: str) -> tuple[DataFrame, DataFrame | None]:
+        """The rows of a table: ordinary ones (canonical columns), and all others as `checks.examine` judges them."""
+        sources = self.sources.tables.get(table, ())
+        frames = [_judged(self.program, source) for source in sources]
+        if not frames:
+            return self.spark.createDataFrame([], _schema(table)), None
+        return _union([ordinary for ordinary, _ in frames]), _union([rest for _, rest in frames])
+
+    def good(self, table: str) -> DataFrame:
+        """The good rows of a table, each once; privileges as they are written. Orphans are among them unless quarantined."""
+        ordinary, rest = self.judged(table)
+        names = [fn.col(name) for name in CANONICAL[table]]
+        rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
+        if self.sources.orphans == "quarantine":
+            rows = self._known(table, rows, "left_semi")
+        return rows.distinct()
+
+    def tables(self) -> dict[str, DataFrame]:
+        """The good rows of every table."""
+        return {table: self.good(table) for table in TABLES}
+
+    def findings(self) -> DataFrame:
+        """Everything that is to say about rows; those of severity `error` are not among the good ones."""
+        found = [part for table in self.sources.tables for part in self._findings(table)]
+        return _union(found) if found else self.spark.createDataFrame([], FINDINGS)
+
+    def quarantined(self) -> DataFrame:
+        """The wrong rows and why."""
+        return self.findings().filter("severity = 'error'")
+
+    def summary(self) -> DataFrame:
+        """How many rows each table has, good ones (code `good`), and by finding: table, code, name, severity, rows."""
+        good = [
+            self.good(table).groupBy().count().select(
+                fn.lit(table).alias("table"), fn.lit("good").alias("code"), fn.lit("good-rows").alias("name"),
+                fn.lit("note").alias("severity"), fn.col("count").alias("rows"),
+            )
+            for table in TABLES
+        ]  # fmt: skip
+        counted = self.findings().groupBy("table", "code", "name", "severity").agg(fn.sum("rows").alias("rows"))
+        return _union([*good, counted]).orderBy("table", "code")
+
+    def check(self) -> None:
+        """Raise StateInvalid where a wrong row may carry a denial: without it somebody would get more."""
+        if self.program.semantics.deny == "none":
+            return
+        effect = fn.lower(fn.get_json_object("row", "$.effect"))
+        wrong = self.quarantined().filter(
+            ((fn.col("table") == "grants") & ((effect != "allow") | effect.isNull()))
+            | fn.col("table").isin("assignments", "memberships")
+        )
+        stopping = wrong.limit(SHOWN).collect()
+        if stopping:
+            raise StateInvalid(tuple(_finding(row.asDict()) for row in stopping))
+
+    def state(self, *, allow_partial: bool = False) -> SparkState:
+        """The good rows as plans use them; raises StateInvalid where a wrong row may carry a denial, unless that is allowed."""
+        if not allow_partial:
+            self.check()
+        tables = self.tables()
+        tables["grants"] = given(self.program, tables["grants"]).distinct()
+        return SparkState(tables=tables, quarantined=self.quarantined())
+
+    def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - Spark's word for it
+        """Write good rows, findings and summary below a folder, and a manifest last: what it does not name is not there.
+
+        Readers see the tables that were there before or all of the new ones. Gives the manifest.
+        """
+        root = files.place(folder)
+        data = f"data-{uuid.uuid4().hex[:12]}"
+        for table, frame in self.tables().items():
+            frame.write.format(format).save(root.spark(f"{data}/{table}"))
+        self.findings().write.format(format).save(root.spark(f"{data}/findings"))
+        findings = self.spark.read.format(format).schema(FINDINGS).load(root.spark(f"{data}/findings"))
+        counts = {
+            table: self.spark.read.format(format).schema(_schema(table)).load(root.spark(f"{data}/{table}")).count()
+            for table in TABLES
+        }
+        counted = findings.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        manifest = {
+            "format": FORMAT,
+            "kind": "tables",
+            "system": self.program.system,
+            "version": self.program.version,
+            "data": data,
+            "files": format,
+            "rows": counts,
+            "findings": sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted),
+        }
+        before = root.read_json(MANIFEST)
+        root.write(MANIFEST, (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
+        if before is not None and before.get("data") != data:
+            root.remove(str(before["data"]))
+        return manifest
+
+    def _known(self, table: str, rows: DataFrame, how: str) -> DataFrame:
+        """The rows whose entity is among the entities (`left_semi`), or is not (`left_anti`)."""
+        entities, columns = self.sources.entities, _place_columns(table)
+        if entities is None or columns is None:
+            return rows if how == "left_semi" else rows.limit(0)
+        type_, path = columns
+        known = entities.select(
+            fn.substring_index("entity", ":", 1).alias("__type"),
+            fn.expr("substr(entity, instr(entity, ':') + 1)").alias("__path"),
+        ).distinct()
+        if how == "left_semi" and table == "assignments":
+            everywhere = rows.filter(fn.col(type_).isNull())
+            return everywhere.unionAll(self._joined(rows.filter(fn.col(type_).isNotNull()), known, type_, path, how))
+        return self._joined(rows.filter(fn.col(type_).isNotNull()), known, type_, path, how)
+
+    @staticmethod
+    def _joined(rows: DataFrame, known: DataFrame, type_: str, path: str, how: str) -> DataFrame:
+        match = (fn.col(type_) == fn.col("__type")) & (fn.col(path) == fn.col("__path"))
+        return rows.join(known, match, how)
+
+    def _findings(self, table: str) -> list[DataFrame]:
+        """By source what is said of single rows; by table what several say together."""
+        found: list[DataFrame] = []
+        for source in self.sources.tables[table]:
+            found += _of_rows(self.program, source)
+        ordinary, rest = self.judged(table)
+        names = [fn.col(name) for name in CANONICAL[table]]
+        rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
+        label = ", ".join(source.label for source in self.sources.tables[table])
+        counted = rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
+        said = f"the row says the same as another of `{table}`"
+        repeated = counted.filter("rows > 1").withColumn("rows", fn.col("rows") - 1)
+        found.append(_report(repeated, "S160", "warning", fn.lit(said), "leave it out", table, label))
+        if self.sources.entities is not None and _place_columns(table) is not None:
+            severity = "error" if self.sources.orphans == "quarantine" else "warning"
+            orphans = self._known(table, counted, "left_anti")
+            type_, path = _place_columns(table) or ("", "")
+            message = fn.concat(
+                fn.lit("`"), fn.col(type_), fn.lit(":"), fn.col(path), fn.lit("` is not among the entities")
+            )
+            found.append(
+                _report(orphans, "S114", severity, message, "remove the row, or name the entity", table, label)
+            )
+        if table == "grants" and self.program.semantics.deny != "none":
+            found.append(self._conflicts(counted, label))
+        if table == "assignments":
+            found += self._nearly_declared(counted, label)
+        return found
+
+    def _conflicts(self, counted: DataFrame, label: str) -> DataFrame:
+        """Privileges that one grantee is both allowed and denied on one entity."""
+        keys = ["grantee", "privilege", "type", "path"]
+        effects = (
+            given(self.program, counted.drop("rows")).groupBy(*keys).agg(fn.countDistinct("effect").alias("effects"))
+        )
+        both = (
+            effects.filter("effects > 1")
+            .withColumn("effect", fn.lit("deny"))
+            .withColumn("rows", fn.lit(1).cast("bigint"))
+        )
+        message = fn.concat(
+            fn.lit("`"), fn.col("grantee"), fn.lit("` is allowed and denied `"), fn.col("privilege"), fn.lit("` here"))  # fmt: skip
+        return _report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
+
+    def _nearly_declared(self, counted: DataFrame, label: str) -> list[DataFrame]:
+        """Roles that no row speaks of, spelt nearly like declared ones."""
+        program = self.program
+        if not program.roles or uses(program).holds:
+            return []
+        mentioned = self.good("grants").select(fn.col("grantee").alias("who")).unionAll(
+            self.good("owners").select(fn.col("owner").alias("who")))  # fmt: skip
+        lone = counted.select("role").distinct().filter(~fn.col("role").isin(list(program.roles)))
+        silent = lone.join(mentioned, fn.concat(fn.lit("role:"), fn.col("role")) == fn.col("who"), "left_anti")
+        advised = silent.mapInArrow(partial(_advise, program), "`nearly` string, `advice` string")
+        both = counted.join(advised, fn.col("role") == fn.col("nearly"), "inner")
+        message = fn.concat(
+            fn.lit("role `"), fn.col("role"), fn.lit("` is not declared, and no row grants it anything")
+        )
+        return [_report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
+
+
+def given(program: Program, grants: DataFrame) -> DataFrame:
+    """Grants by the privileges that they give on their types: aliases and sets are resolved."""
+    names = Names(program)
+    if not program.aliases and not program.sets:
+        return grants
+    stands: dict[str, list[str]] = {}
+    for name in (*program.aliases, *program.sets):
+        for type_ in program.entities:
+            members = names.given(name, type_)
+            if members:
+                stands[f"{name}\n{type_}"] = list(members)
+    other = fn.col("privilege").isin([*program.aliases, *program.sets])
+    as_map = fn.create_map(*(part for key, ps in stands.items() for part in (fn.lit(key), fn.array(*map(fn.lit, ps)))))
+    found = fn.try_element_at(as_map, fn.concat_ws("\n", fn.col("privilege"), fn.col("type")))
+    each = fn.when(other, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(fn.array(fn.col("privilege")))
+    columns = [fn.explode(each).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]
+    return grants.select(*columns)
+
+
+def may_deny(program: Program, table: str, effect: object) -> bool:
+    """Whether leaving a row out could let somebody do more: it denies, or it gives a role or group that is denied."""
+    if program.semantics.deny == "none":
+        return False
+    if table == "grants":
+        return str(effect or "").lower() != "allow"
+    return table in {"assignments", "memberships", ""}
+
+
+def read_written(spark: SparkSession, folder: str | Path) -> SparkState:
+    """The tables that `Read.write` wrote last; raises FileError where nothing whole is there."""
+    root = files.place(folder)
+    manifest = root.read_json(MANIFEST)
+    if manifest is None or manifest.get("kind") != "tables":
+        raise FileError(f"no tables of a state in {folder}: `{MANIFEST}` is missing or of another kind")
+    data, format_ = str(manifest["data"]), str(manifest["files"])
+    reader = spark.read.format(format_)
+    tables = {t: reader.schema(_schema(t)).load(root.spark(f"{data}/{t}")) for t in TABLES}
+    findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
+    return SparkState(tables=tables, quarantined=findings.filter("severity = 'error'"), _counts=dict(manifest["rows"]))
+
+
+def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
+    table = source.table
+    good = fn.expr("false") if source.not_text else checks.ordinary(program, table)
+    marked = source.rows
+    ordinary = marked.filter(good).select(*checks.canonical(table))
+    worker = partial(checks.examine, program, table, dict(source.not_text))
+    return ordinary, marked.filter(~good).mapInArrow(worker, checks.examined_schema(table))
+
+
+def _of_rows(program: Program, source: Source) -> list[DataFrame]:
+    """What is said of rows one by one: by the code that judges them, and by what ordinary rows are about."""
+    table = source.table
+    _, rest = _judged(program, source)
+    each = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
+    found = [each]
+    spoken = checks.spoken(program, table)
+    if spoken is not None and not source.not_text:
+        ordinary = source.rows.filter(checks.ordinary(program, table))
+        found.append(
+            ordinary.select(spoken.alias("finding"), checks.row_json(table).alias("row")).filter("finding is not null")
+        )
+    counted = [f.groupBy("finding", "row").agg(fn.count(fn.lit(1)).alias("rows")) for f in found]
+    return [_shaped(frame.select("finding.*", "row", "rows"), table, source.label) for frame in counted]
+
+
+def _shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
+    """Findings with the columns of FINDINGS."""
+    names = fn.create_map(*(fn.lit(part) for pair in CODES.items() for part in pair))
+    return frame.select(
+        fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
+        fn.col("severity"), fn.col("message"), fn.col("help"), fn.col("row"), fn.col("rows"), fn.lit(label).alias("source"),
+    )  # fmt: skip
+
+
+def _report(
+    frame: DataFrame, code: str, severity: str, message: Column, advice: str | Column, table: str, label: str
+) -> DataFrame:
+    """One finding for each row of a frame that has canonical columns and `rows`."""
+    said = frame.select(
+        fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
+        (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
+        _raw_json(table).alias("row"), fn.col("rows"),
+    )  # fmt: skip
+    return _shaped(said, table, label)
+
+
+def _raw_json(table: str) -> Column:
+    """A canonical row as the cells that it was, in their canonical spelling."""
+    columns: list[Column] = []
+    joined = {"members": "of", "assignments": "scope", "grants": "entity", "owners": "entity"}
+    for name in CANONICAL[table]:
+        if name.endswith("type"):
+            columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(joined[table]))
+        elif not name.endswith("path"):
+            columns.append(fn.col(name))
+    return fn.to_json(fn.struct(*columns))
+
+
+def _place_columns(table: str) -> tuple[str, str] | None:
+    """The columns of a canonical table that hold an entity."""
+    names = CANONICAL[table]
+    found = [n for n in names if n.endswith("type")]
+    return (found[0], found[0][:-4] + "path") if found else None
+
+
+def _advise(program: Program, batches: Any) -> Any:
+    """For `mapInArrow`: names of roles → those that are nearly declared, with advice."""
+    import pyarrow as pa
+
+    checker = RowChecker(program)
+    for batch in batches:
+        advised = [(role, checker.nearly_declared(role)) for role in batch.column(0).to_pylist()]
+        pairs = [(role, advice) for role, advice in advised if advice is not None]
+        columns = [pa.array([pair[at] for pair in pairs], pa.string()) for at in (0, 1)]
+        yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
+
+
+def _finding(row: Mapping[str, Any]) -> StateFinding:
+    return StateFinding(
+        place=Place(path=row["source"], table=row["table"], row=0),
+        message=row["message"],
+        code=row["code"],
+        severity=row["severity"],
+        help=row["help"],
+        row=json.loads(row["row"] or "{}"),
+    )
+
+
+def _schema(table: str) -> str:
+    from privtab.spark.state.schemas import schema
+
+    return schema(table)
+
+
+_unite: Callable[[DataFrame, DataFrame], DataFrame] = lambda a, b: a.unionByName(b)  # noqa: E731
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    return reduce(_unite, frames)

@@ -1,0 +1,373 @@
+"""Where the tables of a state come from: configuration → raw rows, or everything that is wrong with it at once.
+
+```yaml
+tables:
+  grants:
+    format: parquet
+    path: /lake/iam/grants
+    columns:
+      grantee: concat('role:', role_name)
+      effect: {value: allow}
+      privilege: upper(privilege)
+      entity: {type: table, names: [metalake, catalog, schema, name]}
+  memberships: {format: jdbc, options: {url: "jdbc:postgresql://db/iam", dbtable: user_groups, password: "${PGPASSWORD}"}}
+entities: {table: iam.entities}
+orphans: quarantine
+```
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as fn
+
+from privtab.errors import UsageError
+from privtab.spark.state import checks
+from privtab.spark.state.configuration import (
+    SUFFIXES,
+    folder_sources,
+    label_of,
+    listed,
+    read_configuration,
+    wrong_count,
+)
+from privtab.state.nodes import TABLES
+from privtab.state.raw import COLUMNS, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_TOP = ("tables", "entities", "orphans")
+_KEYS = ("format", "path", "table", "query", "options", "schema", "columns", "where", "extra", "name")
+_ORPHANS = ("report", "quarantine")
+_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    # What a state's own CSV files are: the first line names the columns, quotes are written twice, nothing is dropped.
+    "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST", "inferSchema": "false"},
+    "json": {"primitivesAsString": "true", "mode": "FAILFAST"},
+}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One source of a table: rows with the table's raw columns as text."""
+
+    table: str
+    rows: DataFrame
+    label: str
+    """What findings call it; holds no secret."""
+    not_text: Mapping[str, str] = field(default_factory=dict)
+    """Columns whose cells are no text, and their type: each cell is a finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """All sources of a state."""
+
+    tables: Mapping[str, tuple[Source, ...]]
+    entities: DataFrame | None = None
+    """Every entity that there is, one column `entity`; None where nobody says."""
+    orphans: str = "report"
+    """What becomes of rows about other entities: `report` or `quarantine`."""
+
+
+def open_sources(spark: SparkSession, configuration: object) -> Sources:
+    """Open what a configuration names; raises UsageError that tells everything wrong with it, FileError for a missing file."""
+    opening = _Opening(spark)
+    found = opening.all(opening.document(configuration))
+    if opening.problems:
+        lines = "".join(f"\n  {problem}" for problem in opening.problems)
+        raise UsageError(f"{wrong_count(len(opening.problems))} in the sources of the state:{lines}")
+    return found
+
+
+class _Opening:
+    """One configuration on its way to sources; collects what is wrong."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.problems: list[str] = []
+        self.secrets: set[str] = set()
+        self.base = Path()
+
+    def document(self, configuration: object) -> Mapping[str, Any]:
+        """The mapping that a configuration stands for."""
+        match configuration:
+            case Mapping():
+                return configuration
+            case str() | Path():
+                path = Path(configuration)
+                self.base = path if path.is_dir() else path.parent
+                if path.is_dir():
+                    return {"tables": dict(folder_sources(path, self.problems))}
+                return read_configuration(path)
+            case _:
+                raise UsageError(f"a {type(configuration).__name__} is no configuration: give a mapping or a path")
+
+    def all(self, document: Mapping[str, Any]) -> Sources:
+        """Every table, and the entities."""
+        if not set(document) & set(_TOP):
+            document = {"tables": {k: v for k, v in document.items() if k != "entities"}} | {
+                k: v for k, v in document.items() if k == "entities"
+            }
+        for key in document:
+            if key not in _TOP:
+                self.wrong(
+                    str(key), f"unknown key `{key}`", did_you_mean(str(key), _TOP) or f"there are {listed(_TOP)}"
+                )
+        tables = document.get("tables") or {}
+        if not isinstance(tables, Mapping):
+            self.wrong("tables", "must be a mapping from tables to sources")
+            tables = {}
+        found: dict[str, tuple[Source, ...]] = {}
+        for table, given in tables.items():
+            if table not in TABLES:
+                self.wrong("tables", f"unknown table `{table}`", did_you_mean(str(table), TABLES) or listed(TABLES))
+                continue
+            parts = given if isinstance(given, list | tuple) else [given]
+            opened = (self.source(table, part, COLUMNS[table].all, COLUMNS[table].required) for part in parts)
+            found[table] = tuple(source for source in opened if source is not None)
+        entities = None
+        if document.get("entities") is not None:
+            entities = self.source("entities", document["entities"], ("entity",), ("entity",))
+        orphans = document.get("orphans", "report")
+        if orphans not in _ORPHANS:
+            self.wrong("orphans", f"unknown `{orphans}`", did_you_mean(str(orphans), _ORPHANS) or listed(_ORPHANS))
+        ordered = {table: found[table] for table in TABLES if table in found}
+        return Sources(tables=ordered, entities=None if entities is None else entities.rows, orphans=str(orphans))
+
+    def source(self, table: str, given: object, columns: Sequence[str], required: Sequence[str]) -> Source | None:
+        """One source of a table, None after reporting what is wrong with it."""
+        before = len(self.problems)
+        mapping: Mapping[str, Any] = {}
+        label = table
+        frame: DataFrame | None
+        if isinstance(given, Mapping):
+            for key in given:
+                if key not in _KEYS:
+                    self.wrong(
+                        table, f"unknown key `{key}`", did_you_mean(str(key), _KEYS) or f"there are {listed(_KEYS)}"
+                    )
+            label = str(given.get("name") or label_of(table, given))
+            mapping = given.get("columns") or {}
+            frame = self.frame(table, given) if len(self.problems) == before else None
+            extra = given.get("extra", "refuse")
+            if extra not in {"refuse", "ignore"}:
+                self.wrong(table, f"`extra` is `{extra}`", "write `ignore`, or leave it out")
+        elif hasattr(given, "mapInArrow"):
+            frame, extra = cast("DataFrame", given), "refuse"
+            label = "a DataFrame"
+        elif isinstance(given, str):
+            frame, extra = self.frame(table, {"table": given}), "refuse"
+            label = given
+        else:
+            self.wrong(table, f"{given!r} is no source", "give a mapping with a format and a path, or a DataFrame")
+            return None
+        if frame is None:
+            return None
+        made = self.columns(table, frame, mapping, columns, required, refuse=extra == "refuse")
+        if len(self.problems) > before:
+            return None
+        picked = frame.select(*made)
+        types = {f.name: f.dataType.simpleString() for f in picked.schema.fields}
+        not_text = {c: why for c, t in types.items() if (why := checks.rejected_type(t)) is not None}
+        if table == "entities":
+            return Source(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
+        return Source(table=table, rows=checks.raw(picked, table), label=label, not_text=not_text)
+
+    def frame(self, table: str, given: Mapping[str, Any]) -> DataFrame | None:
+        """What Spark reads, before its columns are looked at."""
+        format_, path, name, query = (given.get(key) for key in ("format", "path", "table", "query"))
+        options = {str(k): self.text(table, v) for k, v in (given.get("options") or {}).items()}
+        if sum(part is not None for part in (name, query, path)) > 1:
+            self.wrong(table, "has more than one of `path`, `table` and `query`", "keep one of them")
+            return None
+        if path is not None and format_ is None:
+            format_ = SUFFIXES.get(Path(str(path)).suffix.lower())
+        if path is not None and format_ is None:
+            self.wrong(
+                table, f"`{path}` does not tell its format", "write `format: parquet`, or csv, json, delta, iceberg"
+            )
+            return None
+        if name is None and query is None and format_ is None:
+            self.wrong(table, "names no source", "give `format` with `path` or `options`, or `table`, or `query`")
+            return None
+        before = len(self.problems)
+        try:
+            frame = self.opened(table, given, format_, options)
+            if given.get("where") is not None and frame is not None:
+                frame = frame.where(self.text(table, given["where"]))
+            if frame is not None:
+                frame.schema  # noqa: B018 - Connect looks at a source only when its schema is asked for
+        except PySparkException as error:
+            self.wrong(table, self.redacted(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - a missing driver is a Java exception of Spark's own bridge
+            self.wrong(table, self.redacted(error))
+            return None
+        return frame if len(self.problems) == before else None
+
+    def opened(
+        self, table: str, given: Mapping[str, Any], format_: object, options: dict[str, str]
+    ) -> DataFrame | None:
+        """The frame of a source."""
+        if given.get("query") is not None:
+            query = self.text(table, given["query"])
+            if format_ is None:
+                return self.spark.sql(query)
+            return self.spark.read.format(str(format_)).options(**options, query=query).load()
+        if given.get("table") is not None and format_ != "jdbc":
+            return self.spark.read.options(**options).table(self.text(table, given["table"]))
+        reader = self.spark.read.format(str(format_)).options(**{**_DEFAULTS.get(str(format_), {}), **options})
+        if given.get("schema") is not None:
+            reader = reader.schema(self.text(table, given["schema"]))
+        if given.get("table") is not None:
+            reader = reader.option("dbtable", self.text(table, given["table"]))
+        if given.get("path") is None:
+            return reader.load()
+        path = self.text(table, given["path"])
+        if "://" not in path and not Path(path).is_absolute():
+            path = str((self.base / path).resolve())
+        return reader.load(path)
+
+    def columns(
+        self,
+        table: str,
+        frame: DataFrame,
+        mapping: Mapping[str, Any],
+        columns: Sequence[str],
+        required: Sequence[str],
+        *,
+        refuse: bool,
+    ) -> list[Column]:
+        """An expression for each column of the table that the source has."""
+        there = frame.columns
+        made: list[Column] = []
+        for name in mapping:
+            if name not in columns:
+                advice = did_you_mean(str(name), columns) or f"the columns of `{table}` are {listed(columns)}"
+                self.wrong(table, f"unknown column `{name}` under `columns`", advice)
+        for name in columns:
+            if name in mapping:
+                column = self.expression(f"{table}.{name}", frame, mapping[name])
+                if column is not None:
+                    made.append(column.alias(name))
+            elif there.count(name) > 1:
+                self.wrong(table, f"column `{name}` stands {there.count(name)} times")
+            elif name in there:
+                made.append(fn.col(f"`{name}`"))
+            elif name in required:
+                near = did_you_mean(name, there) if not mapping else None
+                advice = f"{near}; " if near else ""
+                self.wrong(table, f"column `{name}` is missing", f"{advice}the source has {listed(there)}")
+        if refuse and not mapping:
+            for name in dict.fromkeys(there):
+                if name not in columns:
+                    advice = did_you_mean(name, columns) or "map the columns under `columns`, or write `extra: ignore`"
+                    self.wrong(table, f"unknown column `{name}`", advice)
+        return made
+
+    def expression(self, where: str, frame: DataFrame, given: object) -> Column | None:
+        """A column of the source, an expression, a constant, or an entity from names."""
+        match given:
+            case str():
+                return self.tried(where, frame, given)
+            case int() if not isinstance(given, bool):
+                return fn.lit(str(given))
+            case {"value": value, **rest} if not rest:
+                return fn.lit(None if value is None else str(value)).cast("string")
+            case {"column": name, **rest} if not rest:
+                return self.tried(where, frame, f"`{name}`")
+            case {"type": type_, "names": names, **rest} if not rest and isinstance(names, list | tuple):
+                return self.entity(where, frame, type_, names)
+            case _:
+                advice = "a column, an expression, {value: …}, or {type: …, names: [columns from the root down]}"
+                self.wrong(where, f"{given!r} cannot be read", advice)
+                return None
+
+    def entity(self, where: str, frame: DataFrame, type_: object, names: Sequence[object]) -> Column | None:
+        """`type:path` from the columns with its names; where the type is an expression, the last names may be null."""
+        parts = [self.expression(where, frame, name) for name in names]
+        constant = isinstance(type_, str)
+        head = fn.lit(type_) if constant else self.expression(where, frame, type_)
+        if head is None or not all(part is not None for part in parts):
+            return None
+        encoded = [
+            fn.replace(fn.replace(part.cast("string"), fn.lit("%"), fn.lit("%25")), fn.lit("/"), fn.lit("%2F"))
+            for part in parts
+            if part is not None
+        ]
+        if constant:
+            path = fn.concat(*(p for at, e in enumerate(encoded) for p in ((fn.lit("/"), e) if at else (e,))))
+            return fn.concat(head, fn.lit(":"), path) if encoded else fn.concat(head, fn.lit(":"))
+        gap = fn.expr("false")
+        for upper, lower in pairwise(encoded):
+            gap |= upper.isNull() & lower.isNotNull()
+        return fn.when(~gap, fn.concat(head.cast("string"), fn.lit(":"), fn.concat_ws("/", *encoded)))
+
+    def tried(self, where: str, frame: DataFrame, text: str) -> Column | None:
+        """An expression that the source can answer."""
+        if text in frame.columns:
+            return fn.col(f"`{text}`")
+        bare = text.strip("`")
+        if _IDENTIFIER.fullmatch(bare) or text.startswith("`"):
+            if bare in frame.columns:
+                return fn.col(f"`{bare}`")
+            near = did_you_mean(bare, frame.columns)
+            self.wrong(
+                where,
+                f"unknown column `{bare}`",
+                f"{near + '; ' if near else ''}the source has {listed(frame.columns)}",
+            )
+            return None
+        column = fn.expr(text)
+        try:
+            frame.select(column).schema  # noqa: B018 - looks whether the names are known
+        except AnalysisException as error:
+            unknown = re.search(r"name `(.+?)` cannot be resolved", str(error))
+            if unknown:
+                name = unknown[1].replace("`.`", ".")
+                near = did_you_mean(name, frame.columns)
+                advice = f"{near + '; ' if near else ''}the source has {listed(frame.columns)}"
+                self.wrong(where, f"unknown column `{name}` in `{text}`", advice)
+            else:
+                self.wrong(where, f"`{text}`: {self.redacted(error)}")
+            return None
+        except PySparkException as error:
+            self.wrong(where, f"`{text}`: {self.redacted(error)}")
+            return None
+        return column
+
+    def text(self, where: str, value: object) -> str:
+        """A setting with `${NAME}` replaced from the environment; such values are never shown."""
+
+        def replaced(found: re.Match[str]) -> str:
+            secret = os.environ.get(found[1])
+            if secret is None:
+                self.wrong(where, f"the environment has no `{found[1]}`")
+                return ""
+            if secret:
+                self.secrets.add(secret)
+            return secret
+
+        return _VARIABLE.sub(replaced, str(value).lower() if isinstance(value, bool) else str(value))
+
+    def redacted(self, error: BaseException) -> str:
+        """The first line of an exception without what came from the environment."""
+        text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text.strip()
+
+    def wrong(self, where: str, message: str, advice: str | None = None) -> None:
+        """Note one thing that is wrong."""
+        self.problems.append(f"{where}: {message}" + (f" ({advice})" if advice else ""))

@@ -1,0 +1,210 @@
+"""A validated state as DataFrames: what plans in Spark join with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame as ClassicFrame
+from pyspark.sql import functions as fn
+
+from privtab.errors import UsageError
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
+from privtab.state.names import Names
+from privtab.state.nodes import TABLES, Assignment, Grant, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkState:
+    """Good rows by table, each once, with the columns of `CANONICAL`; privileges are those that a grant gives on its type."""
+
+    tables: Mapping[str, DataFrame]
+    """All of `TABLES`; a table without rows is an empty frame."""
+    quarantined: DataFrame
+    """The wrong rows and why: the columns of `schemas.FINDINGS`."""
+    _counts: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, spark: SparkSession, policy: object, state: object) -> SparkState:
+        """The state from whatever stands for it.
+
+        `state`: a SparkState, a State, rows as a mapping from table names to DataFrames, a Read, or a path: a file or folder
+        as `--state` takes it, a state bundle, or what `Read.write` wrote. Raises UsageError for anything else, StateInvalid
+        where wrong rows may carry a denial.
+        """
+        from privtab.spark.state.read import Read, read_state
+
+        match state:
+            case SparkState():
+                return state
+            case State():
+                return cls.from_state(spark, program_of(policy), state)
+            case Read():
+                return state.state()
+            case Mapping() if all(_is_frame(t) for t in state.values()):
+                return read_state(spark, state, policy).state()
+            case str() | Path() if Path(state).is_file() and Path(state).name.endswith(".tar.gz"):
+                from privtab.spark.state.bundles import from_bundle
+
+                return cls.from_state(spark, None, from_bundle(Path(state).read_bytes()))
+            case str() | Path() if (Path(state) / "_MANIFEST.json").is_file():
+                from privtab.spark.state.read import read_written
+
+                return read_written(spark, Path(state))
+            case str() | Path():
+                return cls.from_state(spark, program_of(policy), _checked(program_of(policy), Path(state)))
+            case _:
+                raise UsageError(f"a {type(state).__name__} is no state: give tables, a State, a path or a bundle")
+
+    @classmethod
+    def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
+        """The rows of a validated state; without a program its grants must name privileges that stand for themselves."""
+        names = None if program is None else Names(program)
+        rows = {table: list(dict.fromkeys(_rows(table, state, names))) for table in TABLES}
+        tables = {table: local_frame(spark, table, rows[table]) for table in TABLES}
+        return cls(
+            tables=tables,
+            quarantined=spark.createDataFrame([], FINDINGS),
+            _counts={table: len(rows[table]) for table in TABLES},
+        )
+
+    def counts(self) -> Mapping[str, int]:
+        """How many rows each table has; counted once."""
+        missing = [table for table in TABLES if table not in self._counts]
+        if missing:
+            counted = [self.tables[t].select(fn.lit(t).alias("table")) for t in missing]
+            together = counted[0]
+            for frame in counted[1:]:
+                together = together.unionAll(frame)
+            found = {row["table"]: row["count"] for row in together.groupBy("table").count().collect()}
+            self._counts.update({table: found.get(table, 0) for table in missing})
+        return dict(self._counts)
+
+    def local(self, limit: int = 5_000_000) -> State | None:
+        """The state in this process where it has at most `limit` rows, else None."""
+        if sum(self.counts().values()) > limit:
+            return None
+        return from_arrow({t: self.tables[t].toArrow() for t in TABLES if self._counts[t]})
+
+
+def program_of(policy: object) -> Program:
+    """The program of a policy, however it is given; raises UsageError where only compiled JSON is there."""
+    if isinstance(policy, Program):
+        return policy
+    if isinstance(policy, str | Path) and not str(policy).endswith(".tar.gz"):
+        from privtab.pipeline import load_program
+
+        return load_program(policy)
+    program = getattr(policy, "program", None)
+    if isinstance(program, Program):
+        return program
+    from privtab.spark.state.vocabulary import program_from_json
+
+    document = getattr(policy, "json", None)
+    if not isinstance(document, Mapping):
+        from privtab.spark.policies import open_policy
+
+        opened = open_policy(cast("Any", policy))
+        if isinstance(opened.program, Program):
+            return opened.program
+        document = opened.json
+    return program_from_json(document)
+
+
+def local_frame(spark: SparkSession, table: str, rows: list[tuple[str | None, ...]]) -> DataFrame:
+    """A frame of a table from rows of this process, as few partitions as the session likes."""
+    names = CANONICAL[table]
+    if not rows:
+        return spark.createDataFrame([], schema(table))
+    columns = list(zip(*rows, strict=True))
+    data = pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
+    return spark.createDataFrame(data)
+
+
+def from_arrow(tables: Mapping[str, Any]) -> State:
+    """A State from Arrow tables with the columns of `CANONICAL`; entities that are equal are one object."""
+    entities: dict[tuple[str, str], Entity] = {}
+
+    def columns(table: str) -> list[list[Any]]:
+        return [tables[table].column(name).to_pylist() for name in CANONICAL[table]] if table in tables else []
+
+    def rows(table: str) -> list[tuple[Any, ...]]:
+        return list(zip(*columns(table), strict=True))
+
+    def entity(type_: str, path: str) -> Entity:
+        found = entities.get((type_, path))
+        if found is None:
+            found = entities[type_, path] = Entity(type_, path)
+        return found
+
+    return State(
+        members=tuple((user, entity(t, p)) for user, t, p in rows("members")),
+        memberships=tuple((user, group) for user, group in rows("memberships")),
+        assignments=tuple(
+            Assignment(principal=who, role=role, scope=None if t is None else entity(t, p))
+            for who, role, t, p in rows("assignments")
+        ),
+        grants=tuple(
+            Grant(grantee=who, effect=effect, privilege=privilege, entity=entity(t, p))
+            for who, effect, privilege, t, p in rows("grants")
+        ),
+        owners=tuple((entity(t, p), owner) for t, p, owner in rows("owners")),
+        service_admins=tuple(user for (user,) in rows("service_admins")),
+    )
+
+
+def _is_frame(value: object) -> bool:
+    """Whether it is a DataFrame of either kind of session: they share no class before 4.0's last."""
+    return isinstance(value, ClassicFrame) or (hasattr(value, "mapInArrow") and hasattr(value, "schema"))
+
+
+def _rows(table: str, state: State, names: Names | None) -> list[tuple[str | None, ...]]:
+    match table:
+        case "members":
+            return [(user, entity.type, entity.id) for user, entity in state.members]
+        case "memberships":
+            return list(state.memberships)
+        case "assignments":
+            return [
+                (
+                    a.principal,
+                    a.role,
+                    None if a.scope is None else a.scope.type,
+                    None if a.scope is None else a.scope.id,
+                )
+                for a in state.assignments
+            ]
+        case "grants":
+            return [
+                (g.grantee, g.effect, privilege, g.entity.type, g.entity.id)
+                for g in state.grants
+                for privilege in ((g.privilege,) if names is None else names.given(g.privilege, g.entity.type))
+            ]
+        case "owners":
+            return [(entity.type, entity.id, owner) for entity, owner in state.owners]
+        case _:
+            return [(user,) for user in state.service_admins]
+
+
+def _checked(program: Program, path: Path) -> State:
+    """The good rows of files; raises StateInvalid where a wrong row may carry a denial."""
+    from privtab.errors import StateInvalid
+    from privtab.spark.state.read import may_deny
+    from privtab.state.load import load
+    from privtab.state.validate import validate
+
+    state, findings = validate(program, load(path))
+    stopping = tuple(
+        f for f in findings if f.severity == "error" and may_deny(program, f.place.table, f.row.get("effect"))
+    )
+    if stopping:
+        raise StateInvalid(stopping)
+    return state
