@@ -2,6 +2,9 @@
 
 Bits of such a number: 0 he owns it; for the privilege with number n, 1 + 2n he is allowed it here, 2 + 2n he is denied it.
 So the privileges that stand are `bits & ~(bits >> 1)`, however many entities' bits were put together before.
+
+A state may come in parts (docs/shards.md): what goes by people's names, and a shard for each root entity. `Part` holds what
+one bundle brings, `Index.of` puts parts together; shards that there are but that nobody brought are `missing`.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from privtab.errors import PolicyError
+from privtab.errors import PolicyError, UsageError
+from privtab.shard_names import combined, shard_name
 
 Holders: TypeAlias = dict[str, int]
 """Principal → bits."""
@@ -18,6 +22,7 @@ Table: TypeAlias = dict[str, Holders]
 
 OWNER = 1
 SEPARATOR = "\n"
+_WRONG = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class Numbers:
@@ -35,72 +40,26 @@ class Numbers:
         return self.allowed(privilege) << 1
 
 
-class Index:
-    """Who holds what, as the state bundle says it. Equal texts are one object, so it is a fraction of the document's size."""
+class Held:
+    """What is held on entities: all of it, or what one shard has. Equal texts are one object."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        """Read `data.privtab_state.<system>`; raises PolicyError where it is not an index."""
-        try:
-            self._read(document)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise PolicyError(f"the state is not an index: {error!r}") from error
-
-    def _read(self, document: Mapping[str, Any]) -> None:
-        self.revision: str = document["revision"]
-        self.numbers = Numbers()
+    def __init__(self, document: Mapping[str, Any], numbers: Numbers, texts: dict[str, str]) -> None:
         self.tables: dict[str, Table] = {}
-        """By entity type."""
         self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
-        """(`allow` or `deny`, privilege, key, principal for a role within a scope) → the entities of the rows."""
-        self._texts: dict[str, str] = {}
-        self.users: dict[str, tuple[str, ...]] = dict(self._people(document["principals"]))
-        """User → his principals: himself, his groups, their roles; absent where nothing is held by any."""
-        self.groups: dict[str, tuple[str, ...]] = dict(self._people(document["group_principals"]))
+        self.members: dict[str, dict[str, frozenset[str]]] = {}
+        self._texts = texts
         for effect in ("allow", "deny"):
             for privilege, entities in document[effect].items():
-                bit = getattr(self.numbers, "allowed" if effect == "allow" else "denied")(privilege)
+                bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
                 for key, holders in entities.items():
                     self._enter(effect, privilege, bit, key, holders)
         for key, owners in document["owners"].items():
             self._add(key, OWNER, owners)
         self._share()
-        self.members: dict[str, dict[str, frozenset[str]]] = {}
-        """By entity type and path: users."""
         for key, users in document["members"].items():
             type_, _, path = key.partition(":")
             self.members.setdefault(type_, {})[path] = frozenset(map(self._text, users))
-        self.within: dict[str, tuple[str, str]] = {
-            principal: (role, scope) for principal, (role, scope) in document["within"].items()
-        }
-        """The role and the scope that a principal for a role within a scope is made of."""
-        self.scoped = self._scopes(document["scoped"])
-        """User → key of a scope → the declared roles that he holds there."""
-        self.group_scoped = self._scopes(document["group_scoped"])
-        self.service_admins = frozenset(document["service_admins"])
         del self._texts
-
-    def table(self, type_: str) -> Table:
-        """What is held on entities of a type."""
-        return self.tables.setdefault(type_, {})
-
-    def principals(self, user: str, groups: Iterable[str] = ()) -> tuple[str, ...]:
-        """The principals of a user, and those of the groups that a request brings."""
-        own = self.users.get(user, ())
-        if not groups:
-            return own
-        brought = (p for group in groups for p in self.groups.get(group, (f"group:{group}",)))
-        return tuple(dict.fromkeys((*own, *brought)))
-
-    def scopes(self, user: str, groups: Iterable[str] = ()) -> Mapping[str, Iterable[str]]:
-        """The declared roles by the key of the scope that a user holds them in."""
-        own = self.scoped.get(user, {})
-        if not groups:
-            return own
-        found = {key: set(roles) for key, roles in own.items()}
-        for group in groups:
-            for key, roles in self.group_scoped.get(group, {}).items():
-                found.setdefault(key, set()).update(roles)
-        return found
 
     def _enter(self, effect: str, privilege: str, bit: int, key: str, holders: Mapping[str, Any]) -> None:
         self._add(key, bit, holders)
@@ -129,15 +88,170 @@ class Index:
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
 
-    def _people(self, document: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        text = self._text
-        known: dict[str, tuple[str, ...]] = {}
-        for name, principals in document.items():
-            listed = known.get(principals)
-            if listed is None:
-                listed = known[principals] = tuple(map(text, principals.split(SEPARATOR)))
-            yield text(name), listed
 
-    @staticmethod
-    def _scopes(document: Mapping[str, Mapping[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
-        return {name: {key: tuple(roles) for key, roles in scopes.items()} for name, scopes in document.items()}
+class Part:
+    """What one bundle brings of a state in parts: its people, or shards, or both."""
+
+    def __init__(self, document: Mapping[str, Any], numbers: Numbers) -> None:
+        """Read what stands at `data.privtab_state.<system>`; parts that come together share `numbers`. PolicyError."""
+        self.numbers = numbers
+        try:
+            self.people: Mapping[str, Any] | None = (
+                {name: value for name, value in document.items() if name != "at"} if "shards" in document else None
+            )
+            texts: dict[str, str] = {}
+            self.shards: dict[str, tuple[str, Held]] = {
+                name: (shard["revision"], Held(shard, numbers, texts)) for name, shard in document.get("at", {}).items()
+            }
+            """By the name below `at`: revision and content."""
+        except _WRONG as error:
+            raise PolicyError(f"the state is not a part of an index: {error!r}") from error
+
+
+class Index:
+    """Who holds what, as the state's bundles say it. Equal texts are one object, so it is a fraction of the document's size."""
+
+    missing: frozenset[str] = frozenset()
+    """The root entities, by key, whose shards there are but not here: of them nobody can tell."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """Read `data.privtab_state.<system>`; raises PolicyError where it is not an index."""
+        try:
+            if in_parts(document):
+                self._take([Part(document, Numbers())])
+            else:
+                numbers, texts = Numbers(), dict[str, str]()
+                self._hold(document["revision"], numbers, [Held(document, numbers, texts)])
+                self._read_people(document, texts)
+        except _WRONG as error:
+            raise PolicyError(f"the state is not an index: {error!r}") from error
+
+    @classmethod
+    def of(cls, parts: Iterable[Part]) -> Index:
+        """The index of a state in parts, which share their numbers; PolicyError without its people, UsageError where two are the same."""
+        found = cls.__new__(cls)
+        try:
+            found._take(list(parts))  # noqa: SLF001  (its own)
+        except _WRONG as error:
+            raise PolicyError(f"the state is not an index: {error!r}") from error
+        return found
+
+    def _take(self, parts: list[Part]) -> None:
+        people = [part.people for part in parts if part.people is not None]
+        if len(people) != 1:
+            raise _several("the people", len(people))
+        shards: dict[str, tuple[str, Held]] = {}
+        for part in parts:
+            if again := shards.keys() & part.shards.keys():
+                raise _several(f"the shard `{min(again)}`", 2)
+            shards |= part.shards
+        named = {root: shard_name(root) for root in people[0]["shards"]}
+        here = {root: shards[name] for root, name in sorted(named.items()) if name in shards}
+        revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in here.items()})
+        self._hold(revision, parts[0].numbers, [held for _, held in here.values()])
+        self._read_people(people[0], {})
+        self.missing = frozenset(named.keys() - here.keys())
+
+    def _hold(self, revision: str, numbers: Numbers, held: list[Held]) -> None:
+        self.revision = revision
+        self.numbers = numbers
+        self.tables: dict[str, Table] = {}
+        """By entity type."""
+        self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
+        """(`allow` or `deny`, privilege, key, principal for a role within a scope) → the entities of the rows."""
+        self.members: dict[str, dict[str, frozenset[str]]] = {}
+        """By entity type and path: users."""
+        if len(held) == 1:
+            self.tables, self.origins, self.members = held[0].tables, held[0].origins, held[0].members
+            return
+        for one in held:
+            self.origins |= one.origins
+            for type_, table in one.tables.items():
+                self.tables.setdefault(type_, {}).update(table)
+            for type_, members in one.members.items():
+                self.members.setdefault(type_, {}).update(members)
+
+    def _read_people(self, document: Mapping[str, Any], texts: dict[str, str]) -> None:
+        self.users: dict[str, tuple[str, ...]] = dict(_people(document["principals"], texts))
+        """User → his principals: himself, his groups, their roles; absent where nothing is held by any."""
+        self.groups: dict[str, tuple[str, ...]] = dict(_people(document["group_principals"], texts))
+        self.within: dict[str, tuple[str, str]] = {
+            principal: (role, scope) for principal, (role, scope) in document["within"].items()
+        }
+        """The role and the scope that a principal for a role within a scope is made of."""
+        self.scoped = _scopes(document["scoped"])
+        """User → key of a scope → the declared roles that he holds there."""
+        self.group_scoped = _scopes(document["group_scoped"])
+        self.service_admins = frozenset(document["service_admins"])
+
+    def table(self, type_: str) -> Table:
+        """What is held on entities of a type."""
+        return self.tables.setdefault(type_, {})
+
+    def principals(self, user: str, groups: Iterable[str] = ()) -> tuple[str, ...]:
+        """The principals of a user, and those of the groups that a request brings."""
+        own = self.users.get(user, ())
+        if not groups:
+            return own
+        brought = (p for group in groups for p in self.groups.get(group, (f"group:{group}",)))
+        return tuple(dict.fromkeys((*own, *brought)))
+
+    def scopes(self, user: str, groups: Iterable[str] = ()) -> Mapping[str, Iterable[str]]:
+        """The declared roles by the key of the scope that a user holds them in."""
+        own = self.scoped.get(user, {})
+        if not groups:
+            return own
+        found = {key: set(roles) for key, roles in own.items()}
+        for group in groups:
+            for key, roles in self.group_scoped.get(group, {}).items():
+                found.setdefault(key, set()).update(roles)
+        return found
+
+
+def in_parts(document: Mapping[str, Any]) -> bool:
+    """Whether what stands at `data.privtab_state.<system>` is a state in parts, or some of them."""
+    return "shards" in document or "at" in document
+
+
+def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Parts as one whole document, for what reads no other, and the root keys of missing shards; errors as `Index.of`."""
+    people: list[Mapping[str, Any]] = []
+    shards: dict[str, Mapping[str, Any]] = {}
+    for document in documents:
+        people += [document] if "shards" in document else []
+        if again := shards.keys() & document.get("at", {}).keys():
+            raise _several(f"the shard `{min(again)}`", 2)
+        shards |= document.get("at", {})
+    if len(people) != 1:
+        raise _several("the people", len(people))
+    named = {root: shard_name(root) for root in people[0]["shards"]}
+    whole: dict[str, Any] = {name: value for name, value in people[0].items() if name not in ("at", "shards")}
+    whole |= {part: {} for part in ("allow", "deny", "owners", "members")}
+    here = {root: shards[name] for root, name in sorted(named.items()) if name in shards}
+    for shard in here.values():
+        for effect in ("allow", "deny"):
+            for privilege, entities in shard[effect].items():
+                whole[effect].setdefault(privilege, {}).update(entities)
+        for part in ("owners", "members"):
+            whole[part].update(shard[part])
+    whole["revision"] = combined(people[0]["revision"], {root: shard["revision"] for root, shard in here.items()})
+    return whole, frozenset(named.keys() - here.keys())
+
+
+def _several(what: str, count: int) -> PolicyError | UsageError:
+    if count:
+        return UsageError(f"{count} bundles hold {what} of one state: name one of them")
+    return PolicyError(f"the state comes in parts, and {what} are not among them")
+
+
+def _people(document: Mapping[str, str], texts: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    known: dict[str, tuple[str, ...]] = {}
+    for name, principals in document.items():
+        listed = known.get(principals)
+        if listed is None:
+            listed = known[principals] = tuple(texts.setdefault(p, p) for p in principals.split(SEPARATOR))
+        yield texts.setdefault(name, name), listed
+
+
+def _scopes(document: Mapping[str, Mapping[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {name: {key: tuple(roles) for key, roles in scopes.items()} for name, scopes in document.items()}

@@ -11,16 +11,29 @@ of the index that go by names. A shard, below `privtab_state/<system>/at/<shard_
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.shard_names import shard_name
 from privtab.state.index import index, revision
 from privtab.state.nodes import State
 
 Document: TypeAlias = dict[str, Any]
+
+__all__ = [  # `shard_name` is found here too
+    "PEOPLE",
+    "PEOPLE_ROOTS",
+    "content",
+    "merged",
+    "parts",
+    "root_keys",
+    "roots",
+    "shard_name",
+    "shards",
+    "stamped",
+]
 
 PEOPLE = "people"
 """The part that is no shard, among parts by root key; a root key holds a colon."""
@@ -30,9 +43,6 @@ HELD = (*GRANTS, "owners", "members")
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """What the people's part holds, beside its revision and the list of the shards."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
-
-_ESCAPED = {"!": "!0", "%": "!1", "~": "!2"}
-_SPECIAL = re.compile("[!%~]")
 
 
 def shards(program: Program, state: State) -> dict[str, Document]:
@@ -94,18 +104,6 @@ def root_keys(program: Program) -> Callable[[str], str]:
         return f"{roots[type_]}:{path.partition('/')[0]}"
 
     return root
-
-
-def shard_name(root: str) -> str:
-    """A root key as a key below `at`, in manifests and in patches.
-
-    OPA compares a bundle's roots as they are written and then reads them as URLs: no key with `%` would ever be written,
-    and in a patch `~` is an escape too.
-
-    >>> shard_name("lake:a%2Fb"), shard_name("lake:plain")
-    ('lake:a!12Fb', 'lake:plain')
-    """
-    return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], root)
 
 
 def roots(system: str, key: str) -> list[str]:
