@@ -1,0 +1,111 @@
+"""Conditions over what joins have found: one SQL text for each case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+
+from privtab.engines.conditions import RESOURCE, All, Condition, Fact, Some
+from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, Place
+from privtab.spark.joins.rows import GROUPS, WHO, Names
+from privtab.spark.joins.text import beginning, both, either, encoded, last_name, united
+
+Found: TypeAlias = Callable[[str, str, Place, int], str]
+"""The column of (part, type of its entity, place, word)."""
+
+
+class Texts:
+    """Writes the conditions of a layout."""
+
+    def __init__(self, layout: Layout, names: Names, found: Found) -> None:
+        self.layout = layout
+        self.names = names
+        self.found = found
+
+    def case(self, case: Case) -> str:
+        """Whether a case's condition holds; never null."""
+        return self._condition(case.condition, case)
+
+    def _condition(self, condition: Condition, case: Case) -> str:
+        match condition:
+            case Fact():
+                return self._fact(condition, case)
+            case All():
+                return both(self._condition(part, case) for part in condition.parts)
+            case Some():
+                return either(self._condition(part, case) for part in condition.parts)
+            case _:
+                assert_never(condition)
+
+    def _fact(self, fact: Fact, case: Case) -> str:
+        match fact.kind:
+            case "has":
+                return self._has(fact, case)
+            case "owner":
+                return self._set(OWNER, fact, case, self.layout.chain(fact.slot, fact.type)[-1:])
+            case "service_admin":
+                return self._set(ADMIN, fact, case, self.layout.tests(fact))
+            case "self":
+                user = f"substring({WHO}, 6)"
+                return f"coalesce({last_name(self._path(fact))} = {encoded(user)}, false)"
+            case "member":
+                return self._member(fact, case)
+            case "holds":
+                return self._set(MEMBER, fact, case, self.layout.tests(fact))
+            case _:
+                assert_never(fact.kind)
+
+    def _member(self, fact: Fact, case: Case) -> str:
+        own = self._set(MEMBER, fact, case, self.layout.tests(fact))
+        if self.layout.reader.principal[fact.type] != "group" or not self.names.has("groups"):
+            return own
+        path = self._path(fact)
+        named = f"exists({GROUPS}, g -> g = {path} OR {encoded('g')} = {last_name(path)})"
+        return either([own, f"coalesce({named}, false)"])
+
+    def _path(self, fact: Fact) -> str:
+        name = "path" if fact.slot == RESOURCE else f"with_{fact.slot}_path"
+        return beginning(self.names.text(name), self.layout.reader.depth(fact.type))
+
+    def _has(self, fact: Fact, case: Case) -> str:
+        layout, meaning = self.layout, self.layout.meaning
+        places = layout.looked_at(fact)
+        word, allowed = layout.bit(("allow", fact.privilege))
+        _, denied = layout.bit(("deny", fact.privilege))
+        here = self._words(fact, case, places, word)
+        defaults = self._defaults(fact, case, places)
+        if not defaults:
+            truth = f"({here} & {allowed | denied}L) = {allowed}L" if meaning.denies else f"({here} & {allowed}L) <> 0L"
+        else:
+            truth = either([f"({here} & {allowed}L) <> 0L", *defaults])
+            if meaning.denies:
+                truth = both([truth, f"({here} & {denied}L) = 0L"])
+        if fact.privilege in meaning.owner_holds:
+            truth = either([truth, self._set(OWNER, fact, case, places)])
+        return truth
+
+    def _defaults(self, fact: Fact, case: Case, places: list[Place]) -> list[str]:
+        """By the default grants of declared roles: those held everywhere, and those whose scope an entity lies in."""
+        chain = self.layout.chain(fact.slot, fact.type)
+        found = []
+        for place in places:
+            within = [Place(EVERYWHERE, 0), *chain[: chain.index(place) + 1]]
+            words: dict[int, int] = {}
+            for role in self.layout.defaults(fact.privilege, place):
+                word, bit = self.layout.bit(("role", role))
+                words[word] = words.get(word, 0) | bit
+            found += [f"({self._words(fact, case, within, word)} & {bits}L) <> 0L" for word, bits in words.items()]
+        return found
+
+    def _set(self, held: Held, fact: Fact, case: Case, places: list[Place]) -> str:
+        word, bit = self.layout.bit(held)
+        return f"({self._words(fact, case, places, word)} & {bit}L) <> 0L"
+
+    def _words(self, fact: Fact, case: Case, places: list[Place], word: int) -> str:
+        types = {RESOURCE: case.type, **dict(case.withs)}
+        columns = []
+        for place in places:
+            slot = RESOURCE if place.prefix == EVERYWHERE else fact.slot
+            part = self.layout.part(slot, types[slot], place)
+            columns.append(self.found(part, types[slot], place, word))
+        return united(columns)

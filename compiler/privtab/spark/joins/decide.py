@@ -1,0 +1,191 @@
+"""Decisions by joins alone: for states that no executor holds whole.
+
+Each part of a request (what lies above its resource, the resource, every `with` object) depends on the user and a piece of a
+path. What users hold there is found once for each such pair, however many rows share it, and joined to the rows; a condition
+over the bits says yes or no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from privtab.spark.joins.conditions import Texts
+from privtab.spark.joins.figures import Figures, Limits, measured
+from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
+from privtab.spark.joins.places import Layout, Place, layout
+from privtab.spark.joins.prepare import Prepared, prepare
+from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared
+from privtab.spark.joins.text import chosen, literal, one_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from privtab.spark.state.tables import SparkState
+
+NOT_GRANTED = "not granted"
+
+
+def decide_by_joins(
+    requests: DataFrame,
+    policy: Any,
+    state: SparkState,
+    *,
+    constants: Mapping[str, str | bool] | None = None,
+    figures: Figures | None = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """`requests` with `allowed` (never null) and `reason` (null where allowed).
+
+    `requests` has the canonical columns of requests, all but those that `constants` gives for all rows; other columns are kept.
+    `figures` tells what is known about the rows; None: they are counted, roughly, before anything else.
+    """
+    from privtab.spark.policies import open_policy
+
+    names = Names(columns=frozenset(requests.columns), constants=dict(constants or {}))
+    program = open_policy(policy).json
+    plan = Joins.of(program, names, state, limits or Limits())
+    return plan.decide(requests, figures)
+
+
+class Joins:
+    """Requests of one kind over one state."""
+
+    def __init__(self, compiled: Layout, names: Names, holdings: Prepared, limits: Limits) -> None:
+        self.layout = compiled
+        self.names = names
+        self.holdings = holdings
+        self.limits = limits
+        self.used: dict[str, dict[tuple[int, int], None]] = {}
+        """By part: (number of a place, word) that some condition reads."""
+        texts = Texts(compiled, names, self._found)
+        self.conditions = [texts.case(case) for case in compiled.cases]
+
+    @classmethod
+    def of(cls, program: Mapping[str, Any], names: Names, state: SparkState, limits: Limits) -> Joins:
+        """Compile what requests with these names may ask, and prepare the state for it."""
+        compiled = compile_for(program, names)
+        return cls(compiled, names, prepare(compiled, state, limits), limits)
+
+    def _found(self, part: str, type_: str, place: Place, number: int) -> str:
+        at = self.layout.specs[part][type_].index(place)
+        self.used.setdefault(part, {})[at, number] = None
+        return f"coalesce({_column(part, at, number)}, 0L)"
+
+    def decide(self, requests: DataFrame, figures: Figures | None) -> DataFrame:
+        """The rows with their answers."""
+        rows = prepared(requests, self.layout, self.names)
+        parts = list(self.used)
+        if figures is None:
+            figures = measured(rows, {part: self._keys(part) for part in parts}) if parts else Figures()
+        decided = rows
+        for part in parts:
+            found = self._part(rows, part)
+            if self.limits.broadcasts(figures.of(part), 60 + 8 * len(self.used[part])):
+                found = F.broadcast(found)
+            decided = decided.join(found, self._keys(part), "left")
+        return self._answered(decided, requests)
+
+    def _keys(self, part: str) -> list[str]:
+        """What a part depends on."""
+        keys = [WHO, piece(part)]
+        if len(self.layout.specs[part]) > 1:
+            keys.insert(1, kind(part))
+        if self.names.has("groups"):
+            keys.insert(1, GROUPS)
+        return keys
+
+    def _part(self, rows: DataFrame, part: str) -> DataFrame:
+        """What is held at the places of a part: its keys, and a column for each place and word."""
+        keys = self._keys(part)
+        specs = self.layout.specs[part]
+        asked = rows.where(f"{piece(part)} IS NOT NULL AND {WHO} IS NOT NULL").select(*keys)
+        single = all(len(places) == 1 for places in specs.values())
+        if not single:
+            asked = asked.distinct()
+        places = self.holdings.places
+        looked = self._looked_at(asked, part).join(
+            F.broadcast(places) if self.holdings.broadcasts("places") else places, KEY, "left_semi"
+        )
+        if single:
+            looked = looked.distinct()
+        return self._held(looked, part, keys)
+
+    def _looked_at(self, asked: DataFrame, part: str) -> DataFrame:
+        """A row for each place: its number and its key."""
+        specs = self.layout.specs[part]
+        listed: dict[str, list[str]] = {}
+        for type_, places in specs.items():
+            steps = ", ".join(
+                f"named_struct('at', {at}, 'key', {_key(piece(part), place)})" for at, place in enumerate(places)
+            )
+            listed.setdefault(f"array({steps})", []).append(type_)
+        arms = [(one_of(kind(part), types), steps) for steps, types in listed.items()]
+        text = arms[0][1] if len(arms) == 1 else chosen(arms, "null")
+        if all(len(places) == 1 for places in specs.values()):
+            return (
+                asked.select("*", F.expr(f"({text})[0]").alias("step"))
+                .selectExpr("*", "step.at AS at", f"step.key AS {KEY}")
+                .drop("step")
+            )
+        return asked.select("*", F.expr(f"inline({text})").alias("at", KEY))
+
+    def _held(self, looked: DataFrame, part: str, keys: list[str]) -> DataFrame:
+        holdings = self.holdings
+        if self.names.has("groups"):
+            whos = f"concat(array({WHO}), transform({GROUPS}, g -> concat('group:', g)))"
+            looked = looked.select("*", F.expr(f"explode({whos})").alias(HOLDER))
+        else:
+            looked = looked.withColumn(HOLDER, F.col(WHO))
+        principals = F.broadcast(holdings.principals) if holdings.broadcasts("principals") else holdings.principals
+        held = F.broadcast(holdings.held) if holdings.broadcasts("held") else holdings.held
+        found = looked.join(principals, HOLDER).join(held, [PRINCIPAL, KEY])
+        columns = [
+            F.expr(f"bit_or(CASE WHEN at = {at} THEN {word(number)} ELSE 0L END)").alias(_column(part, at, number))
+            for at, number in self.used[part]
+        ]
+        return found.groupBy(*keys).agg(*columns)
+
+    def _answered(self, decided: DataFrame, requests: DataFrame) -> DataFrame:
+        conditions = self.conditions
+        if len(conditions) == 1:
+            holds = conditions[0]
+        else:
+            holds = chosen(((f"{CASE} = {number}", text) for number, text in enumerate(conditions)), "false")
+        allowed = f"coalesce({REASON} IS NULL AND {holds}, false)"
+        kept = [F.col(f"`{name}`") for name in requests.columns]
+        answered = decided.select(*kept, F.col(REASON), F.expr(allowed).alias(f"{HIDDEN}allowed"))
+        why = f"CASE WHEN NOT {HIDDEN}allowed THEN coalesce({REASON}, {literal(NOT_GRANTED)}) END"
+        return answered.select(*kept, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(why).alias("reason"))
+
+
+def compile_for(program: Mapping[str, Any], names: Names) -> Layout:
+    """The layout of what requests with these names may ask."""
+    flags = {
+        flag: names.flag(f"flag_{flag}")
+        for rules in program["rules"].values()
+        for rule in rules.values()
+        for flag in rule["flags"]
+    }
+    action, type_ = names.constants.get("action"), names.constants.get("type")
+    return layout(
+        program,
+        action=action if isinstance(action, str) else None,
+        type=type_ if isinstance(type_, str) else None,
+        flags=flags,
+    )
+
+
+def _column(part: str, at: int, number: int) -> str:
+    return f"{HIDDEN}{part}_{at}_{number}"
+
+
+def _key(path: str, place: Place) -> str:
+    """The key of a place on a path; null paths have none."""
+    if place.depth == 0:
+        return f"CASE WHEN {path} IS NOT NULL THEN {literal(place.prefix)} END"
+    beginning = f"substring_index({path}, '/', {place.depth})"
+    name = f"substring_index({beginning}, '/', -1)" if place.last else beginning
+    return f"concat({literal(place.prefix)}, {name})"

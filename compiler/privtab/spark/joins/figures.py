@@ -1,0 +1,46 @@
+"""How large things are: what joins decide by whether a side is broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Up to where sides are sent to every executor instead of being shuffled."""
+
+    broadcast: int = 64 << 20
+    """Bytes of one side."""
+
+    def broadcasts(self, rows: int | None, width: int) -> bool:
+        """Whether so many rows of so many bytes may be; None: nobody knows how many there are."""
+        return rows is not None and rows * width <= self.broadcast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What is known about the rows of a DataFrame."""
+
+    pairs: Mapping[str, int] = field(default_factory=dict)
+    """By part of a request: about how many different things are asked."""
+
+    def of(self, part: str) -> int | None:
+        """With a margin, since the count is rough."""
+        known = self.pairs.get(part)
+        return None if known is None else known + known // 4
+
+
+def measured(rows: DataFrame, keys: Mapping[str, Sequence[str]]) -> Figures:
+    """Count roughly, in one pass; nothing for a stream."""
+    if rows.isStreaming:
+        return Figures()
+    counts = [F.approx_count_distinct(F.xxhash64(*columns)).alias(part) for part, columns in keys.items()]
+    found = rows.agg(*counts).collect()[0]
+    return Figures(pairs={part: found[part] for part in keys})

@@ -1,0 +1,289 @@
+"""What a policy asks of a state, laid out for joins: where to look for each kind of request, and a bit for all that may be found.
+
+A request is taken apart: what its conditions look at above its resource, on the resource itself, and on each `with` object.
+Each part depends on the user and on a piece of a path alone, so that parts repeat where requests do not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from privtab.engines.conditions import NEVER, RESOURCE, Condition, Fact, facts
+from privtab.engines.index import Index
+from privtab.engines.plan import Plan
+from privtab.engines.python import PythonEngine
+
+ABOVE, AT = "above", "at"
+"""Parts of a request: what lies above its resource, and the resource. Others are named by the slot of a `with` object."""
+
+EVERYWHERE = ":"
+"""The key for what is held wherever one looks. No type is named so, since names of types hold no colon."""
+
+WORD = 60
+"""Bits in one column."""
+
+OWNER, MEMBER, ADMIN = "owner", "member", "service admin"
+Held: TypeAlias = str | tuple[str, str]
+"""What may be found: one of the above, (`allow` or `deny`, privilege), or (`role`, a declared role with default grants)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something on a path; its key is the prefix and the beginning of the path with that many names, or its last name alone."""
+
+    prefix: str
+    depth: int
+    last: bool = False
+
+    def text(self) -> str:
+        """For people."""
+        if self.prefix == EVERYWHERE:
+            return "everywhere"
+        return self.prefix + ("(last name)" if self.last else f"(names 1 to {self.depth})" if self.depth else "(root)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Requests that are answered alike: one condition over the places of a resource's type and of its `with` objects."""
+
+    number: int
+    type: str
+    withs: tuple[tuple[str, str], ...]
+    """(slot, type of the object)"""
+    plan: Plan
+
+    @property
+    def condition(self) -> Condition:
+        """Over facts, which `Layout.where` finds."""
+        return self.plan.condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One operation on one type: the case of each form of request."""
+
+    type: str
+    action: str
+    slots: Mapping[str, tuple[str, ...]]
+    flags: tuple[str, ...]
+    unnamed: bool
+    """Whether the last name may be left off."""
+    cases: Mapping[tuple[bool, tuple[str, ...], tuple[str, ...]], int]
+    """By (named, flags set, types of the `with` objects)."""
+
+
+class Layout:
+    """The places and the bits of some operations of a policy."""
+
+    def __init__(self, engine: PythonEngine, rules: Sequence[Rule], cases: Sequence[Case]) -> None:
+        self.engine = engine
+        self.rules = tuple(rules)
+        self.cases = tuple(cases)
+        self.meaning = engine.meaning
+        self.reader = engine.reader
+        self.specs: dict[str, dict[str, tuple[Place, ...]]] = {}
+        """By part, then by the type of its entity: the places looked at."""
+        self.bits: dict[Held, int] = {}
+        """The number of each thing that may be found; a denial's is one more than its privilege's."""
+        self.used: dict[tuple[str, str, Place], set[int]] = {}
+        """By part, type and place: the words that some condition reads."""
+        self._number()
+        found: dict[str, dict[str, dict[Place, None]]] = {}
+        for case in self.cases:
+            for slot, type_, place in self._places(case):
+                found.setdefault(self.part(slot, type_, place), {}).setdefault(type_, {})[place] = None
+        for part, types in sorted(found.items()):
+            self.specs[part] = {type_: tuple(places) for type_, places in sorted(types.items())}
+
+    @property
+    def words(self) -> int:
+        """How many columns the bits take."""
+        return max(self.bits.values(), default=0) // WORD + 1
+
+    def part(self, slot: str, type_: str, place: Place) -> str:
+        """The part of a request that a place belongs to."""
+        if slot != RESOURCE:
+            return slot_part(slot)
+        return ABOVE if place.depth < self.reader.depth(type_) or place.prefix == EVERYWHERE else AT
+
+    def bit(self, held: Held) -> tuple[int, int]:
+        """Where something is: (word, bit)."""
+        word, at = divmod(self.bits[held], WORD)
+        return word, 1 << at
+
+    @property
+    def privileges(self) -> tuple[str, ...]:
+        """All that conditions ask for."""
+        return tuple(held[1] for held in self.bits if isinstance(held, tuple) and held[0] == "allow")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The declared roles whose default grants count, as `role:…`."""
+        return tuple(held[1] for held in self.bits if isinstance(held, tuple) and held[0] == "role")
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of the entities that are looked at."""
+        places = itertools.chain.from_iterable(s for specs in self.specs.values() for s in specs.values())
+        return frozenset(p.prefix[:-1] for p in places if not p.prefix.startswith(EVERYWHERE))
+
+    def asks(self, kind: str) -> bool:
+        """Whether a condition asks for facts of a kind."""
+        return any(fact.kind == kind for case in self.cases for fact in facts(case.condition))
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The types that membership is asked for."""
+        return frozenset(f.type for case in self.cases for f in facts(case.condition) if f.kind == "member")
+
+    @property
+    def names_groups(self) -> bool:
+        """Whether membership is asked for in entities that are groups."""
+        return any(self.reader.principal[type_] == "group" for type_ in self.members)
+
+    def chain(self, slot: str, type_: str) -> list[Place]:
+        """The places that count for what is held on an entity of a type, the root first."""
+        return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
+
+    def looked_at(self, fact: Fact) -> list[Place]:
+        """The places whose grants count for a fact; its own last."""
+        whole = self.chain(fact.slot, fact.type)
+        return whole if self.meaning.down else whole[-1:]
+
+    def defaults(self, privilege: str, place: Place) -> list[str]:
+        """The declared roles that give a privilege on entities of a place's type."""
+        type_ = place.prefix[:-1]
+        return [role for role in self.roles if privilege in self.meaning.roles[role].get(type_, ())]
+
+    def tests(self, fact: Fact) -> list[Place]:
+        """The places where a fact is found that is no privilege and no ownership; none for `self`."""
+        if fact.kind == "service_admin":
+            return [Place(EVERYWHERE, 0)]
+        depth = self.reader.depth(fact.type) if fact.type else 0
+        match fact.kind:
+            case "member":
+                own = [entity_place(fact.type, depth)]
+                return own + named_places("group", depth) if self.reader.principal[fact.type] == "group" else own
+            case "holds":
+                return named_places("role", depth)
+            case _:
+                return []
+
+    def _number(self) -> None:
+        asked = [fact for case in self.cases for fact in facts(case.condition)]
+        self.bits[OWNER] = 0
+        self.bits[MEMBER] = 1
+        self.bits[ADMIN] = 2
+        privileges = sorted({fact.privilege for fact in asked if fact.kind == "has"})
+        types = {link for fact in asked if fact.kind == "has" for link, _ in self.reader.chains[fact.type]}
+        given = [
+            role
+            for role, grants in self.meaning.roles.items()
+            if any(p in privileges for type_ in types for p in grants.get(type_, ()))
+        ]
+        for role in given:
+            self.bits["role", role] = len(self.bits)
+        at = len(self.bits)
+        for privilege in privileges:
+            at += at % 2  # A privilege and its denial share a word.
+            self.bits["allow", privilege] = at
+            self.bits["deny", privilege] = at + 1
+            at += 2
+
+    def _places(self, case: Case) -> Iterator[tuple[str, str, Place]]:
+        """(slot, type of the slot's entity, place) for everything that a case's condition looks at."""
+        types = {RESOURCE: case.type, **dict(case.withs)}
+        for fact in facts(case.condition):
+            if fact.kind in ("has", "owner"):
+                whole = fact.kind == "has" and (self.meaning.down or self.roles)
+                own = self.chain(fact.slot, fact.type)
+                places = own if whole else own[-1:]
+                if fact.kind == "has" and self.roles:
+                    yield RESOURCE, case.type, Place(EVERYWHERE, 0)
+            else:
+                places = self.tests(fact)
+            for place in places:
+                slot = RESOURCE if place.prefix == EVERYWHERE else fact.slot
+                yield slot, types[slot], place
+
+
+def slot_part(slot: str) -> str:
+    """The part of a `with` object."""
+    return f"with_{slot}"
+
+
+def entity_place(type_: str, depth: int) -> Place:
+    """The entity of a type on a path."""
+    return Place(f"{type_}:", depth)
+
+
+def named_places(kind: str, depth: int) -> list[Place]:
+    """Where a principal of a kind is found by the entity's last name, or by its whole path."""
+    return [Place(f":{kind}/", depth, last=True), Place(f":{kind}=", depth)]
+
+
+def layout(
+    program: Mapping[str, Any],
+    *,
+    action: str | None = None,
+    type: str | None = None,
+    flags: Mapping[str, bool | None],
+) -> Layout:
+    """The layout of all operations that requests may name; `action` and `type` where all name the same.
+
+    `flags`: those that rows may set: True where all do, None where a column says; others are not set.
+    """
+    engine = PythonEngine(program, Index(_NOTHING))
+    numbers: dict[tuple[Any, ...], int] = {}
+    rules: list[Rule] = []
+    cases: list[Case] = []
+    for (of_type, operation), (asked, slots) in engine.shapes.items():
+        if type not in (None, of_type) or action not in (None, operation):
+            continue
+        row = program["rules"][of_type][operation]
+        unnamed = row["unnamed"] and not engine.single(of_type)
+        objects = {slot: tuple(row["with"][slot]) for slot in slots}
+        found: dict[tuple[bool, tuple[str, ...], tuple[str, ...]], int] = {}
+        for named, set_, types in _forms(objects, sorted(asked), flags, unnamed=unnamed):
+            withs = dict(zip(objects, types, strict=True))
+            plan = engine.plan_of(of_type, operation, frozenset(set_), withs, named=named)
+            key = (plan.condition, of_type if plan.condition != NEVER else "", *sorted(withs.items()))
+            number = numbers.setdefault(key, len(numbers))
+            if number == len(cases):
+                cases.append(Case(number=number, type=of_type, withs=tuple(sorted(withs.items())), plan=plan))
+            found[named, set_, types] = number
+        rules.append(
+            Rule(
+                type=of_type, action=operation, slots=objects, flags=tuple(sorted(asked)), unnamed=unnamed, cases=found
+            )
+        )
+    return Layout(engine, rules, cases)
+
+
+def _forms(
+    objects: Mapping[str, tuple[str, ...]], asked: Sequence[str], flags: Mapping[str, bool | None], *, unnamed: bool
+) -> Iterable[tuple[bool, tuple[str, ...], tuple[str, ...]]]:
+    always = tuple(flag for flag in asked if flags.get(flag, False) is True)
+    perhaps = [flag for flag in asked if flags.get(flag, False) is None]
+    chosen = [
+        tuple(sorted((*always, *some))) for n in range(len(perhaps) + 1) for some in itertools.combinations(perhaps, n)
+    ]
+    return itertools.product((True, False) if unnamed else (True,), chosen, itertools.product(*objects.values()))
+
+
+_NOTHING: Mapping[str, Any] = {
+    "revision": "",
+    "allow": {},
+    "deny": {},
+    "owners": {},
+    "members": {},
+    "principals": {},
+    "group_principals": {},
+    "within": {},
+    "scoped": {},
+    "group_scoped": {},
+    "service_admins": {},
+}

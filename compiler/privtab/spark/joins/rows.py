@@ -1,0 +1,197 @@
+"""The rows of a DataFrame as requests: which of them may be asked, the case of each, and the pieces that its parts depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from privtab.engines.columns import DEPTH, MALFORMED, NULL, REASONS, UNKNOWN, WITH
+from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part
+from privtab.spark.joins.text import beginning, both, chosen, either, literal, one_of, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HIDDEN = "__privtab_"
+REASON, CASE, WHO, GROUPS = (HIDDEN + name for name in ("reason", "case", "who", "groups"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """How the canonical columns of requests are reached: columns of a frame, and constants."""
+
+    columns: frozenset[str]
+    constants: Mapping[str, str | bool]
+
+    def has(self, name: str) -> bool:
+        """Whether requests say something by that name."""
+        return name in self.columns or name in self.constants
+
+    def text(self, name: str) -> str:
+        """A column, or a constant; null where there is neither."""
+        value = self.constants.get(name)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if value is not None:
+            return f"concat({', '.join(_pieces(value))})" if "'" in value or "\\" in value else literal(value)
+        return quoted(name) if name in self.columns else "cast(null AS string)"
+
+    def flag(self, name: str) -> bool | None:
+        """Whether a flag is set: True, False, or None where a column says."""
+        value = self.constants.get(name)
+        return value if isinstance(value, bool) else None if name in self.columns else False
+
+
+def _pieces(value: str) -> list[str]:
+    return [f"char({ord(letter)})" for letter in value] or ["''"]
+
+
+def piece(part: str) -> str:
+    """The column with the piece of a path that a part depends on; null where the row does not look there."""
+    return f"{HIDDEN}{part}_path"
+
+
+def kind(part: str) -> str:
+    """The column with the type of the entity of a part, where there are several."""
+    return f"{HIDDEN}{part}_type"
+
+
+def prepared(requests: DataFrame, layout: Layout, names: Names) -> DataFrame:
+    """`requests` with the reason, the case, and for each part the user and the piece of a path that it depends on."""
+    texts = {name: F.expr(text) for name, text in _first(layout, names).items()}
+    frame = requests.select("*", *(column.alias(name) for name, column in texts.items()))
+    who = f"CASE WHEN {REASON} IS NULL THEN concat('user:', {names.text('user')}) END"
+    more = {WHO: who}
+    if names.has("groups"):
+        given = names.text("groups")
+        more[GROUPS] = f"CASE WHEN {REASON} IS NULL THEN array_sort(array_distinct({given})) END"
+    for part, specs in layout.specs.items():
+        more |= {name: text for name, text in _piece(layout, names, part, specs).items()}
+    return frame.select("*", *(F.expr(text).alias(name) for name, text in more.items()))
+
+
+def _first(layout: Layout, names: Names) -> dict[str, str]:
+    found = {REASON: reason(layout, names)}
+    if len(layout.cases) > 1:
+        found[CASE] = _by_rule(layout, names, lambda rule: _case(rule, layout, names), "-1")
+    return found
+
+
+def reason(layout: Layout, names: Names) -> str:
+    """Why a row is not asked, in words; null where it is. In the order in which `decide_columns` looks."""
+    unnamed = either(f"{names.text(name)} IS NULL" for name in ("action", "type"))
+    known = _by_rule(layout, names, lambda rule: _wrong(rule, layout, names), _word(UNKNOWN))
+    return chosen([(unnamed, _word(NULL))], known)
+
+
+def _word(code: int) -> str:
+    text = REASONS[code]
+    assert text is not None
+    return literal(text)
+
+
+def _wrong(rule: Rule, layout: Layout, names: Names) -> str:
+    """What is wrong with a row of an operation; null: nothing."""
+    user, path = names.text("user"), names.text("path")
+    tests: list[tuple[str, int]] = []
+    for slot, types in rule.slots.items():
+        name = names.text(f"with_{slot}_type")
+        given = names.has(f"with_{slot}_type")
+        tests += [(f"{name} IS NULL", NULL if given else WITH), (f"NOT {one_of(name, types)}", WITH)]
+    values = [user, path, *(names.text(f"with_{slot}_path") for slot in rule.slots)]
+    empty = [f"{value} IS NULL" for value in values] + [f"{user} = ''"]
+    if names.has("groups"):
+        given_groups = names.text("groups")
+        empty.append(f"{given_groups} IS NULL OR exists({given_groups}, g -> g IS NULL OR g = '')")
+    tests.append((either(empty), NULL))
+    tests.append((_malformed(path), MALFORMED))
+    depth = layout.reader.depth(rule.type)
+    depths = [str(depth), *([str(depth - 1)] if rule.unnamed else [])]
+    tests.append((f"{width(path)} NOT IN ({', '.join(depths)})", DEPTH))
+    for slot, types in rule.slots.items():
+        of_slot = names.text(f"with_{slot}_path")
+        tests.append((_malformed(of_slot), MALFORMED))
+        type_ = names.text(f"with_{slot}_type")
+        wanted = chosen(((f"{type_} = {literal(t)}", str(layout.reader.depth(t))) for t in types), "-1")
+        tests.append((f"{width(of_slot)} <> {wanted}", DEPTH))
+    return chosen([(test, _word(code)) for test, code in tests], "cast(null AS string)")
+
+
+def _malformed(path: str) -> str:
+    outer = f"startswith({path}, '/') OR endswith({path}, '/') OR contains({path}, '//')"
+    escapes = f"contains({path}, '%') AND contains(replace(replace({path}, '%2F', ''), '%25', ''), '%')"
+    return f"({outer} OR {escapes})"
+
+
+def width(path: str) -> str:
+    """How many names a path has."""
+    return f"CASE WHEN {path} = '' THEN 0 ELSE length({path}) - length(replace({path}, '/', '')) + 1 END"
+
+
+def _by_rule(layout: Layout, names: Names, of: Callable[[Rule], str], otherwise: str) -> str:
+    """A value for each operation: by type, then by operation."""
+    types: dict[str, list[Rule]] = {}
+    for rule in layout.rules:
+        types.setdefault(rule.type, []).append(rule)
+    arms = []
+    for type_, rules in types.items():
+        values = [(f"{names.text('action')} = {literal(rule.action)}", of(rule)) for rule in rules]
+        inner = chosen(_gathered(values), otherwise)
+        arms.append((f"{names.text('type')} = {literal(type_)}", inner))
+    return chosen(arms, otherwise)
+
+
+def _gathered(values: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Conditions with equal values as one."""
+    found: dict[str, list[str]] = {}
+    for condition, value in values:
+        found.setdefault(value, []).append(condition)
+    return [(either(conditions), value) for value, conditions in found.items()]
+
+
+def _case(rule: Rule, layout: Layout, names: Names) -> str:
+    arms = []
+    path = names.text("path")
+    for (named, flags, types), number in rule.cases.items():
+        tests = []
+        if rule.unnamed:
+            tests.append(f"{width(path)} = {layout.reader.depth(rule.type) - (not named)}")
+        for flag in rule.flags:
+            if names.flag(f"flag_{flag}") is None:
+                given = f"coalesce({names.text(f'flag_{flag}')}, true)"
+                tests.append(given if flag in flags else f"NOT {given}")
+        for (slot, known), type_ in zip(rule.slots.items(), types, strict=True):
+            if len(known) > 1:
+                tests.append(f"{names.text(f'with_{slot}_type')} = {literal(type_)}")
+        arms.append((both(tests), str(number)))
+    numbers = {number for _, number in arms}
+    return numbers.pop() if len(numbers) == 1 else chosen(_gathered(arms), "-1")
+
+
+def _piece(layout: Layout, names: Names, part: str, specs: Mapping[str, object]) -> dict[str, str]:
+    """The columns of a part: its piece, and the type that says what is looked at."""
+    if part in (ABOVE, AT):
+        type_, path = names.text("type"), names.text("path")
+        arms: dict[str, list[str]] = {}
+        for of in specs:
+            depth = layout.reader.depth(of)
+            arms.setdefault(_of_resource(layout, part, of, path, depth), []).append(of)
+    else:
+        slot = next(s for rule in layout.rules for s in rule.slots if slot_part(s) == part)
+        type_, path = names.text(f"with_{slot}_type"), names.text(f"with_{slot}_path")
+        arms = {path: list(specs)}
+    by_type = chosen(((one_of(type_, types), value) for value, types in arms.items()), "null")
+    found = {piece(part): f"CASE WHEN {REASON} IS NULL THEN {by_type} END"}
+    if len(specs) > 1:
+        found[kind(part)] = type_
+    return found
+
+
+def _of_resource(layout: Layout, part: str, type_: str, path: str, depth: int) -> str:
+    if part == ABOVE:
+        return beginning(path, depth - 1) if depth else "''"
+    unnamed = any(rule.unnamed for rule in layout.rules if rule.type == type_)
+    return f"CASE WHEN {width(path)} = {depth} THEN {path} END" if unnamed else path
