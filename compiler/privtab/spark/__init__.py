@@ -16,16 +16,23 @@ if TYPE_CHECKING:
     from privtab.spark.executors import decide_with
     from privtab.spark.filtering import user, visible
     from privtab.spark.gate import require
+    from privtab.spark.matrix.frame import entitlements
     from privtab.spark.policies import OpenPolicy, open_policy
+    from privtab.spark.source import register
+    from privtab.spark.state import SparkState, read_state
 
 __all__ = [
     "Choice",
     "Limits",
     "OpenPolicy",
+    "SparkState",
     "decide",
     "decide_with",
+    "entitlements",
     "open_policy",
     "plan",
+    "read_state",
+    "register",
     "require",
     "user",
     "visible",
@@ -37,6 +44,9 @@ _PLACES = {
     "executors": ("decide_with",),
     "policies": ("OpenPolicy", "open_policy"),
     "gate": ("require",),
+    "matrix.frame": ("entitlements",),
+    "source": ("register",),
     "filtering": ("user", "visible"),
+    "state": ("SparkState", "read_state"),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})

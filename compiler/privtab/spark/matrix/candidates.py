@@ -1,0 +1,176 @@
+"""Which pairs of entities and subjects are worth asking about: a condition without a fact that is true is rarely true.
+
+A conjunction is as rare as its rarest part; alternatives add up. Everything else is left to the exact answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from privtab.engines.conditions import All, Condition, Fact, Some
+from privtab.spark.matrix.pairs import Entities
+from privtab.spark.matrix.people import NONE, Ints
+
+MOST = 400_000
+"""Pairs that are asked about at once."""
+
+
+def chunks(entities: Entities, conditions: Sequence[Condition]) -> Iterator[tuple[Ints, Ints]]:
+    """(entity, subject) pairs outside which no condition holds, each once, in portions that fit memory."""
+    everybody = entities.world.people.count
+    if not everybody or not entities.count:
+        return
+    expected = np.zeros(entities.count, np.int64)
+    for condition in conditions:
+        expected += _expected(entities, condition)
+    whole = expected >= everybody
+    ends = np.cumsum(np.minimum(np.maximum(expected, 1), everybody))
+    begin = 0
+    while begin < entities.count:
+        done = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + MOST, side="right")))
+        part = np.arange(begin, min(end, entities.count))
+        begin = end
+        yield _pairs(entities, conditions, part, whole[part])
+
+
+def _pairs(entities: Entities, conditions: Sequence[Condition], part: Ints, whole: np.ndarray) -> tuple[Ints, Ints]:
+    everybody = entities.world.people.count
+    all_of = part[whole]
+    few = part[~whole]
+    keys = [np.repeat(all_of, everybody) << 32 | np.tile(np.arange(everybody), len(all_of))]
+    if len(few):
+        keys += [found for condition in conditions for found in _candidates(entities, condition, few)]
+    united = np.unique(np.concatenate(keys)) if len(keys) > 1 else keys[0]
+    return united >> 32, united & 0xFFFFFFFF
+
+
+def _expected(entities: Entities, condition: Condition) -> Ints:
+    """How many candidates each entity has at the most."""
+    match condition:
+        case All(parts=()):
+            return np.full(entities.count, entities.world.people.count, np.int64)
+        case All():
+            found: Ints = min((_expected(entities, part) for part in condition.parts), key=lambda counts: counts.sum())
+            return found
+        case Some():
+            total = np.zeros(entities.count, np.int64)
+            for part in condition.parts:
+                total += _expected(entities, part)
+            return total
+        case Fact():
+            return _expected_of(entities, condition)
+
+
+def _candidates(entities: Entities, condition: Condition, part: Ints) -> Iterator[Ints]:
+    """Pairs as keys; may repeat. `part`: the entities that are looked at."""
+    match condition:
+        case All(parts=()):
+            everybody = entities.world.people.count
+            yield np.repeat(part, everybody) << 32 | np.tile(np.arange(everybody), len(part))
+        case All():
+            rarest = min(condition.parts, key=lambda inner: _expected(entities, inner)[part].sum())
+            yield from _candidates(entities, rarest, part)
+        case Some():
+            for inner in condition.parts:
+                yield from _candidates(entities, inner, part)
+        case Fact():
+            yield from _of(entities, condition, part)
+
+
+def _expected_of(entities: Entities, fact: Fact) -> Ints:
+    world = entities.world
+    total = np.zeros(entities.count, np.int64)
+    match fact.kind:
+        case "service_admin":
+            total += int(world.people.admin.sum())
+        case "self":
+            total += 1
+        case "holds":
+            for codes in world.principals_named("role", entities.at(fact.slot, fact.type)):
+                total += world.people.holders.counts(codes)
+        case "member":
+            total += world.held[fact.type].members.counts(entities.places(fact.slot, fact.type))
+            total += int(world.people.abstract.sum())
+            if world.reader.principal[fact.type] == "group":
+                for codes in world.principals_named("group", entities.at(fact.slot, fact.type)):
+                    total += world.people.holders.counts(codes)
+        case "owner":
+            total += world.held[fact.type].weights("owner", "")[entities.places(fact.slot, fact.type)]
+        case "has":
+            owners = fact.privilege in world.meaning.owner_holds
+            for type_ in world.looked_at(fact):
+                places, held = entities.places(fact.slot, type_), world.held[type_]
+                total += held.weights("allow", fact.privilege)[places]
+                total += held.weights("owner", "")[places] if owners else 0
+                everywhere = world.everywhere(fact.privilege, type_)
+                total += 0 if everywhere is None else int((everywhere != NONE).sum())
+            for scope in _scopes(entities, fact):
+                total += world.held[scope].scopes.counts(entities.places(fact.slot, scope))
+    return total
+
+
+def _of(entities: Entities, fact: Fact, part: Ints) -> Iterator[Ints]:
+    world = entities.world
+    people = world.people
+    match fact.kind:
+        case "service_admin":
+            yield _each(part, np.flatnonzero(people.admin))
+        case "self":
+            users = world.named_users(entities.at(fact.slot, fact.type))[part]
+            yield (part << 32 | users)[users >= 0]
+        case "holds":
+            yield from _principals(entities, "role", fact, part)
+        case "member":
+            members = world.held[fact.type].members
+            rows, at = members.spread(entities.places(fact.slot, fact.type)[part])
+            yield part[rows] << 32 | members.values[at]
+            yield _each(part, np.flatnonzero(people.abstract))
+            if world.reader.principal[fact.type] == "group":
+                yield from _principals(entities, "group", fact, part)
+        case "owner":
+            yield _holders(entities, fact, fact.type, "owner", part)
+        case "has":
+            for type_ in world.looked_at(fact):
+                yield _holders(entities, fact, type_, "allow", part)
+                if fact.privilege in world.meaning.owner_holds:
+                    yield _holders(entities, fact, type_, "owner", part)
+                everywhere = world.everywhere(fact.privilege, type_)
+                if everywhere is not None:
+                    yield _each(part, np.flatnonzero(everywhere != NONE))
+            for scope in _scopes(entities, fact):
+                scopes = world.held[scope].scopes
+                rows, at = scopes.spread(entities.places(fact.slot, scope)[part])
+                yield part[rows] << 32 | scopes.values[at]
+
+
+def _scopes(entities: Entities, fact: Fact) -> list[str]:
+    """The types within whose entities a declared role counts for a fact."""
+    return entities.world.chain(fact.type) if entities.world.meaning.roles else []
+
+
+def _each(part: Ints, subjects: Ints) -> Ints:
+    pairs: Ints = np.repeat(part, len(subjects)) << 32 | np.tile(subjects, len(part))
+    return pairs
+
+
+def _holders(entities: Entities, fact: Fact, type_: str, kind: str, part: Ints) -> Ints:
+    """Who holds something by an entry at the entities of a type."""
+    people, held = entities.world.people, entities.world.held[type_]
+    column = held.owner() if kind == "owner" else held.allowed(fact.privilege)
+    rows, at = held.by_place.spread(entities.places(fact.slot, type_)[part])
+    entries = held.by_place.values[at]
+    some = column[entries] != NONE
+    rows, entries = rows[some], entries[some]
+    own, at = people.holders.spread(held.principal[entries])
+    pairs: Ints = part[rows[own]] << 32 | people.holders.values[at]
+    return pairs
+
+
+def _principals(entities: Entities, kind: str, fact: Fact, part: Ints) -> Iterator[Ints]:
+    holders = entities.world.people.holders
+    for codes in entities.world.principals_named(kind, entities.at(fact.slot, fact.type)):
+        rows, at = holders.spread(codes[part])
+        yield part[rows] << 32 | holders.values[at]

@@ -1,0 +1,216 @@
+"""The matrix of some entities, batch by batch: who may do what with them, and through what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from privtab.engines.conditions import RESOURCE, Condition, Form
+from privtab.engines.plan import beginnings
+from privtab.errors import InvalidRequest, UsageError
+from privtab.request import Entity, Vocabulary, hint
+from privtab.spark.matrix.candidates import chunks
+from privtab.spark.matrix.pairs import Entities, Pairs
+from privtab.spark.matrix.people import Truth
+from privtab.spark.matrix.ways import LINKS, Way, links, way_of
+from privtab.spark.matrix.world import World
+
+Ways: TypeAlias = Literal["first", "all"]
+
+COLUMNS: Mapping[str, pa.DataType] = {
+    "principal": pa.string(),
+    "user": pa.string(),
+    "operation": pa.string(),
+    "type": pa.string(),
+    "path": pa.string(),
+    "via_kind": pa.string(),
+    "via_principal": pa.string(),
+    "via_entity": pa.string(),
+    "via": LINKS,
+}
+SCHEMA = pa.schema(list(COLUMNS.items()))
+DDL = (
+    "principal string, user string, operation string, type string, path string, "
+    "via_kind string, via_principal string, via_entity string, "
+    "via array<struct<atom: string, kind: string, principal: string, entity: string, group: string>>"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation, compiled for one form of request."""
+
+    name: str
+    condition: Condition
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every entity. `operations`: names (`load`, `table/load`); None: all. `withs`: objects by slot."""
+
+    operations: frozenset[str] | None = None
+    withs: Mapping[str, Entity] | None = None
+    flags: frozenset[str] = frozenset()
+    ways: Ways = "first"
+
+
+def check(question: Question, vocabulary: Vocabulary) -> None:
+    """Raise UsageError where a question names what the policy does not know."""
+    if question.ways not in ("first", "all"):
+        raise UsageError(f"unknown ways `{question.ways}`; there are: first, all")
+    shapes = {f"{type_}/{n}": shape for type_, named in vocabulary.operations.items() for n, shape in named.items()}
+    known = {*shapes, *(name.partition("/")[2] for name in shapes)}
+    for name in sorted((question.operations or frozenset()) - known):
+        raise UsageError(f"unknown operation `{name}`" + hint(name, sorted(known)))
+    flags = {flag for shape in shapes.values() for flag in shape.flags}
+    for flag in sorted(question.flags - flags):
+        raise UsageError(f"no operation asks about the flag `{flag}`" + hint(flag, sorted(flags)))
+    slots = {slot for shape in shapes.values() for slot in shape.withs}
+    for slot, entity in (question.withs or {}).items():
+        if slot not in slots:
+            raise UsageError(f"no operation looks at an object `{slot}`" + hint(slot, sorted(slots)))
+        try:
+            vocabulary.check_path(entity)
+        except InvalidRequest as error:
+            raise UsageError(f"`{slot}`: {error}") from error
+
+
+class Matrix:
+    """The matrix of a world, for one question."""
+
+    def __init__(self, world: World, question: Question) -> None:
+        """Raises UsageError where the question names what the policy does not know."""
+        self.world = world
+        self.question = question
+        check(question, world.vocabulary)
+        self._operations: dict[tuple[str, bool], tuple[Operation, ...]] = {}
+        self._only: frozenset[str] | None = None
+        self._withs = {slot: beginnings(entity.id) for slot, entity in (question.withs or {}).items()}
+
+    def of(self, keys: Iterable[str | None]) -> Iterator[pa.RecordBatch]:
+        """The rows of some entities (`type:path`); what is no entity of the policy has none."""
+        by_form: dict[tuple[str, bool], list[list[str]]] = {}
+        for key in keys:
+            form = self.form(key)
+            if form is not None and key is not None:
+                by_form.setdefault(form, []).append(beginnings(key.partition(":")[2]))
+        for (type_, named), paths in by_form.items():
+            operations = self.operations(type_, named=named)
+            if operations:
+                entities = Entities(self.world, paths, self._withs)
+                yield from self._rows(type_, operations, entities)
+
+    def form(self, key: str | None) -> tuple[str, bool] | None:
+        """The type of an entity and whether it is named in full; None where it is none."""
+        type_, colon, path = (key or "").partition(":")
+        if not colon or type_ not in self.world.vocabulary.chains:
+            return None
+        try:
+            self.world.vocabulary.check_path(Entity(type_, path), unnamed=True)
+        except InvalidRequest:
+            return None
+        return type_, len(beginnings(path)) > self.world.reader.depth(type_)
+
+    def operations(self, type_: str, *, named: bool) -> tuple[Operation, ...]:
+        """What is asked of entities of a type."""
+        found = self._operations.get((type_, named))
+        if found is None:
+            shapes = self.world.vocabulary.operations.get(type_, {})
+            found = self._operations[type_, named] = tuple(
+                self._operation(type_, name, named=named)
+                for name in shapes
+                if self._asked(type_, name) and (named or shapes[name].unnamed) and not self.lacking(type_, name)
+            )
+        return found
+
+    def lacking(self, type_: str, operation: str) -> str | None:
+        """Why an operation is not in the matrix: an object that it looks at was not given, or is of another type."""
+        shape = self.world.vocabulary.operations[type_][operation]
+        for slot, types in shape.withs.items():
+            given = (self.question.withs or {}).get(slot)
+            if given is None:
+                return f"needs an object `{slot}` of type {' or '.join(types)}"
+            if given.type not in types:
+                return f"`{slot}` must be of type {' or '.join(types)}"
+        return None
+
+    def left_out(self) -> dict[str, str]:
+        """Operations that were asked about and are not in the matrix (`type/operation`), each with the reason."""
+        return {
+            f"{type_}/{name}": why
+            for type_, shapes in self.world.vocabulary.operations.items()
+            for name in shapes
+            if self._asked(type_, name) and (why := self.lacking(type_, name))
+        }
+
+    def narrow(self, operations: frozenset[str]) -> None:
+        """Leave of the operations only those with these names, known or not."""
+        self._only = operations
+
+    def _asked(self, type_: str, name: str) -> bool:
+        if self._only is not None and name not in self._only:
+            return False
+        wanted = self.question.operations
+        return wanted is None or name in wanted or f"{type_}/{name}" in wanted
+
+    def _operation(self, type_: str, name: str, *, named: bool) -> Operation:
+        rule: Mapping[str, Any] = self.world.program["rules"][type_][name]
+        withs = {slot: (self.question.withs or {})[slot].type for slot in rule["with"]}
+        flags = self.question.flags & frozenset(rule["flags"])
+        form = Form(flags=flags, types={RESOURCE: type_, **withs}, named=named)
+        kinds = [f"{slot}={withs[slot]}" for slot in sorted(withs) if len(rule["with"][slot]) > 1]
+        sets = rule["minimal"]["item" if named else "call"][" ".join([*sorted(flags), *kinds])]
+        depth = {link: len(chain) for link, chain in self.world.reader.chains.items()}
+        return Operation(
+            name=name,
+            condition=self.world.reader.condition(type_, name, form),
+            ways=tuple(way_of(numbers, rule["atoms"], depth) for numbers in sets),
+        )
+
+    def _rows(self, type_: str, operations: tuple[Operation, ...], entities: Entities) -> Iterator[pa.RecordBatch]:
+        whole = pa.array([path[-1] for path in entities.paths], pa.string())
+        conditions = list(dict.fromkeys(operation.condition for operation in operations))
+        for entity, subject in chunks(entities, conditions):
+            pairs = Pairs(entities, entity, subject)
+            answers = {condition: pairs.holds(condition) for condition in conditions}
+            for operation in operations:
+                yield from self._entitlements(type_, operation, pairs, whole, answers[operation.condition])
+
+    def _entitlements(
+        self, type_: str, operation: Operation, pairs: Pairs, paths: pa.Array, truth: Truth
+    ) -> Iterator[pa.RecordBatch]:
+        left = np.flatnonzero(truth)
+        people = self.world.people
+        labels, users = pa.array(people.labels, pa.string()), pa.array(people.users, pa.string())
+        for way in operation.ways:
+            if not len(left):
+                break
+            by = np.ones(len(left), np.bool_)
+            for fact in way.facts:
+                by &= pairs.known(fact).truth[left]
+            rows = left[by]
+            if self.question.ways == "first":
+                left = left[~by]
+            if not len(rows):
+                continue
+            via, kind, principal, on = links(pairs, way, rows)
+            subject = pa.array(pairs.subject[rows])
+            columns = [
+                labels.take(subject),
+                users.take(subject),
+                pa.repeat(operation.name, len(rows)),
+                pa.repeat(type_, len(rows)),
+                paths.take(pa.array(pairs.entity[rows])),
+                kind,
+                principal,
+                on,
+                via,
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        if len(left) and self.question.ways == "first":
+            raise AssertionError(f"{type_}/{operation.name}: allowed by its condition and by none of its minimal sets")

@@ -1,0 +1,154 @@
+"""`entitlements`: the matrix as a DataFrame."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.errors import UsageError
+from privtab.request import Entity
+from privtab.spark.matrix import named
+from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways
+from privtab.spark.matrix.opening import Source, open_state, open_world
+from privtab.spark.matrix.travel import opened, ship
+from privtab.spark.policies import PolicyLike, open_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LOG = logging.getLogger("privtab.spark")
+
+EntitiesLike: TypeAlias = "DataFrame | Iterable[str | Entity] | None"
+"""A DataFrame with a column `entity` (`type:path`) or with `type` and `path`; a list; None: all that the state names."""
+UsersLike: TypeAlias = "DataFrame | Collection[str] | None"
+
+MOST_PARTITIONS = 64
+
+
+def entitlements(
+    policy: PolicyLike,
+    state: object,
+    entities: EntitiesLike = None,
+    *,
+    operations: Collection[str] | None = None,
+    principals: Collection[str] | None = None,
+    users: UsersLike = None,
+    with_: Mapping[str, str | Entity] | None = None,
+    flags: Iterable[str] = (),
+    ways: Ways = "first",
+    partitions: int | None = None,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """Who may do what with which entities, and through what: one row for each entitlement, in no order.
+
+    Columns: `principal` (`user:alice`), `user` (its name; null for a group or a role), `operation`, `type`, `path`; `via_kind`,
+    `via_principal` and `via_entity` of what matters most; `via`, everything that the entitlement rests on.
+
+    `operations`: names (`load`, or `table/load`); all where left off. `users`, `principals`: who is asked about; every user that
+    the state names where both are left off. A group or a role is asked about as if somebody held nothing else. `with_`: the one
+    object by slot for operations that look at a second object; without it they are not in the matrix. `flags`: set for all.
+    `ways="all"`: a row for each minimal set that holds, not for the first alone.
+
+    Raises UsageError for names that the policy does not know, and as `open_policy` and reading a state do.
+    """
+    session = _session(entities, users, spark)
+    opened_policy = open_policy(policy)
+    source = open_state(opened_policy, state, session)
+    world = open_world(opened_policy, source, users=_users(users), principals=principals)
+    question = Question(
+        operations=None if operations is None else frozenset(_listed(operations, "operations")),
+        withs={slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()},
+        flags=frozenset(_listed(flags, "flags")),
+        ways=ways,
+    )
+    return matrix_frame(session, Matrix(world, question), source, entities, partitions=partitions)
+
+
+def matrix_frame(
+    session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike, *, partitions: int | None = None
+) -> DataFrame:
+    """The rows of a matrix for some entities."""
+    for name, why in matrix.left_out().items():
+        LOG.info("entitlements: `%s` is left out: it %s", name, why)
+    shipped = ship(matrix, session)
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = opened(shipped)
+        for batch in batches:
+            yield from here.of(batch.column(0).to_pylist())
+
+    frame = _entities(session, matrix, source, entities)
+    count = partitions or _partitions(session)
+    return frame.distinct().repartition(count).mapInArrow(rows, DDL)
+
+
+def _entities(session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike) -> DataFrame:
+    if entities is None:
+        return _local(session, named.of_source(source, matrix.world.reader.chains))
+    if not _is_frame(entities):
+        return _local(session, named.texts(entities))  # type: ignore[arg-type]  # no DataFrame: a list
+    frame: DataFrame = entities  # type: ignore[assignment]  # a DataFrame
+    names = {name.lower() for name in frame.columns}
+    if "entity" in names:
+        return frame.select(F.col("entity").cast("string").alias("entity"))
+    if {"type", "path"} <= names:
+        return frame.select(
+            F.concat(F.col("type").cast("string"), F.lit(":"), F.col("path").cast("string")).alias("entity")
+        )
+    raise UsageError(
+        f"entities has no column `entity`, and not both `type` and `path`; there are: {', '.join(frame.columns)}"
+    )
+
+
+def _local(session: SparkSession, keys: list[str]) -> DataFrame:
+    if not keys:
+        return session.createDataFrame([], "entity string")
+    return session.createDataFrame(pa.table({"entity": pa.array(keys, pa.string())}))
+
+
+def _partitions(session: SparkSession) -> int:
+    return max(1, min(int(session.conf.get("spark.sql.shuffle.partitions", "32") or 32), MOST_PARTITIONS))
+
+
+def _session(entities: object, users: object, spark: SparkSession | None) -> SparkSession:
+    if spark is not None:
+        return spark
+    for given in (entities, users):
+        if _is_frame(given):
+            session: SparkSession = given.sparkSession  # type: ignore[attr-defined]  # a DataFrame
+            return session
+    from pyspark.sql import SparkSession as Session
+
+    active = Session.getActiveSession()
+    if active is None:
+        raise UsageError("there is no Spark session: make one, or give it as `spark=`")
+    return active
+
+
+def _users(users: UsersLike) -> Collection[str] | None:
+    if _is_frame(users):
+        column: Column = F.col(users.columns[0])  # type: ignore[union-attr]  # a DataFrame
+        table = users.select(column.cast("string")).distinct().toArrow()  # type: ignore[union-attr]
+        return sorted(name for name in table.column(0).to_pylist() if name is not None)
+    return users  # type: ignore[return-value]  # no DataFrame
+
+
+def _listed(names: Iterable[str], what: str) -> list[str]:
+    if isinstance(names, str):
+        raise UsageError(f"{what} is the text `{names}`: give a list")
+    return list(names)
+
+
+def _entity(slot: str, text: str) -> Entity:
+    try:
+        return Entity.parse(text)
+    except ValueError as error:
+        raise UsageError(f"with_ `{slot}`: {error}") from error
+
+
+def _is_frame(value: object) -> bool:
+    return hasattr(value, "mapInArrow") and hasattr(value, "columns")

@@ -1,0 +1,158 @@
+"""What principals hold on the entities of one type, as arrays; and the best way to something as one number.
+
+A way is a number that is the less the better: how far up the entity lies that gives it, then the name of the principal through
+whom, then whether it is a row of the state (0) or what a role is declared to give (1). So the least of several is the one to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from privtab.engines.index import OWNER, Index
+from privtab.spark.matrix.people import NONE, Ints, Lists, People, Truth
+
+DEEPEST = 1 << 20
+WORD = 60
+RANKS = (1 << 39) - 1
+
+
+def way(level: int, ranks: Ints | int, *, declared: bool = False) -> Ints:
+    """Ways through principals at a level of a chain, counted from the root."""
+    above = (DEEPEST - level) << 40
+    made: Ints = np.asarray(above | np.asarray(ranks, np.int64) << 1 | int(declared), np.int64)
+    return made
+
+
+def level_of(ways: Ints) -> Ints:
+    """The level of each way."""
+    return DEEPEST - (ways >> 40)
+
+
+def rank_of(ways: Ints) -> Ints:
+    """The rank of the principal of each way."""
+    return ways >> 1 & RANKS
+
+
+class Held:
+    """The entries of one type, (place, principal) each, who belongs to its entities, and who holds roles within them."""
+
+    def __init__(
+        self,
+        type_: str,
+        chains: Mapping[str, Sequence[tuple[str, int]]],
+        index: Index,
+        people: People,
+        scoped: Iterable[tuple[str, int, tuple[str, ...]]],
+    ) -> None:
+        """`scoped`: (path, subject, the declared roles that he holds within it)."""
+        self.level = len(chains[type_]) - 1
+        self._people = people
+        self._numbers = index.numbers
+        self.code: dict[str, int] = {}
+        """Path → place."""
+        self._enter(type_, index)
+        number = people.number
+        self.member_keys: Ints = np.array(
+            sorted(
+                self._place(path) << 32 | number[user]
+                for path, users in index.members.get(type_, {}).items()
+                for user in users
+                if user in number
+            ),
+            np.int64,
+        )
+        held = sorted((self._place(path) << 32 | subject, roles) for path, subject, roles in scoped)
+        self.scope_keys: Ints = np.array([key for key, _ in held], np.int64)
+        self.scope_roles = [roles for _, roles in held]
+        self._within = self._origins(type_, chains, index)
+        self.by_place = Lists(self.place, np.arange(len(self.place)), len(self.code))
+        self.members = _by_place(self.member_keys, len(self.code))
+        self.scopes = _by_place(self.scope_keys, len(self.code))
+        self._columns: dict[tuple[str, str], Ints] = {}
+        self._weights: dict[tuple[str, str], Ints] = {}
+
+    def _place(self, path: str) -> int:
+        return self.code.setdefault(path, len(self.code))
+
+    def _enter(self, type_: str, index: Index) -> None:
+        places, principals, bits = [], [], []
+        codes = self._people.codes
+        for path, holders in index.tables.get(type_, {}).items():
+            for principal, held in holders.items():
+                code = codes.get(principal)
+                if code is not None:  # else nobody who is asked about is this principal
+                    places.append(self._place(path))
+                    principals.append(code)
+                    bits.append(held)
+        place, principal_codes = np.array(places, np.int64), np.array(principals, np.int64)
+        order = np.argsort(place << 32 | principal_codes)
+        self.place, self.principal = place[order], principal_codes[order]
+        self.keys: Ints = self.place << 32 | self.principal
+        words = max((number.bit_length() for number in bits), default=0) // WORD + 1
+        mask = (1 << WORD) - 1
+        self._words = [np.array([n >> word * WORD & mask for n in bits], np.int64)[order] for word in range(words)]
+
+    def _origins(
+        self, type_: str, chains: Mapping[str, Sequence[tuple[str, int]]], index: Index
+    ) -> dict[str, list[tuple[int, int]]]:
+        """Privilege → (entry, level of the nearest row) for roles within scopes: such a grant may lie above its entry."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for (effect, privilege, key, principal), rows in index.origins.items():
+            own, _, path = key.partition(":")
+            code = self._people.codes.get(principal)
+            if own == type_ and effect == "allow" and code is not None:
+                entry = int(np.searchsorted(self.keys, self.code[path] << 32 | code))
+                levels = (len(chains[row.partition(":")[0]]) - 1 for row in rows)
+                found.setdefault(privilege, []).append((entry, max(levels)))
+        return found
+
+    def owner(self) -> Ints:
+        """By entry the way to ownership; NONE: it is none."""
+        return self._kept("owner", "", lambda: np.where(self._bit(OWNER), self._plain(), NONE))
+
+    def allowed(self, privilege: str) -> Ints:
+        """By entry the way to a privilege."""
+        return self._kept("allow", privilege, lambda: self._allowed(privilege))
+
+    def denied(self, privilege: str) -> Ints:
+        """By entry a way to a denial."""
+        bit = self._numbers.denied(privilege)
+        return self._kept("deny", privilege, lambda: np.where(self._bit(bit), self._plain(), NONE))
+
+    def weights(self, kind: str, privilege: str) -> Ints:
+        """By place how many subjects its entries bring; one more, 0, for the place -1."""
+        found = self._weights.get((kind, privilege))
+        if found is None:
+            some = np.flatnonzero((self.owner() if kind == "owner" else self.allowed(privilege)) != NONE)
+            found = np.zeros(len(self.code) + 1, np.int64)
+            np.add.at(found, self.place[some], self._people.holders.counts(self.principal[some]))
+            self._weights[kind, privilege] = found
+        return found
+
+    def _kept(self, kind: str, privilege: str, make: Callable[[], Ints]) -> Ints:
+        found = self._columns.get((kind, privilege))
+        if found is None:
+            found = self._columns[kind, privilege] = make()
+        return found
+
+    def _bit(self, number: int) -> Truth:
+        word, at = divmod(number.bit_length() - 1, WORD)
+        if word >= len(self._words):
+            return np.zeros(len(self.place), np.bool_)
+        bits: Truth = (self._words[word] >> at & 1) != 0
+        return bits
+
+    def _plain(self) -> Ints:
+        return way(self.level, self._people.rank[self.principal])
+
+    def _allowed(self, privilege: str) -> Ints:
+        ways = np.where(self._bit(self._numbers.allowed(privilege)), self._plain(), NONE)
+        for entry, level in self._within.get(privilege, ()):
+            ways[entry] = way(level, int(self._people.rank[self.principal[entry]]))
+        return ways
+
+
+def _by_place(keys: Ints, places: int) -> Lists:
+    return Lists(keys >> 32, keys & 0xFFFFFFFF, places)

@@ -1,0 +1,99 @@
+"""Which entities a matrix is about: those that the caller names, or all that the state does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from privtab.engines.index import Index
+from privtab.errors import FileError, UsageError
+from privtab.request import Entity
+from privtab.spark.matrix.opening import Source
+
+Chains = Mapping[str, Sequence[tuple[str, int]]]
+
+
+def of_source(source: Source, chains: Chains) -> list[str]:
+    """The entities that a state names, what contains them, and the single ones that hang off those; sorted."""
+    if source.rows is not None:
+        rows = source.rows
+        named = {str(grant.entity) for grant in rows.grants} | {str(entity) for entity, _ in rows.owners}
+        named |= {str(entity) for _, entity in rows.members}
+        named |= {str(a.scope) for a in rows.assignments if a.scope is not None}
+    else:
+        assert source.index is not None
+        named = _of_index(source.index)
+    return closed(named, chains)
+
+
+def _of_index(index: Index) -> set[str]:
+    named = {f"{type_}:{path}" for type_, table in index.tables.items() for path in table}
+    named |= {f"{type_}:{path}" for type_, table in index.members.items() for path in table}
+    return named | {key for scopes in index.scoped.values() for key in scopes}
+
+
+def closed(named: Iterable[str], chains: Chains) -> list[str]:
+    """Entities with what contains them and the single ones that hang off them."""
+    singles: dict[str, list[str]] = {}
+    for type_, chain in chains.items():
+        if len(chain) > 1 and chain[-1][1] == chain[-2][1]:
+            singles.setdefault(chain[-2][0], []).append(type_)
+    found: set[str] = set()
+    left = list(named)
+    while left:
+        key = left.pop()
+        type_, _, path = key.partition(":")
+        if key in found or type_ not in chains:
+            continue
+        found.add(key)
+        chain = chains[type_]
+        if len(chain) > 1:
+            same = chain[-1][1] == chain[-2][1]
+            left.append(f"{chain[-2][0]}:{path if same else path.rpartition('/')[0]}")
+        left += [f"{single}:{path}" for single in singles.get(type_, ())]
+    return sorted(found)
+
+
+def texts(entities: Iterable[object]) -> list[str]:
+    """Entities as `type:path`; raises UsageError for what is none."""
+    if isinstance(entities, str):
+        raise UsageError(f"entities is the text `{entities}`: give a list, or a DataFrame")
+    found = []
+    for entity in entities:
+        text = str(entity) if isinstance(entity, Entity) else entity
+        if not isinstance(text, str) or ":" not in text:
+            raise UsageError(f"`{text}` is not an entity: write type:path, as in table:m/c/s/t")
+        found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def from_file(path: Path) -> list[str]:
+    """Entities from a file: CSV or Parquet with a column `entity` or with `type` and `path`, JSON, or a text with one a line."""
+    if not path.exists():
+        raise FileError(f"no such file of entities: {path}")
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".csv":
+            from pyarrow import csv
+
+            table = csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+        elif suffix == ".parquet" or path.is_dir():
+            from pyarrow import parquet
+
+            table = parquet.read_table(path)
+        elif suffix == ".json":
+            return texts(json.loads(path.read_text(encoding="utf-8")))
+        else:
+            return texts(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: {error}") from error
+    names = set(table.column_names)
+    if "entity" in names:
+        return texts(text for text in table.column("entity").cast("string").to_pylist() if text is not None)
+    if {"type", "path"} <= names:
+        pairs = zip(table.column("type").to_pylist(), table.column("path").cast("string").to_pylist(), strict=True)
+        return texts(f"{kind}:{own}" for kind, own in pairs if kind is not None and own is not None)
+    raise UsageError(
+        f"{path}: no column `entity`, and not both `type` and `path`; there are: {', '.join(sorted(names))}"
+    )

@@ -1,0 +1,219 @@
+"""What is true of many (entity, subject) pairs at once, and through what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from privtab.engines.conditions import All, Condition, Fact, Some
+from privtab.spark.matrix.held import Held, way
+from privtab.spark.matrix.people import NONE, Ints, Truth, among, looked_up
+
+if TYPE_CHECKING:
+    from privtab.spark.matrix.world import World
+
+
+class Entities:
+    """Some entities of one type with what contains them, and the objects that go with every request."""
+
+    def __init__(self, world: World, paths: Sequence[Sequence[str]], withs: Mapping[str, Sequence[str]]) -> None:
+        """`paths`: for each entity the beginnings of its path; `withs`: by slot those of the one object."""
+        self.world = world
+        self.paths = paths
+        self.withs = withs
+        self.count = len(paths)
+        self._places: dict[tuple[str, str], Ints] = {}
+
+    def at(self, slot: str, type_: str) -> list[str | None]:
+        """The path of the entity of a type in a slot; None where it is not named."""
+        depth = self.world.reader.depth(type_)
+        if slot:
+            own = self.withs[slot]
+            return [own[depth] if depth < len(own) else None] * self.count
+        return [path[depth] if depth < len(path) else None for path in self.paths]
+
+    def places(self, slot: str, type_: str) -> Ints:
+        """The same, by number; -1: nobody holds anything there."""
+        found = self._places.get((slot, type_))
+        if found is None:
+            code = self.world.held[type_].code
+            codes = (-1 if path is None else code.get(path, -1) for path in self.at(slot, type_))
+            found = self._places[slot, type_] = np.fromiter(codes, np.int64, self.count)
+        return found
+
+
+class Meetings:
+    """Where the principals of subjects meet the entries of places; asked for a column of entries after the other."""
+
+    def __init__(self, world: World, held: Held, places: Ints, subjects: Ints) -> None:
+        """One place and one subject for each pair."""
+        asked = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
+        keys, inverse = np.unique(places[asked] << 32 | subjects[asked], return_inverse=True)
+        self._inverse = np.full(len(places), -1, np.int64)
+        self._inverse[asked] = inverse
+        self._count = len(keys)
+        rows, self._entries = _meet(world, held, keys >> 32, keys & 0xFFFFFFFF)
+        self._begins = np.flatnonzero(np.diff(rows, prepend=-1))
+        self._rows = rows[self._begins]
+
+    def least(self, column: Ints) -> Ints:
+        """By pair the least of a column over the entries that are met; NONE where none is."""
+        found = np.full(self._count + 1, NONE, np.int64)
+        if len(self._entries):
+            found[self._rows] = np.minimum.reduceat(column[self._entries], self._begins)
+        least: Ints = found[self._inverse]
+        return least
+
+
+def _meet(world: World, held: Held, places: Ints, subjects: Ints) -> tuple[Ints, Ints]:
+    """(pair, entry) for all that meet, by pair: from the side that has less to offer."""
+    people = world.people
+    by_person = people.principals.counts(subjects) <= held.by_place.counts(places)
+    one, other = np.flatnonzero(by_person), np.flatnonzero(~by_person)
+    rows, at = people.principals.spread(subjects[one])
+    wanted = places[one][rows] << 32 | people.principals.values[at]
+    entries = np.minimum(np.searchsorted(held.keys, wanted), len(held.keys) - 1)
+    hit = held.keys[entries] == wanted
+    first_rows, first = one[rows[hit]], entries[hit]
+    rows, at = held.by_place.spread(places[other])
+    entries = held.by_place.values[at]
+    hit = among(people.pairs, subjects[other][rows] << 32 | held.principal[entries])
+    all_rows = np.concatenate([first_rows, other[rows[hit]]])
+    order = np.argsort(all_rows, kind="stable")
+    return all_rows[order], np.concatenate([first, entries[hit]])[order]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A fact by pair: whether it holds and the best way to it, and whether that is ownership though a privilege is asked for."""
+
+    truth: Truth
+    ways: Ints
+    owned: Truth | None = None
+
+
+class Pairs:
+    """Pairs of entities and subjects."""
+
+    def __init__(self, entities: Entities, entity: Ints, subject: Ints) -> None:
+        self.entities = entities
+        self.world = entities.world
+        self.entity = entity
+        self.subject = subject
+        self._known: dict[Fact, Known] = {}
+        self._meetings: dict[tuple[str, str], Meetings] = {}
+
+    def holds(self, condition: Condition) -> Truth:
+        """Whether a condition holds, by pair."""
+        match condition:
+            case Fact():
+                return self.known(condition).truth
+            case All():
+                truth = np.ones(len(self.entity), np.bool_)
+                for part in condition.parts:
+                    truth &= self.holds(part)
+                return truth
+            case Some():
+                truth = np.zeros(len(self.entity), np.bool_)
+                for part in condition.parts:
+                    truth |= self.holds(part)
+                return truth
+            case _:
+                assert_never(condition)
+
+    def known(self, fact: Fact) -> Known:
+        """What is known of a fact, by pair."""
+        found = self._known.get(fact)
+        if found is None:
+            found = self._known[fact] = self._find(fact)
+        return found
+
+    def _find(self, fact: Fact) -> Known:
+        people = self.world.people
+        match fact.kind:
+            case "has":
+                return self._has(fact)
+            case "owner":
+                ways = self._least(fact.slot, fact.type, self.world.held[fact.type].owner())
+                return Known(truth=ways != NONE, ways=ways)
+            case "service_admin":
+                return self._own(people.admin[self.subject])
+            case "self":
+                users = self.world.named_users(self.entities.at(fact.slot, fact.type))
+                return self._own(users[self.entity] == self.subject)
+            case "member":
+                return self._member(fact)
+            case "holds":
+                ways = self._named("role", fact)
+                return Known(truth=ways != NONE, ways=ways)
+
+    def _own(self, truth: Truth) -> Known:
+        """A fact about the subject in person."""
+        return Known(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
+
+    def _least(self, slot: str, type_: str, column: Ints) -> Ints:
+        meetings = self._meetings.get((slot, type_))
+        if meetings is None:
+            places = self.entities.places(slot, type_)[self.entity]
+            meetings = self._meetings[slot, type_] = Meetings(self.world, self.world.held[type_], places, self.subject)
+        return meetings.least(column)
+
+    def _has(self, fact: Fact) -> Known:
+        meaning, held = self.world.meaning, self.world.held
+        looked = self.world.looked_at(fact)
+        ways = np.full(len(self.entity), NONE, np.int64)
+        for type_ in looked:
+            ways = np.minimum(ways, self._least(fact.slot, type_, held[type_].allowed(fact.privilege)))
+            for declared in self._declared(fact, type_):
+                ways = np.minimum(ways, declared)
+        if meaning.denies:
+            for type_ in looked:
+                denied = self._least(fact.slot, type_, held[type_].denied(fact.privilege)) != NONE
+                ways = np.where(denied, NONE, ways)
+        if fact.privilege not in meaning.owner_holds:
+            return Known(truth=ways != NONE, ways=ways)
+        owning = np.full(len(self.entity), NONE, np.int64)
+        for type_ in looked:
+            owning = np.minimum(owning, self._least(fact.slot, type_, held[type_].owner()))
+        owned = owning != NONE
+        ways = np.where(owned, owning, ways)
+        return Known(truth=ways != NONE, ways=ways, owned=owned)
+
+    def _declared(self, fact: Fact, type_: str) -> Iterator[Ints]:
+        """Ways through what roles are declared to give on entities of a type on the path."""
+        named = np.array([path is not None for path in self.entities.at(fact.slot, type_)], np.bool_)
+        everywhere = self.world.everywhere(fact.privilege, type_)
+        if everywhere is not None:
+            yield np.where(named[self.entity], everywhere[self.subject], NONE)
+        for scope in self.world.chain(type_):
+            column = self.world.within(scope, fact.privilege, type_)
+            if column is not None:
+                places = self.entities.places(fact.slot, scope)[self.entity]
+                wanted = np.where((places >= 0) & named[self.entity], places << 32 | self.subject, -1)
+                at = looked_up(self.world.held[scope].scope_keys, np.arange(len(column)), wanted)
+                yield np.where(at >= 0, column[at], NONE)
+
+    def _member(self, fact: Fact) -> Known:
+        people, held = self.world.people, self.world.held[fact.type]
+        places = self.entities.places(fact.slot, fact.type)[self.entity]
+        belongs = among(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
+        own = way(0, people.own_rank[self.subject])
+        if self.world.reader.principal[fact.type] == "group":
+            through = self._named("group", fact)
+            return Known(truth=belongs | (through != NONE), ways=np.where(belongs, own, through))
+        named = np.array([path is not None for path in self.entities.at(fact.slot, fact.type)], np.bool_)
+        belongs = belongs | people.abstract[self.subject] & named[self.entity]
+        return Known(truth=belongs, ways=np.where(belongs, own, NONE))
+
+    def _named(self, kind: str, fact: Fact) -> Ints:
+        """Ways through a principal that the entity is: by its last name, or by its whole path."""
+        people = self.world.people
+        ways = np.full(len(self.entity), NONE, np.int64)
+        for codes in self.world.principals_named(kind, self.entities.at(fact.slot, fact.type)):
+            mine = codes[self.entity]
+            hit = (mine >= 0) & among(people.pairs, self.subject << 32 | mine)
+            ways = np.where(hit, np.minimum(ways, way(0, people.rank[mine] if len(people.rank) else 0)), ways)
+        return ways

@@ -1,0 +1,125 @@
+"""Who is asked about: users, and groups and roles as if somebody held nothing else, with their principals by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privtab.engines.index import Index
+
+Ints = npt.NDArray[np.int64]
+Truth = npt.NDArray[np.bool_]
+
+NONE = np.int64(np.iinfo(np.int64).max)
+"""No way: greater than every way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One row of the matrix. `user`: the name that asks; None for a group or a role, which is nobody in person."""
+
+    principal: str
+    user: str | None
+    principals: tuple[str, ...]
+    scopes: Mapping[str, Iterable[str]]
+    """The declared roles held within scopes, by the scope's key."""
+    groups: Mapping[str, str]
+    """Role → the group by which it is held, where it is not held in person."""
+
+
+class Lists:
+    """Numbers by number: for each of `count` owners a run of values."""
+
+    def __init__(self, owners: Ints, values: Ints, count: int) -> None:
+        """Pairs in any order."""
+        order = np.argsort(owners, kind="stable")
+        self.values = values[order]
+        self.first = np.zeros(count + 2, np.int64)
+        np.cumsum(np.bincount(owners, minlength=count), out=self.first[1:-1])
+        # One more, empty, for the number -1.
+        self.first[-1] = self.first[-2]
+
+    def counts(self, owners: Ints) -> Ints:
+        """How many values each has; -1 has none."""
+        counted: Ints = np.where(owners < 0, 0, self.first[owners + 1] - self.first[owners])
+        return counted
+
+    def spread(self, owners: Ints) -> tuple[Ints, Ints]:
+        """All values of some owners: the position of the owner, and the position of the value."""
+        counts = self.counts(owners)
+        rows = np.repeat(np.arange(len(owners)), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(rows)) - np.repeat(ends - counts, counts)
+        return rows, self.first[owners][rows] + within
+
+
+class People:
+    """The subjects of a matrix as arrays."""
+
+    def __init__(self, subjects: Sequence[Subject], index: Index, declared: Iterable[str]) -> None:
+        self.labels = [subject.principal for subject in subjects]
+        self.users = [subject.user for subject in subjects]
+        self.count = len(subjects)
+        self.number = {user: at for at, user in enumerate(self.users) if user is not None}
+        self.abstract: Truth = np.array([user is None for user in self.users], np.bool_)
+        """Groups and roles: who belongs to what is taken as given for them."""
+        self.admin: Truth = np.array([user in index.service_admins for user in self.users], np.bool_)
+        codes: dict[str, int] = {}
+        owners, values = [], []
+        for at, subject in enumerate(subjects):
+            for principal in subject.principals:
+                owners.append(at)
+                values.append(codes.setdefault(principal, len(codes)))
+        self.codes = codes
+        owner_codes, value_codes = np.array(owners, np.int64), np.array(values, np.int64)
+        self.principals = Lists(owner_codes, value_codes, self.count)
+        self.holders = Lists(value_codes, owner_codes, len(codes))
+        """Principal → subjects."""
+        self.pairs: Ints = np.sort(owner_codes << 32 | value_codes)
+        self._name(subjects, index, declared)
+
+    def _name(self, subjects: Sequence[Subject], index: Index, declared: Iterable[str]) -> None:
+        """What principals are called: a role within a scope by the role's name. In order, so that ways can be compared."""
+        called = [index.within[p][0] if p in index.within else p for p in self.codes]
+        named = {*called, *declared, *self.labels}
+        self.names = sorted(named)
+        rank = {name: at for at, name in enumerate(self.names)}
+        self.rank: Ints = np.array([rank[name] for name in called], np.int64)
+        """Principal → the place of its name among all."""
+        self.rank_of = rank
+        self.own_rank: Ints = np.array([rank[label] for label in self.labels], np.int64)
+        self.group_names = sorted({group for subject in subjects for group in subject.groups.values()})
+        number = {group: at for at, group in enumerate(self.group_names)}
+        by = sorted(
+            (at << 32 | rank[role], number[group])
+            for at, subject in enumerate(subjects)
+            for role, group in subject.groups.items()
+            if role in rank
+        )
+        self._group_keys: Ints = np.array([key for key, _ in by], np.int64)
+        self._group_codes: Ints = np.array([group for _, group in by], np.int64)
+
+    def group(self, subjects: Ints, ranks: Ints) -> Ints:
+        """The group by which each subject holds the principal with that rank; -1: in person."""
+        return looked_up(self._group_keys, self._group_codes, subjects << 32 | ranks)
+
+
+def looked_up(keys: Ints, values: Ints, wanted: Ints) -> Ints:
+    """The value of each wanted key among sorted ones; -1 where it is not there."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Ints = np.where(keys[at] == wanted, values[at], -1)
+    return found
+
+
+def among(keys: Ints, wanted: Ints) -> Truth:
+    """Whether each wanted key is among the sorted ones."""
+    if not len(keys):
+        return np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Truth = keys[at] == wanted
+    return found

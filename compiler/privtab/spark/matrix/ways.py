@@ -1,0 +1,139 @@
+"""Through what an entitlement holds: the first minimal set of its rule that does, atom by atom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.engines.conditions import Fact
+from privtab.spark.matrix.held import level_of, rank_of
+from privtab.spark.matrix.pairs import Known, Pairs
+from privtab.spark.matrix.people import Ints
+
+KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed")
+"""What gives an atom: a row of grants, what a role is declared to give, and so on. `needed`: a membership that a group or a role
+cannot bring, so that it must come from elsewhere."""
+GRANT, ROLE, OWNER, MEMBER, HOLDS, SELF, ADMIN, NEEDED = range(len(KINDS))
+ANYONE = "anyone"
+
+LINK = pa.struct(
+    [
+        ("atom", pa.string()),
+        ("kind", pa.string()),
+        ("principal", pa.string()),
+        ("entity", pa.string()),
+        ("group", pa.string()),
+    ]
+)
+"""One atom of a way: what was asked for, what gives it, to whom, where, and the group by which a role is held."""
+LINKS = pa.list_(LINK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One minimal set: its atoms, and which of them is told where there is place for one alone."""
+
+    facts: tuple[Fact, ...]
+    main: int
+
+
+def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Mapping[str, int]) -> Way:
+    """A minimal set from the program's JSON. The main atom is a privilege or ownership nearest to the resource."""
+    facts = tuple(
+        Fact(atom["kind"], atom.get("slot", ""), atom.get("type", ""), atom.get("privilege", ""))
+        for atom in (atoms[number] for number in numbers)
+    )
+    order = sorted(
+        range(len(facts)),
+        key=lambda at: (
+            facts[at].slot != "",
+            facts[at].kind not in ("has", "owner"),
+            -depth.get(facts[at].type, 0),
+            at,
+        ),
+    )
+    return Way(facts=facts, main=order[0] if order else -1)
+
+
+def links(pairs: Pairs, way: Way, rows: Ints) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
+    """For some rows of pairs: all links, and kind, principal and entity of the main one."""
+    if not way.facts:
+        none = pa.nulls(len(rows), pa.string())
+        empty = pa.ListArray.from_arrays(pa.array(np.zeros(len(rows) + 1, np.int32)), pa.array([], LINK))
+        return empty, pa.array([ANYONE] * len(rows), pa.string()), none, none
+    columns = [_link(pairs, fact, rows) for fact in way.facts]
+    width, count = len(columns), len(rows)
+    flat = pa.concat_arrays(columns)
+    at = (np.arange(width)[None, :] * count + np.arange(count)[:, None]).ravel()
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
+    main = columns[way.main]
+    return (
+        pa.ListArray.from_arrays(offsets, flat.take(pa.array(at))),
+        main.field("kind"),
+        main.field("principal"),
+        main.field("entity"),
+    )
+
+
+def _link(pairs: Pairs, fact: Fact, rows: Ints) -> pa.StructArray:
+    world, people = pairs.world, pairs.world.people
+    known = pairs.known(fact)
+    ways, entity, subject = known.ways[rows], pairs.entity[rows], pairs.subject[rows]
+    ranks = rank_of(ways)
+    kinds = _kinds(pairs, fact, known, rows)
+    groups = people.group(subject, ranks)
+    asked = _keys(pairs, fact.slot, fact.type).take(pa.array(entity)) if fact.type else None
+    match fact.kind:
+        case "self" | "service_admin":
+            atom = pa.array([fact.kind.replace("_", " ")] * len(rows), pa.string())
+            on = pa.nulls(len(rows), pa.string())
+        case "has":
+            atom = _join(fact.privilege, asked)
+            chain = world.chain(fact.type)
+            level = {world.held[type_].level: at for at, type_ in enumerate(chain)}
+            assert list(level) == list(range(len(chain)))
+            keys = pa.concat_arrays([_keys(pairs, fact.slot, type_) for type_ in chain])
+            on = keys.take(pa.array(level_of(ways) * pairs.entities.count + entity))
+        case _:
+            atom, on = _join(fact.kind, asked), asked
+    return pa.StructArray.from_arrays(
+        [
+            atom,
+            pa.array(KINDS, pa.string()).take(pa.array(kinds)),
+            pa.array(people.names, pa.string()).take(pa.array(ranks)),
+            on,
+            pa.array(people.group_names, pa.string()).take(pa.array(groups, mask=groups < 0)),
+        ],
+        fields=list(LINK),
+    )
+
+
+def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Ints) -> Ints:
+    people = pairs.world.people
+    match fact.kind:
+        case "has":
+            kinds = np.where(known.ways[rows] & 1 != 0, ROLE, GRANT)
+            return kinds if known.owned is None else np.where(known.owned[rows], OWNER, kinds)
+        case "member":
+            subject = pairs.subject[rows]
+            is_group = pairs.world.reader.principal[fact.type] == "group"
+            needed: Ints = np.where(people.abstract[subject] & (not is_group), NEEDED, MEMBER)
+            return needed
+        case kind:
+            code = {"owner": OWNER, "holds": HOLDS, "self": SELF, "service_admin": ADMIN}[kind]
+            return np.full(len(rows), code, np.int64)
+
+
+def _keys(pairs: Pairs, slot: str, type_: str) -> pa.Array:
+    """By entity the key of what lies on its path; null where it is not named."""
+    paths = pairs.entities.at(slot, type_)
+    return pa.array([None if path is None else f"{type_}:{path}" for path in paths], pa.string())
+
+
+def _join(word: str, keys: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(pa.scalar(f"{word} ("), keys, pa.scalar(")"), pa.scalar(""))

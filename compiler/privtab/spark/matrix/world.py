@@ -1,0 +1,111 @@
+"""A policy and a state, ready to be asked for its matrix: everything by number, nothing that does not travel to executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from privtab.engines.conditions import Fact, Reader
+from privtab.engines.index import Index
+from privtab.engines.plan import Meaning
+from privtab.request import Vocabulary
+from privtab.spark.matrix.held import Held, way
+from privtab.spark.matrix.people import NONE, Ints, People, Subject
+
+
+class World:
+    """The arrays that a matrix is computed from."""
+
+    def __init__(self, program: Mapping[str, Any], index: Index, subjects: Sequence[Subject]) -> None:
+        """`program`: as the policy bundle carries it."""
+        self.program = program
+        self.reader = Reader(program)
+        self.meaning = Meaning.read(program)
+        self.vocabulary = Vocabulary.from_program(program)
+        self.people = People(subjects, index, self.meaning.roles)
+        scoped: dict[str, list[tuple[str, int, tuple[str, ...]]]] = {}
+        for number, subject in enumerate(subjects):
+            for key, roles in subject.scopes.items():
+                type_, _, path = key.partition(":")
+                scoped.setdefault(type_, []).append((path, number, tuple(roles)))
+        self.held = {
+            type_: Held(type_, self.reader.chains, index, self.people, scoped.get(type_, ()))
+            for type_ in self.reader.chains
+        }
+        self._everywhere: dict[tuple[str, str], Ints | None] = {}
+        self._within: dict[tuple[str, str, str], Ints | None] = {}
+        self._named: dict[str, dict[str, list[int]]] = {"role": {}, "group": {}}
+        for principal, code in self.people.codes.items():
+            own = index.within[principal][0] if principal in index.within else principal
+            kind, _, name = own.partition(":")
+            if kind in self._named:
+                self._named[kind].setdefault(name, []).append(code)
+
+    def chain(self, type_: str) -> list[str]:
+        """The types from the root to a type."""
+        return [link for link, _ in self.reader.chains[type_]]
+
+    def looked_at(self, fact: Fact) -> list[str]:
+        """The types on which a grant counts for a fact."""
+        chain = self.chain(fact.type)
+        return chain if self.meaning.down else chain[-1:]
+
+    def everywhere(self, privilege: str, type_: str) -> Ints | None:
+        """By subject the way through a role that is declared to give a privilege and held everywhere; None: there is none."""
+        key = privilege, type_
+        if key not in self._everywhere:
+            giving = [role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())]
+            held = [role for role in giving if role in self.people.codes]
+            if not held:
+                self._everywhere[key] = None
+            else:
+                ways = np.full(self.people.count, NONE, np.int64)
+                level = len(self.reader.chains[type_]) - 1
+                for role in held:
+                    code = np.array([self.people.codes[role]])
+                    _, at = self.people.holders.spread(code)
+                    own = way(level, self.people.rank_of[role], declared=True)
+                    np.minimum.at(ways, self.people.holders.values[at], own)
+                self._everywhere[key] = ways
+        return self._everywhere[key]
+
+    def within(self, scope: str, privilege: str, type_: str) -> Ints | None:
+        """The same for roles held within entities of a type, by entry of `scope_keys`."""
+        key = scope, privilege, type_
+        if key not in self._within:
+            giving = {role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())}
+            level = len(self.reader.chains[type_]) - 1
+            rank = self.people.rank_of
+            column = [
+                min((int(way(level, rank[role], declared=True)) for role in roles if role in giving), default=int(NONE))
+                for roles in self.held[scope].scope_roles
+            ]
+            found = np.array(column, np.int64)
+            self._within[key] = found if (found != NONE).any() else None
+        return self._within[key]
+
+    def named_users(self, paths: Iterable[str | None]) -> Ints:
+        """By entity the subject that it is; -1: it is none."""
+        number = self.people.number
+        return np.array([-1 if path is None else number.get(_decoded(path), -1) for path in paths], np.int64)
+
+    def principals_named(self, kind: str, paths: Sequence[str | None]) -> list[Ints]:
+        """By entity the principals that it is, in as many columns as one has principals."""
+        named = self._named[kind]
+        found = [_named(named, path) for path in paths]
+        width = max(map(len, found), default=0)
+        return [np.array([codes[at] if at < len(codes) else -1 for codes in found], np.int64) for at in range(width)]
+
+
+def _decoded(path: str) -> str:
+    """The last name of a path as a principal's is written."""
+    return path.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
+
+
+def _named(named: Mapping[str, list[int]], path: str | None) -> list[int]:
+    if path is None:
+        return []
+    names = {_decoded(path), path}
+    return [code for name in names for code in named.get(name, ())]

@@ -1,0 +1,336 @@
+"""The matrix is what the reference answers to every request, and says why in the reference's words."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import generated
+import pytest
+import worlds
+from pyspark.sql import SparkSession
+
+from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.request import Entity, Request
+from privtab.spark import entitlements
+from privtab.spark.matrix import candidates
+from privtab.spark.matrix.compute import Matrix, Question
+from privtab.spark.matrix.opening import open_state, open_world
+from privtab.spark.matrix.travel import opened, parcel
+from privtab.spark.policies import open_policy
+from privtab.state.nodes import Assignment, Grant, State
+
+USERS = (*worlds.USERS, "nobody")
+SHOP = """
+privtab: 1
+system: shop
+version: '1'
+entities: {mall: {shop: {shelf: , user: , group: , role: }}}
+privileges: {READ: {on: [mall, shop, shelf]}, WRITE: {on: [shop, shelf]}, HIRE: {on: [shop]}}
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}, gate: member (mall)}
+tables:
+  shop:
+    hire: {with: {person: user}, requires: HIRE (shop)}
+    open: {requires: anyone, gate: none}
+  shelf:
+    look: READ (shelf)
+    fill: WRITE (shelf) and READ (shelf) or owner (shop)
+    make: {requires: WRITE (shop), grants: READ (shelf)}
+  user:
+    rename: self
+"""
+MEMBERS = tuple((user, Entity("mall", "m")) for user in ("ann", "bob", "cid"))
+STATE = State(
+    members=MEMBERS,
+    memberships=(("bob", "clerks"),),
+    assignments=(
+        Assignment(principal="user:ann", role="reader"),
+        Assignment(principal="group:clerks", role="reader"),
+        Assignment(principal="group:clerks", role="filler"),
+    ),
+    grants=(
+        Grant(grantee="role:reader", effect="allow", privilege="READ", entity=Entity("mall", "m")),
+        Grant(grantee="role:filler", effect="allow", privilege="WRITE", entity=Entity("shop", "m/s")),
+        Grant(grantee="role:reader", effect="deny", privilege="READ", entity=Entity("shelf", "m/s/2")),
+    ),
+    owners=((Entity("shop", "m/s"), "user:cid"),),
+)
+SHELVES = ("shelf:m/s/1", "shelf:m/s/2")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Program:
+    program, _ = generated.read(SHOP)
+    assert program is not None
+    return program
+
+
+def rows(
+    program: Program,
+    state: State,
+    entities: Iterable[str],
+    *,
+    users: Collection[str] | None = None,
+    principals: Collection[str] | None = None,
+    question: Question | None = None,
+) -> list[dict[str, Any]]:
+    """The matrix without Spark."""
+    policy = open_policy(program)
+    world = open_world(policy, open_state(policy, state), users=users, principals=principals)
+    matrix = opened(parcel(Matrix(world, question or Question())))
+    return [row for batch in matrix.of(entities) for row in batch.to_pylist()]
+
+
+def told(row: dict[str, Any]) -> list[dict[str, str]]:
+    """What a row says it rests on, as the reference's reasons say it."""
+    reasons = []
+    for link in row["via"]:
+        owned = link["kind"] == "owner" and not link["atom"].startswith("owner")
+        on = {} if link["entity"] is None else {"on": link["entity"]}
+        reasons.append({"atom": link["atom"], **on, "through": ("owner " if owned else "") + link["principal"]})
+    return reasons
+
+
+def asked_of(program: Program, rnd: random.Random) -> list[str]:
+    """Entities of every type, some named in full and some not, some of them nonsense."""
+    found = {"nonsense", "top", "mid:", ":x", "low:x//x"}
+    for type_ in program.entities:
+        for _ in range(6):
+            entity = worlds.entity(program, type_, rnd)
+            found |= {str(entity), f"{type_}:{entity.id.rpartition('/')[0]}"}
+    return sorted(found)
+
+
+def compare(seed: int) -> int:
+    """Hold one world against the reference; how many requests there were."""
+    program, rnd = generated.program(seed), random.Random(seed)
+    state = worlds.state(program, seed)
+    slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
+    withs = {n: worlds.entity(program, rnd.choice(types), rnd) for n, types in slots.items() if rnd.random() < 0.7}
+    known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
+    question = Question(withs=withs, flags=frozenset(f for f in known if rnd.random() < 0.5))
+    entities = asked_of(program, rnd)
+    reference = Reference(program, state)
+    wanted: dict[tuple[str, ...], Any] = {}
+    count = 0
+    for key in entities:
+        type_, _, path = key.partition(":")
+        for (of_type, operation), rule in program.rules.items():
+            if of_type != type_ or not all(w.name in withs and withs[w.name].type in w.types for w in rule.withs):
+                continue
+            for user in USERS:
+                objects = {w.name: withs[w.name] for w in rule.withs}
+                resource = Entity(type_, path)
+                request = Request(user=user, action=operation, resource=resource, with_=objects, flags=question.flags)
+                try:
+                    decision = reference.decide(request)
+                except InvalidRequest:
+                    continue
+                count += 1
+                if decision.allowed:
+                    wanted[user, operation, type_, path] = decision.context["reasons"]
+    found = {}
+    for row in rows(program, state, entities, users=USERS, question=question):
+        at = row["user"], row["operation"], row["type"], row["path"]
+        assert at not in found, at
+        found[at] = told(row)
+        main = [link for link in row["via"] if link["principal"] == row["via_principal"]]
+        assert main or row["via_kind"] == "anyone"
+    assert found == wanted, seed
+    return count
+
+
+def test_the_matrix_of_generated_worlds_is_the_references() -> None:
+    assert sum(compare(seed) for seed in range(60)) > 20_000
+
+
+@pytest.mark.long
+def test_the_matrix_of_many_worlds_is_the_references() -> None:
+    assert sum(compare(seed) for seed in range(1000, 2500)) > 500_000
+
+
+def test_small_portions_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "MOST", 3)
+    assert sum(compare(seed) for seed in range(60, 80)) > 2_000
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: int) -> None:
+    program, rnd = generated.program(seed), random.Random(seed)
+    state = worlds.state(program, seed)
+    entities = [key for key in asked_of(program, rnd) if ":" in key]
+    tops = tuple(worlds.entity(program, type_, rnd) for type_ in program.entities for _ in range(8))
+    kinds = {name for name, kind in program.entities.items() if kind.principal == "group"}
+    # Of what a probe belongs to, groups are those alone that it stands for.
+    every = {e for e in tops if e.type not in kinds} | {
+        Entity(t, k.partition(":")[2]) for k in entities for t in program.entities if t not in kinds
+    }
+    for principal in ("role:reader", "role:writer", "group:hr"):
+        kind, _, name = principal.partition(":")
+        probe = replace(state, members=(*state.members, *(("probe", e) for e in every)))
+        asking: tuple[str, ...] = ()
+        if kind == "role":
+            probe = replace(probe, assignments=(*state.assignments, Assignment(principal="user:probe", role=name)))
+        elif "request" in program.semantics.groups:
+            asking = (name,)
+        else:
+            probe = replace(probe, memberships=(*state.memberships, ("probe", name)))
+        reference = Reference(program, probe)
+        wanted = set()
+        for key in entities:
+            type_, _, path = key.partition(":")
+            for (of_type, operation), rule in program.rules.items():
+                if of_type == type_ and not rule.withs:
+                    resource = Entity(type_, path)
+                    try:
+                        request = Request(user="probe", action=operation, resource=resource, groups=asking)
+                        if reference.decide(request).allowed:
+                            wanted.add((operation, key))
+                    except InvalidRequest:
+                        continue
+        found = rows(program, state, entities, principals=[principal])
+        assert {row["principal"] for row in found} <= {principal}
+        assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == wanted
+
+
+def test_what_matters_most_is_told_and_by_which_group(shop: Program) -> None:
+    found = {(r["user"], r["operation"], r["path"]): r for r in rows(shop, STATE, SHELVES)}
+    assert set(found) == {
+        ("ann", "look", "m/s/1"),
+        ("bob", "look", "m/s/1"),
+        ("bob", "fill", "m/s/1"),
+        ("cid", "fill", "m/s/1"),
+        ("cid", "fill", "m/s/2"),
+        ("bob", "make", "m/s/1"),
+        ("bob", "make", "m/s/2"),
+    }
+    look = found["bob", "look", "m/s/1"]
+    assert (look["via_kind"], look["via_principal"], look["via_entity"]) == ("grant", "role:reader", "mall:m")
+    assert [link["group"] for link in look["via"] if link["kind"] == "grant"] == ["group:clerks"]
+    assert found["ann", "look", "m/s/1"]["via"][-1]["group"] is None
+    assert found["cid", "fill", "m/s/2"]["via_kind"] == "owner"
+
+
+def test_all_ways_are_a_row_each(shop: Program) -> None:
+    state = replace(STATE, owners=(*STATE.owners, (Entity("shop", "m/s"), "user:bob")))
+    found = rows(shop, state, SHELVES[:1], users=["bob"], question=Question(ways="all"))
+    fill = [row["via_kind"] for row in found if row["operation"] == "fill"]
+    assert sorted(fill) == ["grant", "owner"]
+    assert [row["operation"] for row in found].count("look") == 1
+
+
+def test_what_anyone_may_is_everybodys(shop: Program) -> None:
+    found = rows(shop, STATE, ["shop:m/new"])
+    assert {(row["user"], row["operation"], row["via_kind"]) for row in found} == {
+        (user, "open", "anyone") for user in ("ann", "bob", "cid")
+    }
+    assert all(row["via"] == [] and row["via_principal"] is None for row in found)
+
+
+def test_a_role_needs_memberships_that_it_cannot_bring(shop: Program) -> None:
+    found = rows(shop, STATE, SHELVES[:1], principals=["role:reader"])
+    assert [(row["principal"], row["user"], row["operation"]) for row in found] == [("role:reader", None, "look")]
+    assert [link["kind"] for link in found[0]["via"]] == ["needed", "grant"]
+
+
+def test_operations_with_objects_take_the_one_that_is_given(shop: Program) -> None:
+    state = replace(
+        STATE,
+        grants=(
+            *STATE.grants,
+            Grant(grantee="user:ann", effect="allow", privilege="HIRE", entity=Entity("shop", "m/s")),
+        ),
+    )
+    policy = open_policy(shop)
+    world = open_world(policy, open_state(policy, state))
+    assert Matrix(world, Question()).left_out() == {"shop/hire": "needs an object `person` of type user"}
+    question = Question(withs={"person": Entity("user", "m/s/ann")}, operations=frozenset({"shop/hire"}))
+    assert [(r["user"], r["operation"]) for r in rows(shop, state, ["shop:m/s"], question=question)] == [
+        ("ann", "hire")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (Question(operations=frozenset({"lock"})), "unknown operation `lock`; did you mean `look`?"),
+        (Question(flags=frozenset({"force"})), "no operation asks about the flag `force`"),
+        (Question(withs={"persona": Entity("user", "m/s/ann")}), "did you mean `person`?"),
+        (Question(withs={"person": Entity("user", "m")}), "wrong depth"),
+        (Question(ways="some"), "unknown ways `some`"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_question_of_unknown_names_is_refused(shop: Program, question: Question, message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        rows(shop, STATE, (), question=question)
+
+
+def test_principals_are_checked(shop: Program, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no principal"):
+        rows(shop, STATE, (), principals=["rolle:x"])
+    with pytest.raises(UsageError, match="give a list"):
+        rows(shop, STATE, (), users="ann")
+    with pytest.raises(FileError, match="no such state"):
+        open_state(open_policy(shop), tmp_path / "none")
+
+
+def test_a_wrong_row_that_may_deny_stops(shop: Program, tmp_path: Path) -> None:
+    file = tmp_path / "state.yaml"
+    file.write_text("grants:\n- {grantee: 'user:x', effect: deny, privilege: NONE, entity: 'mall:m'}\n")
+    with pytest.raises(StateInvalid):
+        open_state(open_policy(shop), file)
+    file.write_text("grants:\n- {grantee: 'user:x', effect: allow, privilege: NONE, entity: 'mall:m'}\n")
+    assert open_state(open_policy(shop), file).rows == State()
+
+
+def test_a_state_bundle_has_the_same_matrix(shop: Program, tmp_path: Path) -> None:
+    from privtab.bundle.pack import state_bundle
+
+    file = tmp_path / "state.tar.gz"
+    file.write_bytes(state_bundle(shop, STATE))
+    policy = open_policy(shop)
+    world = open_world(policy, open_state(policy, file), users=("ann", "bob", "cid"))
+    found = [row for batch in Matrix(world, Question()).of(SHELVES) for row in batch.to_pylist()]
+    # By which group a role is held is nothing that a bundle says.
+    expected = rows(shop, STATE, SHELVES)
+    for row in expected:
+        row["via"] = [link | {"group": None} for link in row["via"]]
+    assert found == expected
+    with pytest.raises(UsageError, match="does not say what `group:clerks` holds"):
+        open_world(policy, open_state(policy, file), principals=["group:clerks"])
+
+
+def test_a_frame_has_the_same_rows(shop: Program, spark: SparkSession) -> None:
+    # Large enough for a file of the session: more shelves, each with a grant.
+    many = tuple(
+        Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=Entity("shelf", f"m/s/{n}"))
+        for n in range(6000)
+    )
+    members = (*MEMBERS, *((f"u{n}", Entity("mall", "m")) for n in range(6000)))
+    state = replace(STATE, grants=(*STATE.grants, *many), members=members)
+    keys = [*(f"shelf:m/s/{n}" for n in range(6000)), None, "nonsense", "shelf:m/s/1"]
+    entities = spark.createDataFrame([(key,) for key in keys], "entity string")
+    frame = entitlements(shop, state, entities, operations=["look"])
+    found = {(row.user, row.path): row.via_kind for row in frame.select("user", "path", "via_kind").collect()}
+    wanted = {(f"u{n}", f"m/s/{n}"): "grant" for n in range(6000)}
+    # All but the one shelf on which readers are denied.
+    wanted |= {(user, f"m/s/{n}"): "grant" for user in ("ann", "bob") for n in range(6000) if n != 2}
+    assert found == wanted
+    assert frame.count() == len(wanted)
+
+
+def test_entities_come_as_they_please(shop: Program, spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("shelf", "m/s/1"), ("shelf", None), (None, "m/s/1")], "type string, path string")
+    users = spark.createDataFrame([("ann",), (None,), ("ann",)], "name string")
+    for entities in (frame, ["shelf:m/s/1"], [Entity("shelf", "m/s/1")]):
+        found = entitlements(shop, STATE, entities, users=users, spark=spark).collect()
+        assert [(row.user, row.operation) for row in found] == [("ann", "look")]
+    everything = entitlements(shop, STATE, spark=spark, operations=["look", "open"])
+    assert {(row.type, row.path) for row in everything.collect()} == {("shop", "m/s")}
+    with pytest.raises(UsageError, match="no column `entity`"):
+        entitlements(shop, STATE, users)
