@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import ArrayType, StringType
 
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import hint
+from privtab.request import Vocabulary, hint
 from privtab.spark.policies import OpenPolicy
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ class Asked:
     unasked: Column | None = field(default=None)
     """Why a row is no request, in words; null where it may be one. Those rows are denied, whatever a plan says."""
 
-    def requests(self, *more: Column) -> DataFrame:
-        """The canonical columns as a DataFrame, what is constant among them, and `more` columns of the frame."""
-        constants = (F.lit(value).alias(name) for name, value in self.constants.items())
-        return self.frame.select(*(column.alias(name) for name, column in self.columns.items()), *constants, *more)
+    def beside(self, own: str = "c") -> DataFrame:
+        """The frame with its columns named `c0`, `c1` and so on, and the canonical columns beside them."""
+        wide = self.frame.select("*", *self.columns.values())
+        return wide.toDF(*(f"{own}{at}" for at in range(len(self.frame.columns))), *self.columns)
 
 
 def asked(
     df: DataFrame,
-    policy: OpenPolicy,
+    policy: OpenPolicy | Vocabulary,
     *,
     subject: ColumnLike,
     action: ColumnLike,
@@ -70,7 +70,8 @@ def asked(
     Raises UsageError for a column that is not there, InvalidRequest where an action, a type or an object that is the same for
     all rows is unknown to the policy: that is a mistake of the program, and no row's.
     """
-    reader = _Reader(df, policy)
+    known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
+    reader = _Reader(df, known)
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
@@ -79,7 +80,7 @@ def asked(
         assert with_ is not None
         reader.entity(f"with `{slot}`", f"with_{slot}_type", f"with_{slot}_path", with_[slot])
     set_flags = reader.flags(flags)
-    if groups is not None and policy.vocabulary.request_groups:
+    if groups is not None and known.request_groups:
         reader.groups(groups)
     reader.check(tuple(with_ or ()), slots)
     unasked = F.coalesce(*reader.unasked) if reader.unasked else None
@@ -89,10 +90,8 @@ def asked(
 
 
 class _Reader:
-    def __init__(self, df: DataFrame, policy: OpenPolicy) -> None:
-        self.df = df
-        self.policy = policy
-        self.known = policy.vocabulary
+    def __init__(self, df: DataFrame, known: Vocabulary) -> None:
+        self.known = known
         shapes = [shape for operations in self.known.operations.values() for shape in operations.values()]
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
         self.known_flags = {flag for shape in shapes for flag in shape.flags}

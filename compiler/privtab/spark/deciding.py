@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
-from privtab.spark.policies import PolicyLike, open_policy
+from privtab.spark.choose import Limits, chosen
+from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-Plan = Literal["auto", "kernel", "joins"]
-"""How rows are decided."""
-log = logging.getLogger("privtab.spark")
 
 
 def decide(
@@ -31,7 +27,8 @@ def decide(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
-    plan: Plan = "auto",
+    plan: str = "auto",
+    limits: Limits | None = None,
     allowed: str = "allowed",
     reason: str = "reason",
 ) -> DataFrame:
@@ -41,21 +38,50 @@ def decide(
     entities `type:path`, or (type of all rows, column of paths). `with_`: further objects by name, as `resource`. `flags`: names
     that are set for all rows, or by name whether they are. `groups`: a column of arrays, for policies that take groups from
     requests. `reason` is `not granted` where the answer is no, else it says why the row is no request.
+
+    `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
+    `kernel`, `joins`, or `auto`: chosen by the state's size (`privtab.spark.plan` says which and why, the log too).
     """
-    _check_names(df, allowed, reason)
-    policy = open_policy(policy)
+    check_names(df, allowed, reason)
+    opened = open_policy(policy)
     request = asked(
-        df, policy, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
+        df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
     )
+    limits = limits or Limits()
+    if chosen(request, opened, state, plan=plan, limits=limits).plan == "kernel":
+        return _by_kernel(request, opened, state, allowed, reason)
+    return _by_joins(request, opened, state, allowed, reason)
+
+
+def _by_kernel(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
     from privtab.spark.kernel import CODE, decide_by_kernel
     from privtab.spark.states import prepared
 
-    packed = prepared(policy, state, df.sparkSession)
-    frame, yes, why = decide_by_kernel(request, packed.ship(df.sparkSession))
-    return _told(request, frame, yes, why, allowed, reason).drop(CODE)
+    spark = request.frame.sparkSession
+    frame, yes, why = decide_by_kernel(request, prepared(policy, state, spark).ship(spark))
+    return answered(request, frame, yes, why, allowed, reason).drop(CODE)
 
 
-def _told(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str) -> DataFrame:
+def _by_joins(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
+    from privtab.spark.joins.decide import decide_by_joins
+    from privtab.spark.states import spark_state
+
+    names = list(request.frame.columns)
+    tables = spark_state(policy, state, request.frame.sparkSession)
+    wide = request.beside()
+    if request.unasked is not None:
+        unasked = request.frame.select("*", *request.columns.values(), request.unasked)
+        wide = unasked.toDF(*wide.columns, "unasked")
+    decided = decide_by_joins(wide, policy, tables, constants=request.constants)
+    yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
+    if request.unasked is not None:
+        why = F.coalesce("unasked", why)
+        yes = yes & F.isnull("unasked")
+    kept = [F.col(f"c{at}") for at in range(len(names))]
+    return decided.select(*kept, yes, why).toDF(*names, allowed, reason)
+
+
+def answered(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str) -> DataFrame:
     """The answer as columns; rows that are no requests are denied here, whatever a plan made of them."""
     if request.unasked is not None:
         why = F.coalesce(request.unasked, why)
@@ -63,12 +89,11 @@ def _told(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed: s
     return frame.select("*", yes.alias(allowed), why.alias(reason))
 
 
-def _check_names(df: DataFrame, allowed: str, reason: str) -> None:
+def check_names(df: DataFrame, allowed: str, reason: str) -> None:
+    """Raise UsageError where a new column would have the name of another."""
     taken = {name.lower() for name in df.columns}
     for name in (allowed, reason):
         if name.lower() in taken:
-            raise UsageError(
-                f"the DataFrame has a column `{name}` already: name the new one by `allowed=` or `reason=`"
-            )
+            raise UsageError(f"the DataFrame has a column `{name}`: name the new one by `allowed=` or `reason=`")
     if allowed.lower() == reason.lower():
         raise UsageError(f"`allowed` and `reason` are both `{allowed}`")

@@ -30,7 +30,8 @@ BYTES = 64 << 20
 NOT_GRANTED = "not granted"
 UNDECIDED = "not decided"
 CODE = "__privtab"
-_CODES = (None, NOT_GRANTED, *REASONS[1:])
+NO_ANSWER = "no answer"
+CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER)
 """What the byte of a row says: 0 is yes, all others are no."""
 
 
@@ -54,12 +55,15 @@ def decide_by_kernel(asked: Asked, shipped: Shipped, *, rows: int = ROWS) -> tup
         flags=asked.flags,
         rows=rows,
     )
-    frame = _coded(asked, shipped, layout)
+    return _coded(asked, shipped, layout), *told()
+
+
+def told() -> tuple[Column, Column]:
+    """Whether and why, by the column `CODE`."""
     code = F.col(CODE)
     allowed = F.coalesce(code == 0, F.lit(col=False))
-    words = F.array(*(F.lit(text) for text in _CODES))
-    reason = F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
-    return frame, allowed, reason
+    words = F.array(*(F.lit(text) for text in CODES))
+    return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
 def _coded(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
@@ -69,21 +73,24 @@ def _coded(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
         return _mapped(asked, shipped, layout)
     # Not deterministic, as far as the optimiser may know: else a filter on the answer would be pushed below it as a second
     # copy, and every row decided twice.
-    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()
+    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
     return asked.frame.select("*", decide(*asked.columns.values()).alias(CODE))
 
 
 def _mapped(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
     """For Spark 4.0, which has no Arrow functions of columns: rows travel whole."""
+    return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
+
+
+def mapped(asked: Asked, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
+    """The frame with `CODE`, by a function for `mapInArrow` that is made from how many columns come before the request's."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
-    names, fields = list(asked.frame.columns), list(asked.frame.schema)
-    wide = asked.frame.select("*", *(column.alias(f"{CODE}_{name}") for name, column in asked.columns.items()))
+    names = list(asked.frame.columns)
     # Names may repeat in a frame; in Arrow they may not.
-    wide = wide.toDF(*(f"c{at}" for at in range(len(names) + len(asked.columns))))
-    kept = [StructField(f"c{at}", field.dataType, nullable=True) for at, field in enumerate(fields)]
+    kept = [StructField(f"c{at}", f.dataType, nullable=True) for at, f in enumerate(asked.frame.schema)]
     schema = StructType([*kept, StructField(CODE, ByteType(), nullable=True)])
-    return wide.mapInArrow(_batches_function(shipped, layout, len(names)), schema).toDF(*names, CODE)
+    return asked.beside().mapInArrow(function(len(names)), schema).toDF(*names, CODE)
 
 
 def _columns_function(
@@ -115,7 +122,7 @@ def _batches_function(
 def answered(shipped: Shipped, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` are the arrays of one batch after another."""
     batches = loaded(shipped)
-    for part in _gathered(columns, layout.rows):
+    for part in gathered(columns, layout.rows):
         yield _codes(batches, layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
 
 
@@ -124,13 +131,13 @@ def answered_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Rows as they came, without the columns of the request, and with their codes."""
     engine = loaded(shipped)
-    for part in _gathered((tuple(batch.columns) for batch in batches), layout.rows):
+    for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
         names = [*(f"c{at}" for at in range(kept)), CODE]
         yield pa.RecordBatch.from_arrays([*columns[:kept], _codes(engine, layout, columns[kept:])], names)
 
 
-def _gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
+def gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
     """Batches put together to about as many rows, unless they are large."""
     part: list[tuple[pa.Array, ...]] = []
     count = size = 0
@@ -146,7 +153,7 @@ def _gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[li
 
 
 def _codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
-    columns = [_readable(column) for column in columns]
+    columns = [readable(column) for column in columns]
     once = batches.watch.distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
     if once is None:
         return pa.array(_decided(batches, layout, columns))
@@ -169,7 +176,7 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
     return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
 
 
-def _readable(column: pa.Array) -> pa.Array:
+def readable(column: pa.Array) -> pa.Array:
     """The column with null in place of what is no UTF-8: Spark takes any bytes for text."""
     if not pa.types.is_string(column.type):
         return column

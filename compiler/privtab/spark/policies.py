@@ -74,9 +74,10 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 
 
 def _of_program(program: Program) -> OpenPolicy:
-    from privtab.ir.serialise import program_json
+    from privtab.bundle import policy_artifacts
 
-    return OpenPolicy(json=program_json(program) | {"name": program.system}, program=program)
+    # As the bundle has it, so that both are known by one revision.
+    return OpenPolicy(json=policy_artifacts(program).program, program=program)
 
 
 def _of_json(program: Mapping[str, Any]) -> OpenPolicy:

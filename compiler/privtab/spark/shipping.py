@@ -7,7 +7,6 @@ is sent once for a session, not with every plan, and all workers of a node map t
 from __future__ import annotations
 
 import atexit
-
 import shutil
 import tempfile
 import threading

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import StateInvalid, UsageError
+from privtab.errors import UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
-from privtab.state.nodes import State
+from privtab.state.nodes import TABLES, State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ARCHIVES = (".tar.gz", ".tgz")
+REMEMBERED = 2
+"""States that stay packed on the driver, for the next call with the same."""
+
+_known: list[tuple[object, Any, Any]] = []
+"""(what it is known by, the state, what was made of it), the last used at the end."""
+_lock = threading.Lock()
 
 
 def is_bundle(state: Any) -> bool:
@@ -27,33 +35,92 @@ def is_bundle(state: Any) -> bool:
     return os.fspath(state).endswith(_ARCHIVES) or (Path(state) / ".manifest").is_file()
 
 
-def prepared(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Packed:
-    """A state packed with its policy."""
-    del spark
-    return Packed.of(Batches(PythonEngine(policy.json, index_of(policy, state))))
+def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
+    """How many rows each table of a state has."""
+    rows = _opened(policy, state, spark)
+    if isinstance(rows, State):
+        return {table: len(getattr(rows, table)) for table in TABLES}
+    counts: Mapping[str, int] = rows.counts()
+    return counts
 
 
-def index_of(policy: OpenPolicy, state: Any) -> Index:
+def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
+    """A state packed with its policy; made once for as long as it is asked for again and again."""
+    key = ("packed", policy.digest, *_mark(state))
+    packed: Packed = _remembered(key, state, lambda: _packed(policy, state, spark))
+    return packed
+
+
+def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
+    """The state as tables of Spark."""
+    from privtab.spark.state.tables import SparkState
+
+    key = ("tables", policy.digest, id(spark), *_mark(state))
+    return _remembered(key, state, lambda: SparkState.of(spark, policy, state))
+
+
+def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
     """The index of a state on the driver."""
     from privtab.state.index import index
 
     if is_bundle(state):
         return _bundled(policy, os.fspath(state))
-    return Index(index(policy.checked("a state of rows"), rows_of(policy, state)))
+    rows = _opened(policy, state, spark)
+    if not isinstance(rows, State):
+        # The caller wants it here, or it was found to be small enough.
+        rows = rows.local(1 << 40)
+    return Index(index(_program(policy), rows))
 
 
-def rows_of(policy: OpenPolicy, state: Any) -> State:
-    """The checked rows of a state; raises StateInvalid where some are wrong."""
+def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
+    return Packed.of(Batches(PythonEngine(policy.json, index_of(policy, state, spark))))
+
+
+def _program(policy: OpenPolicy) -> Any:
+    from privtab.spark.state.tables import program_of
+
+    return program_of(policy)
+
+
+def _opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
+    """A State that is here, or a SparkState."""
     if isinstance(state, State):
         return state
-    from privtab.state.load import load
-    from privtab.state.validate import validate
+    if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
+        from privtab.spark.state.tables import _checked
 
-    rows, findings = validate(policy.checked("a state of rows"), load(Path(state)))
-    errors = tuple(finding for finding in findings if finding.severity == "error")
-    if errors:
-        raise StateInvalid(errors)
-    return rows
+        key = ("rows", policy.digest, *_mark(state))
+        return _remembered(key, state, lambda: _checked(_program(policy), Path(state)))
+    if spark is None:
+        raise UsageError(f"a {type(state).__name__} is a state for Spark alone: give rows, a path or a bundle")
+    return spark_state(policy, state, spark)
+
+
+def _remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
+    with _lock:
+        for at, (known, _, made) in enumerate(_known):
+            if known == key:
+                _known.append(_known.pop(at))
+                return made
+    made = make()
+    with _lock:
+        _known.append((key, state, made))
+        of_kind = [entry for entry in _known if entry[0][0] == key[0]]  # type: ignore[index]
+        if len(of_kind) > REMEMBERED:
+            _known.remove(of_kind[0])
+    return made
+
+
+def _mark(state: Any) -> tuple[object, ...]:
+    """What a state is known by: files by name and age, anything else by being the same object, which is kept meanwhile."""
+    if not isinstance(state, str | os.PathLike):
+        return (id(state),)
+    path = Path(state)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return (
+        str(path.absolute()),
+        *((str(f), s.st_mtime_ns, s.st_size) for f in files if f.is_file() for s in [f.stat()]),
+    )
 
 
 def _bundled(policy: OpenPolicy, where: str) -> Index:

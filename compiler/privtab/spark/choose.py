@@ -1,0 +1,146 @@
+"""Which plan: the kernel while the state fits the executors, joins beyond."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from privtab.errors import UsageError
+from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
+from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.states import counted, is_bundle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Plan = Literal["kernel", "joins"]
+log = logging.getLogger("privtab.spark")
+
+_WIDTH: Mapping[str, int] = {
+    "grants": 64,
+    "owners": 72,
+    "members": 56,
+    "memberships": 24,
+    "assignments": 16,
+    "service_admins": 24,
+}
+"""Bytes of the arrays for a row of each table: measured, with names of some twenty letters, and rounded up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """From where on joins decide."""
+
+    rows: int = 5_000_000
+    """Of the state: more are not brought to the driver, which makes the arrays (about 150,000 rows a second)."""
+    size: int = 1 << 30
+    """Bytes of the arrays, which every executor holds once for all its tasks."""
+    large: int = 1_000_000
+    """Rows of the state from which on it is looked at how much there is to decide: a few requests do not pay for the arrays."""
+    few: int = 50_000
+    """Distinct requests that are few for such a state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A plan, why it is taken, and what was known when it was."""
+
+    plan: Plan
+    why: str
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """For people: `kernel: the state has 12 rows …`, and the figures below."""
+        if not self.figures:
+            return f"{self.plan}: {self.why}"
+        width = max(map(len, self.figures))
+        lines = (f"  {name:<{width}}  {_shown(name, value)}" for name, value in self.figures.items())
+        return "\n".join([f"{self.plan}: {self.why}", *lines])
+
+
+def _shown(name: str, value: int) -> str:
+    return f"{value / 2**20:,.1f} MiB" if name.endswith("bytes") else f"{value:,}"
+
+
+def plan(
+    df: DataFrame,
+    policy: PolicyLike,
+    state: Any,
+    *,
+    subject: ColumnLike,
+    action: ColumnLike,
+    resource: ResourceLike,
+    with_: Mapping[str, ResourceLike] | None = None,
+    flags: FlagsLike = (),
+    groups: ColumnLike | None = None,
+    plan: str = "auto",
+    limits: Limits | None = None,
+) -> Choice:
+    """How `decide` with these arguments would decide, and why; nothing is decided."""
+    opened = open_policy(policy)
+    request = asked(
+        df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
+    )
+    return chosen(request, opened, state, plan=plan, limits=limits or Limits())
+
+
+def chosen(request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
+    """The choice for requests that were read; tells the log. Raises UsageError for a plan that there is not."""
+    found = _chosen(request, policy, state, plan, limits)
+    log.info("decide: %s", found, extra={"plan": found.plan, "figures": dict(found.figures)})
+    return found
+
+
+def _chosen(request: Asked, policy: OpenPolicy, state: Any, plan: str, limits: Limits) -> Choice:
+    match plan:
+        case "kernel":
+            return Choice(plan="kernel", why="the caller asks for it")
+        case "joins":
+            return Choice(plan="joins", why="the caller asks for it")
+        case "auto":
+            pass
+        case _:
+            raise UsageError(f"there is no plan `{plan}`: it is `auto`, `kernel` or `joins`")
+    if is_bundle(state):
+        size = os.path.getsize(state)  # noqa: PTH202  (text or path alike)
+        return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundle bytes": size})
+    return _by_size(request, counted(policy, state, request.frame.sparkSession), limits)
+
+
+def _by_size(request: Asked, counts: Mapping[str, int], limits: Limits) -> Choice:
+    rows = sum(counts.values())
+    size = sum(count * _WIDTH[table] for table, count in counts.items())
+    figures: dict[str, int] = {**counts, "rows": rows, "arrays, about, in bytes": size}
+    if rows > limits.rows:
+        why = f"the state has {rows:,} rows; beyond {limits.rows:,} they are not brought together on the driver"
+        return Choice(plan="joins", why=why, figures=figures)
+    if size > limits.size:
+        why = f"the state's arrays would take {size >> 20:,} MiB in each executor; beyond {limits.size >> 20:,} they do not go there"
+        return Choice(plan="joins", why=why, figures=figures)
+    if rows <= limits.large or request.frame.isStreaming:
+        why = f"the state has {rows:,} rows, whose arrays fit every executor"
+        return Choice(plan="kernel", why=why, figures=figures)
+    distinct, whole = _sampled(request, limits.few)
+    figures |= {"distinct requests seen": distinct}
+    if whole:
+        why = f"about {distinct:,} distinct requests are too few to make arrays of {rows:,} rows for"
+        return Choice(plan="joins", why=why, figures=figures)
+    why = f"the state has {rows:,} rows, whose arrays fit every executor, and there are many requests"
+    return Choice(plan="kernel", why=why, figures=figures)
+
+
+def _sampled(request: Asked, few: int) -> tuple[int, bool]:
+    """How many distinct requests the first rows have, and whether those are nearly all there are to see."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    looked = few * 4
+    row = (
+        request.frame.select(F.xxhash64(*request.columns.values()).alias("request"))
+        .limit(looked)
+        .agg(F.count("*").alias("rows"), F.approx_count_distinct("request").alias("distinct"))
+        .collect()[0]
+    )
+    return row["distinct"], row["distinct"] <= few and (row["rows"] < looked or row["distinct"] * 20 < row["rows"])

@@ -1,0 +1,224 @@
+"""A client inside the executors: OPA, Wasm or the engine in process decide for whole DataFrames.
+
+For policies or sources that only a decision point has. Each request that a chunk of rows asks is sent once, in batches.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from privtab.client import Asker
+from privtab.client import connect as connect_to
+from privtab.engines.columns import DEPTH, MALFORMED, NULL, UNKNOWN, WITH
+from privtab.engines.repeats import distinct
+from privtab.errors import DecisionError, InvalidRequest, UsageError
+from privtab.request import Entity, Request, Vocabulary
+from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, asked
+from privtab.spark.deciding import answered, check_names
+from privtab.spark.kernel import CODE, CODES, Layout, gathered, mapped, readable, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
+"""What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""
+ROWS = 1 << 15
+"""Rows that are looked at together."""
+KEPT = 4
+"""Clients that a worker process keeps."""
+_UNANSWERED = len(CODES) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """Who is asked, as it comes to an executor."""
+
+    key: str
+    where: str | None = None
+    made: bytes | None = field(default=None, repr=False)
+    """Pickled: the client, or what makes it."""
+    on_error: str = "fail"
+
+
+def decide_with(
+    df: DataFrame,
+    connect: Connect,
+    *,
+    subject: ColumnLike,
+    action: ColumnLike,
+    resource: ResourceLike,
+    with_: Mapping[str, ResourceLike] | None = None,
+    flags: FlagsLike = (),
+    groups: ColumnLike | None = None,
+    on_error: Literal["fail", "deny"] = "fail",
+    rows: int = ROWS,
+    allowed: str = "allowed",
+    reason: str = "reason",
+) -> DataFrame:
+    """As `decide`, but a decision point answers: executors ask it for the distinct requests of each chunk of `rows`.
+
+    `connect`: an address of an OPA or the place of bundles, as the executors reach it; a client; or a function that makes one,
+    such as `lambda: Embedded("/bundles", engine="wasm")`. The driver asks it for the policy's names, too. `on_error`: `fail` ends
+    the job with the client's error, `deny` denies the rows that got no answer, with the reason `no answer`.
+    """
+    if on_error not in ("fail", "deny"):
+        raise UsageError(f"on_error is `{on_error}`: it is `fail` or `deny`")
+    check_names(df, allowed, reason)
+    point = _point(connect, on_error)
+    request = asked(
+        df,
+        _client(point).vocabulary(),
+        subject=subject,
+        action=action,
+        resource=resource,
+        with_=with_,
+        flags=flags,
+        groups=groups,
+    )
+    layout = Layout(
+        columns=tuple(request.columns),
+        constants=dict(request.constants),
+        slots=request.slots,
+        flags=request.flags,
+        rows=rows,
+    )
+    frame = mapped(request, lambda kept: _function(point, layout, kept))
+    return answered(request, frame, *told(), allowed, reason).drop(CODE)
+
+
+def _point(connect: Connect, on_error: str) -> _Point:
+    if isinstance(connect, str | os.PathLike):
+        where = os.fspath(connect)
+        return _Point(key=where, where=where, on_error=on_error)
+    if not (isinstance(connect, Asker) or callable(connect)):
+        raise UsageError(f"{connect!r} is no client: give an address, a client, or a function that makes one")
+    from pyspark import cloudpickle
+
+    made: bytes = cloudpickle.dumps(connect)  # type: ignore[no-untyped-call]
+    return _Point(key=uuid.uuid4().hex, made=made, on_error=on_error)
+
+
+def _function(
+    point: _Point, layout: Layout, kept: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from privtab.spark.executors import answers
+
+        yield from answers(point, layout, kept, batches)
+
+    return decide
+
+
+# --- on executors ----------------------------------------------------------------------------------------------------
+
+_CLIENTS: OrderedDict[str, Asker] = OrderedDict()
+_LOCK = threading.Lock()
+
+
+def _client(point: _Point) -> Asker:
+    """The client of this process for a point."""
+    with _LOCK:
+        found = _CLIENTS.get(point.key)
+        if found is None:
+            found = _CLIENTS[point.key] = _made(point)
+            while len(_CLIENTS) > KEPT:
+                _CLIENTS.popitem(last=False)[1].close()
+        _CLIENTS.move_to_end(point.key)
+        return found
+
+
+def _made(point: _Point) -> Asker:
+    if point.where is not None:
+        return connect_to(point.where)
+    assert point.made is not None
+    made = pickle.loads(point.made)  # noqa: S301  (our driver's)
+    client = made if isinstance(made, Asker) else made()
+    if not isinstance(client, Asker):
+        raise UsageError(f"`connect` made a {type(client).__name__}, which is no client")
+    return client
+
+
+def answers(point: _Point, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as they came, without the columns of the request, and with their codes."""
+    client = _client(point)
+    vocabulary = client.vocabulary()
+    names = [*(f"c{at}" for at in range(kept)), CODE]
+    for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
+        columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
+        codes = _codes(client, vocabulary, point.on_error, layout, [readable(column) for column in columns[kept:]])
+        yield pa.RecordBatch.from_arrays([*columns[:kept], pa.array(codes)], names)
+
+
+def _codes(
+    client: Asker, vocabulary: Vocabulary, on_error: str, layout: Layout, columns: list[pa.Array]
+) -> np.ndarray[Any, np.dtype[np.int8]]:
+    # Lists are not taken for keys; the client sends equal requests once in any case.
+    flat = not any(pa.types.is_nested(column.type) for column in columns)
+    once = distinct(columns) if flat and columns else None
+    if once is not None:
+        columns = [column.take(pa.array(once[0])) for column in columns]
+    rows = [column.to_pylist() for column in columns]
+    found = [
+        _request(layout, dict(zip(layout.columns, values, strict=True)), vocabulary)
+        for values in zip(*rows, strict=True)
+    ]
+    asking = [one for one in found if isinstance(one, Request)]
+    said: list[int]
+    try:
+        said = [int(not yes) for yes in client.check_many(asking)] if asking else []
+    except DecisionError:
+        if on_error != "deny":
+            raise
+        said = [_UNANSWERED] * len(asking)
+    at = iter(said)
+    codes = np.fromiter((next(at) if isinstance(one, Request) else one + 1 for one in found), np.int8, len(found))
+    return codes if once is None else codes[once[1]]
+
+
+def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> Request | int:
+    """A row as a request, or why it is none: a position in REASONS."""
+    given = {**layout.constants, **row}
+    user, action, kind, path = (given.get(name) for name in ("user", "action", "type", "path"))
+    if action is None or kind is None:
+        return NULL
+    shape = vocabulary.operations.get(kind, {}).get(action)
+    if shape is None:
+        return UNKNOWN
+    withs: dict[str, Entity] = {}
+    for slot, types in shape.withs.items():
+        if slot not in layout.slots:
+            return WITH
+        of_slot, at = given[f"with_{slot}_type"], given[f"with_{slot}_path"]
+        if of_slot is None:
+            return NULL
+        if of_slot not in types:
+            return WITH
+        withs[slot] = Entity(of_slot, at)
+    groups = given.get("groups")
+    if not user or path is None or any(entity.id is None for entity in withs.values()):
+        return NULL
+    if "groups" in given and (groups is None or not all(groups)):
+        return NULL
+    request = Request(
+        user=user,
+        action=action,
+        resource=Entity(kind, path),
+        with_=withs,
+        groups=tuple(groups or ()),
+        flags=frozenset(name for name in layout.flags if given[f"flag_{name}"] is not False),
+    )
+    try:
+        vocabulary.check(request)
+    except InvalidRequest as error:
+        return MALFORMED if str(error).startswith("malformed") else DEPTH
+    return request

@@ -1,0 +1,52 @@
+"""`visible`: the rows of a DataFrame that a user may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.errors import UsageError
+from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
+from privtab.spark.choose import Limits
+from privtab.spark.deciding import decide
+from privtab.spark.policies import PolicyLike
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ALLOWED, _REASON = "__privtab_allowed", "__privtab_reason"
+
+
+def user(name: str) -> Column:
+    """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for nobody."""
+    if not name.removeprefix("user:"):
+        raise UsageError(f"{name!r} is no user's name")
+    return F.lit(name)
+
+
+def visible(
+    df: DataFrame,
+    policy: PolicyLike,
+    state: Any,
+    *,
+    subject: ColumnLike,
+    resource: ResourceLike,
+    action: ColumnLike = "list",
+    with_: Mapping[str, ResourceLike] | None = None,
+    flags: FlagsLike = (),
+    groups: ColumnLike | None = None,
+    plan: str = "auto",
+    limits: Limits | None = None,
+) -> DataFrame:
+    """The rows of `df` whose resource the user of the row, or one `user("alice")` for all, may do the action on.
+
+    `action` is `list` unless said otherwise: for a row of the policy with `each` that is both, the call and the item. Rows that
+    are no requests are left out. All arguments are as in `decide`.
+    """
+    decided = decide(
+        df, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
+        plan=plan, limits=limits, allowed=_ALLOWED, reason=_REASON,
+    )  # fmt: skip
+    return decided.where(F.col(_ALLOWED)).drop(_ALLOWED, _REASON)

@@ -1,0 +1,60 @@
+"""`require`: a driver goes on only if it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from privtab.errors import AccessDenied, UsageError
+from privtab.request import Decision, Request
+from privtab.spark.policies import PolicyLike, open_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.client._protocol import EntityLike
+
+
+def require(
+    policy: PolicyLike | None,
+    state: Any,
+    subject: str,
+    action: str,
+    resource: EntityLike,
+    *,
+    with_: Mapping[str, EntityLike] | None = None,
+    flags: Iterable[str] = (),
+    groups: Iterable[str] = (),
+    spark: SparkSession | None = None,
+) -> Decision:
+    """The decision of an allow; raises AccessDenied, which says what is missing, for a denial.
+
+    `state`: as in `decide`, or a client (`Client`, `Embedded`), which is asked then; the policy is the client's own and may be
+    None. `resource`: `"type:path"`, a pair or an Entity. InvalidRequest: the policy does not know what is asked.
+    """
+    name = subject.removeprefix("user:")
+    ask = getattr(state, "require", None)
+    if callable(ask):
+        decision: Decision = ask(name, action, resource, with_=with_, flags=flags, groups=groups)
+        return decision
+    if policy is None:
+        raise UsageError("without a client a policy is needed: give its name or path")
+    from privtab.client._protocol import request
+
+    return _decided(policy, state, request(name, action, resource, with_=with_, flags=flags, groups=groups), spark)
+
+
+def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None) -> Decision:
+    from privtab.engines.python import PythonEngine
+    from privtab.spark.states import index_of
+
+    opened = open_policy(policy)
+    opened.vocabulary.check(request)
+    if spark is None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+    decision = PythonEngine(opened.json, index_of(opened, state, spark)).decide(request)
+    if not decision.allowed:
+        raise AccessDenied(request, decision)
+    return decision
