@@ -59,6 +59,7 @@ ALLOWED = {
     "spark": {"base", "bundle", "client", "engines", "ir", "pipeline", "spark", "state"},
     "registry": {
         "analysis",
+        "authzen",
         "base",
         "bundle",
         "client",

@@ -78,7 +78,7 @@ def test_a_canary_stands_beside_and_ends(anywhere: Registry, shelf: Bundles) -> 
     tried = anywhere.switch("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
     assert anywhere.channel("dev", "shop") == tried
     assert tried.policy == old
-    assert tried.streams(canary=True) == {("policy", ""): new}
+    assert tried.runs(canary=True) == {("policy", ""): new}
     assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == shelf.policies[0]
     assert anywhere.switch("dev", "shop", policy=new).canary is None
 

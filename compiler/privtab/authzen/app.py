@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from privtab.authzen import messages
 from privtab.authzen.envelope import Envelope, note
+from privtab.authzen.guard import Refused, authorize
 from privtab.authzen.messages import Body, Malformed, Searched
 from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
@@ -59,15 +60,6 @@ class Served:
     """Seconds between two looks for newer bundles."""
 
 
-class Refused(Exception):
-    """An answer that is no answer of the service: a status, a message and headers."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
 def application(served: Served) -> ASGIApp:
     """The ASGI application."""
     routes = [
@@ -100,7 +92,7 @@ def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
 async def _endpoint(served: Served, method: Method, scope: Scope, request: Request) -> Response:
     """Whoever may ask is answered; nobody's body is read before that."""
     try:
-        _authorize(served.tokens, scope, request)
+        authorize(served.tokens, scope, request)
         body = messages.parse(await _body(request, served.limits))
         answer = await method(body)
         note(request.scope, _outcome(answer))
@@ -151,22 +143,6 @@ def _error(status: int, message: str, headers: Mapping[str, str] | None = None) 
 
 
 # --- what stands before an answer --------------------------------------------------------------------------------------
-
-
-def _authorize(tokens: Tokens | None, scope: Scope, request: Request) -> None:
-    if tokens is None:
-        return
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not token.strip():
-        raise Refused(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
-    bearer = tokens.find(token.strip())
-    if bearer is None:
-        says = 'Bearer realm="privtab", error="invalid_token"'
-        raise Refused(401, "the bearer token is not known", WWW_Authenticate=says)
-    note(request.scope, None, caller=bearer.name)
-    if scope not in bearer.scopes:
-        says = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
-        raise Refused(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=says)
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

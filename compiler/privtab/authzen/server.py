@@ -23,7 +23,7 @@ SECONDS_TO_END = 10
 IDLE_SECONDS = 30
 """How long a connection may wait for its next request."""
 MOST_AT_ONCE = 1000
-"""Connections and requests; what comes beyond is answered 503."""
+"""Connections and requests, where nothing else is said."""
 
 WAITING = 1024
 """Connections that nobody has taken yet."""
@@ -87,8 +87,20 @@ def address(listening: socket.socket, host: str, tls: Tls | None) -> str:
     return f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}"
 
 
-def serve(app: ASGIApp, listening: socket.socket, *, tls: Tls | None = None, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM, then let what is under way end. `ready` is called when connections are taken."""
+def serve(
+    app: ASGIApp,
+    listening: socket.socket,
+    *,
+    tls: Tls | None = None,
+    ready: Callable[[], None],
+    ending: Callable[[], None] | None = None,
+    at_once: int = MOST_AT_ONCE,
+) -> None:
+    """Serve until SIGINT or SIGTERM, then let what is under way end.
+
+    `ready` is called when connections are taken, `ending` when no new ones are. `at_once`: connections and requests; what
+    comes beyond is answered 503.
+    """
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -98,7 +110,7 @@ def serve(app: ASGIApp, listening: socket.socket, *, tls: Tls | None = None, rea
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_AT_ONCE,
+        limit_concurrency=at_once,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=SECONDS_TO_END,
         ssl_certfile=tls.cert if tls else None,
@@ -109,17 +121,23 @@ def serve(app: ASGIApp, listening: socket.socket, *, tls: Tls | None = None, rea
     # uvicorn raises a signal again when it has ended; it was asked for, so it is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    _Server(config, ready).run(sockets=[listening])
+    _Server(config, ready, ending).run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
-    """Tells when it takes connections."""
+    """Tells when it takes connections, and when it ends."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._ready = ready
+        self._ending = ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._ending is not None:
+            self._ending()
+        await super().shutdown(sockets)

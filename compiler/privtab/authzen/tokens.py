@@ -27,7 +27,7 @@ _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class Scope(StrEnum):
-    """What a token may be good for."""
+    """What a token may be good for where decisions are served."""
 
     EVALUATE = "evaluate"
     SEARCH = "search"
@@ -39,17 +39,18 @@ class Bearer:
 
     name: str
     digest: bytes
-    scopes: frozenset[Scope]
+    scopes: frozenset[StrEnum]
 
 
 class Tokens:
     """The tokens of a file; read again when it changes. A file that has become wrong leaves the last good ones in force."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises FileError, UsageError."""
+    def __init__(self, path: Path, scopes: type[StrEnum] = Scope) -> None:
+        """Raises FileError, UsageError. `scopes`: all that there are."""
         self._path = path
+        self._scopes = scopes
         self._mark = self._marked()
-        self._bearers = read(path)
+        self._bearers = read(path, scopes)
 
     def find(self, token: str) -> Bearer | None:
         """Whose token it is; takes as long for a wrong one as for a right one."""
@@ -67,7 +68,7 @@ class Tokens:
             if mark == self._mark:
                 return
             self._mark = mark
-            self._bearers = read(self._path)
+            self._bearers = read(self._path, self._scopes)
         except (FileError, UsageError) as error:
             LOG.warning("tokens were not read again, the last good ones stay in force: %s", error)
         else:
@@ -81,13 +82,13 @@ class Tokens:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def read(path: Path) -> tuple[Bearer, ...]:
+def read(path: Path, scopes: type[StrEnum] = Scope) -> tuple[Bearer, ...]:
     """The bearers of a file; raises FileError, and UsageError that names the line and never the token."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    found = [_bearer(f"{path}:{at}", line.split()) for at, line in enumerate(lines, start=1) if _says(line)]
+    found = [_bearer(f"{path}:{at}", line.split(), scopes) for at, line in enumerate(lines, start=1) if _says(line)]
     if not found:
         raise UsageError(f"{path} has no tokens: write lines of a name, a token and, if need be, scopes")
     if len({bearer.digest for bearer in found}) < len(found):
@@ -99,17 +100,17 @@ def _says(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _bearer(where: str, words: list[str]) -> Bearer:
+def _bearer(where: str, words: list[str], scopes: type[StrEnum]) -> Bearer:
     if len(words) < 2:
-        raise UsageError(f"{where}: write a name and a token, and scopes if need be: {', '.join(Scope)}")
-    name, token, *scopes = words
+        raise UsageError(f"{where}: write a name and a token, and scopes if need be: {', '.join(scopes)}")
+    name, token, *given = words
     if len(token) < SHORTEST:
         raise UsageError(f"{where}: the token, the second word, is shorter than {SHORTEST} characters")
     if token.startswith("sha256:") and not _HASH.fullmatch(token):
         raise UsageError(f"{where}: a hash is `sha256:` and 64 hexadecimal digits in lower case")
     digest = bytes.fromhex(token[7:]) if token.startswith("sha256:") else hashlib.sha256(token.encode()).digest()
     try:
-        return Bearer(name=name, digest=digest, scopes=frozenset(map(Scope, scopes)) or frozenset(Scope))
+        return Bearer(name=name, digest=digest, scopes=frozenset(map(scopes, given)) or frozenset(scopes))
     except ValueError:
         # What stands there is not shown: it may be a token.
-        raise UsageError(f"{where}: unknown scope; scopes are {', '.join(Scope)}") from None
+        raise UsageError(f"{where}: unknown scope; scopes are {', '.join(scopes)}") from None

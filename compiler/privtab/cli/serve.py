@@ -45,6 +45,28 @@ def serve(
         list[str] | None,
         typer.Option("--system", metavar="NAME", help="Which systems of the bundles or the OPA; repeatable."),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Serve bundles of this registry to sidecars, not decisions."),
+    ] = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="NAME", help="Only these channels of the registry; repeatable."),
+    ] = None,
+    poll: Annotated[
+        float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Look for switches of channels so often.")
+    ] = 0.3,
+    forget: Annotated[
+        float,
+        typer.Option("--forget", min=1, metavar="SECONDS", help="Sidecars that were not heard of for so long."),
+    ] = 900.0,
+    unsigned_deltas: Annotated[
+        bool,
+        typer.Option(
+            "--unsigned-deltas",
+            help="Deltas of signed bundles too: sidecars must allow them, deltas have no signature.",
+        ),
+    ] = False,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 picks a free one.")] = 8080,
     public_url: Annotated[
@@ -85,7 +107,7 @@ def serve(
         Format.TEXT
     ),
 ) -> None:
-    """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP until Ctrl-C.
+    """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a registry's bundles, until Ctrl-C.
 
     One system is served at the root and under its name; several under their names. Requests are logged on standard
     error, a JSON object each.
@@ -97,6 +119,7 @@ def serve(
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
               --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
       privtab serve --opa http://127.0.0.1:8181
+      privtab serve --registry s3://policies/registry --channel prod
     """
     try:
         from privtab.authzen.app import Limits, Served, application
@@ -107,8 +130,26 @@ def serve(
     except ModuleNotFoundError as error:
         raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
 
-    _one_source(policy, state, bundles, opa)
+    _one_source(policy, state, bundles, opa, registry)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
+    if registry is not None:
+        from privtab.cli._registry_server import serve_registry
+
+        _log(quiet=quiet)
+        serve_registry(
+            registry,
+            channels=channel or (),
+            host=host,
+            port=port,
+            token_file=token_file,
+            tls=tls,
+            poll=poll,
+            forget=forget,
+            unsigned_deltas=unsigned_deltas,
+            insecure=insecure,
+            format_=format_,
+        )
+        return
     tokens = Tokens(token_file) if token_file is not None else None
     if not is_loopback(host) and tokens is None and tls_client_ca is None and not insecure:
         raise UsageError(
@@ -140,9 +181,17 @@ def serve(
         run(application(served), listening, tls=tls, ready=lambda: _greet(base, services, format_))
 
 
-def _one_source(policy: list[str] | None, state: list[Path] | None, bundles: list[str] | None, opa: str | None) -> None:
-    if sum(map(bool, (policy, bundles, opa))) != 1:
-        raise UsageError("who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`")
+def _one_source(
+    policy: list[str] | None,
+    state: list[Path] | None,
+    bundles: list[str] | None,
+    opa: str | None,
+    registry: str | None,
+) -> None:
+    if sum(map(bool, (policy, bundles, opa, registry))) != 1:
+        raise UsageError(
+            "who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`; or `--registry` to serve bundles"
+        )
     if len(policy or []) != len(state or []):
         raise UsageError(
             "give one `--state` for each `--policy`, in the same order: "

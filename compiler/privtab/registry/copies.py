@@ -68,7 +68,7 @@ class Copies:
         """File → SHA-256. A canary is for the server: static ones give everybody the same."""
         return {
             names.served(kind, shard): current.digests[pin(kind, identity, shard)]
-            for (kind, shard), identity in current.streams().items()
+            for (kind, shard), identity in current.runs().items()
         }
 
     def _digest(self, path: str) -> str:

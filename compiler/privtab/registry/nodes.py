@@ -102,7 +102,7 @@ class Channel:
             "why": self.why,
         }
 
-    def streams(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
+    def runs(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
         """What is served, (kind, shard) → revision: to most sidecars, or to those of the canary."""
         own = self.canary if canary else None
         policy = (own.policy if own else None) or self.policy

@@ -255,7 +255,7 @@ class Registry:
             canary=canary,
         )
         digests: dict[str, str] = {}
-        for (kind, shard), identity in [*after.streams().items(), *after.streams(canary=True).items()]:
+        for (kind, shard), identity in [*after.runs().items(), *after.runs(canary=True).items()]:
             known = pin(kind, identity, shard)
             if known not in digests:
                 digests[known] = self._digest(before, known, kind, identity, shard)

@@ -1,0 +1,83 @@
+"""`privtab serve --registry`: bundles for sidecars, and what they tell of themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.cli._output import Format, complain, out
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.authzen.server import Tls
+
+AT_ONCE = 50_000
+"""Connections: each sidecar holds one open for each of its bundles."""
+
+
+def serve_registry(
+    url: str,
+    *,
+    channels: Sequence[str],
+    host: str,
+    port: int,
+    token_file: Path | None,
+    tls: Tls | None,
+    poll: float,
+    forget: float,
+    unsigned_deltas: bool,
+    insecure: bool,
+    format_: Format,
+) -> None:
+    """Serve a registry until Ctrl-C."""
+    from privtab.authzen.server import address, is_loopback, listen
+    from privtab.authzen.server import serve as run
+    from privtab.authzen.tokens import Tokens
+    from privtab.registry import Registry, names
+    from privtab.registry.server.app import Role, Served, application
+    from privtab.registry.server.feeds import Feeds
+    from privtab.registry.server.fleet import Fleet
+
+    for channel in channels:
+        names.checked("the channel", channel)
+    tokens = Tokens(token_file, Role) if token_file is not None else None
+    client_ca = tls.client_ca if tls else None
+    if not is_loopback(host) and tokens is None and client_ca is None and not insecure:
+        raise UsageError(
+            f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
+            "or `--insecure` where something else keeps callers out"
+        )
+    registry = Registry.open(url)
+    registry.settings()
+    feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
+    served = Served(feeds=feeds, fleet=Fleet(forget=forget), tokens=tokens)
+    with ExitStack() as stack:
+        listening = stack.enter_context(listen(host, port))
+        base = address(listening, host, tls)
+        if not is_loopback(host) and tls is None:
+            complain("no TLS: tokens and bundles cross the network as they are, unless something in front encrypts")
+        run(
+            application(served),
+            listening,
+            tls=tls,
+            ready=lambda: _greet(base, feeds, format_),
+            ending=feeds.end,
+            at_once=AT_ONCE,
+        )
+
+
+def _greet(base: str, feeds: object, format_: Format) -> None:
+    from privtab.registry.server.feeds import Feeds
+
+    assert isinstance(feeds, Feeds)
+    found = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
+    if format_ is Format.JSON:
+        sys.stdout.write(json.dumps({"url": base, "registry": feeds.registry.url, "channels": found}) + "\n")
+    else:
+        shown = ", ".join(found) or "no channels yet"
+        out().print(f"{feeds.registry.url} ({shown}) at {base}; Ctrl-C ends it", soft_wrap=True)
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""The registry for sidecars: bundles with long polls and deltas, and what the sidecars tell of themselves."""

@@ -1,0 +1,358 @@
+"""The registry on the wire: what sidecars fetch, what they report, what operators see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from privtab.authzen.envelope import Envelope, note
+from privtab.authzen.guard import Refused, authorize
+from privtab.authzen.tokens import Tokens
+from privtab.errors import PrivtabError, UsageError
+from privtab.registry.server import prometheus
+from privtab.registry.server.bodies import document
+from privtab.registry.server.feeds import Feeds, Sidecar, Wanted
+from privtab.registry.server.files import file
+from privtab.registry.server.fleet import Asked, Fleet, sidecar
+
+LOG = logging.getLogger("privtab.serve")
+
+LONG_POLL = "application/vnd.openpolicyagent.bundles"
+"""The content type by which OPA knows that long polls are understood."""
+GZIP = "application/gzip"
+LONGEST_WAIT = 600.0
+"""Seconds of one long poll, whatever is asked for."""
+MOST_TRIED = 10_000
+
+_WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
+_MODES = re.compile(r"(?:^|[;\s])modes=([\w,]+)")
+
+
+class Role(StrEnum):
+    """What a token may be good for."""
+
+    SIDECAR = "sidecar"
+    """Fetch bundles, report."""
+    OPERATOR = "operator"
+    """See the fleet and its figures, read the registry."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Served:
+    """What a server serves, and what it counts."""
+
+    feeds: Feeds
+    fleet: Fleet
+    tokens: Tokens | None = None
+    counted: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """Name of a counter and its labels, in the order of `prometheus.COUNTERS`."""
+    tried: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
+    """Deltas that were sent: who asks for the same again could not use it."""
+    polls: int = 0
+
+
+def application(served: Served) -> ASGIApp:
+    """The ASGI application."""
+    channel = "/channels/{channel}/{system}"
+    routes = [
+        _route(served, f"{channel}/{{file}}.tar.gz", _bundle, Role.SIDECAR),
+        _route(served, f"{channel}/shards/{{file}}.tar.gz", partial(_bundle, folder="shards/"), Role.SIDECAR),
+        _route(served, "/status", _status, Role.SIDECAR, "POST"),
+        _route(served, "/status/{partition:path}", _status, Role.SIDECAR, "POST"),
+        _route(served, "/logs", _logs, Role.SIDECAR, "POST"),
+        _route(served, "/logs/{partition:path}", _logs, Role.SIDECAR, "POST"),
+        _route(served, "/fleet", _fleet, Role.OPERATOR),
+        _route(served, "/metrics", _metrics, Role.OPERATOR),
+        Route("/health", partial(_health, served), methods=["GET"]),
+        _route(served, "/{path:path}", _file, Role.OPERATOR),
+    ]
+    app = Starlette(routes=routes, lifespan=partial(_lifespan, served))
+    app.router.redirect_slashes = False
+    return Envelope(app)
+
+
+def _route(
+    served: Served,
+    path: str,
+    endpoint: Callable[[Served, Request], Awaitable[Response]],
+    role: Role,
+    method: str = "GET",
+) -> Route:
+    """An endpoint behind its token; whatever goes wrong becomes an answer."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            authorize(served.tokens, role, request)
+            return await endpoint(served, request)
+        except Refused as refused:
+            _turn_away(served, request, refused)
+            return PlainTextResponse(str(refused), refused.status, refused.headers)
+        except UsageError as error:
+            return PlainTextResponse(str(error), 404)
+        except PrivtabError as error:
+            LOG.warning("%s: %s", request.url.path[:200], error)
+            return PlainTextResponse("the registry's storage does not answer", 503, {"Retry-After": "1"})
+        except ClientDisconnect:
+            return PlainTextResponse("the request ended before its body did", 400)
+        except Exception:
+            LOG.exception("a request failed")
+            return PlainTextResponse("internal error", 500)
+
+    return Route(path, guarded, methods=[method])
+
+
+# --- bundles ---------------------------------------------------------------------------------------------------------
+
+
+async def _bundle(served: Served, request: Request, *, folder: str = "") -> Response:
+    """A bundle, nothing new, or the delta from what the sidecar has."""
+    at = request.path_params
+    name = f"{folder}{at['file']}.tar.gz"
+    who, address = _who(request)
+    wanted = await _wanted(served, at["channel"], at["system"], name, who)
+    held = _held(request)
+    asked = served.fleet.asks(who, address, wanted, held)
+    waits = _wait(request)
+    if held == wanted.etag and waits is not None:
+        wanted = await _poll(served, request, asked, wanted, name, who, waits)
+    stream = wanted.channel.channel, wanted.channel.system, wanted.kind
+    headers = {"ETag": wanted.etag, "Cache-Control": "no-cache", "Vary": "Prefer, X-Privtab-Instance, X-Privtab-Labels"}
+    trouble = served.feeds.trouble
+    if trouble is not None:
+        headers["X-Privtab-Stale"] = f"{max(0.0, time.time() - trouble.since):.0f}"
+    if held == wanted.etag:
+        served.counted["not_modified", *stream] += 1
+        note(request.scope, "not modified")
+        return Response(status_code=304, headers=headers)
+    if asked is not None:
+        asked.wanted, asked.canary = wanted.id, wanted.canary
+    body, mode = await _body(served, request, wanted, held, who.instance or address)
+    served.counted["served", *stream, mode] += 1
+    served.counted["bytes", *stream, mode] += len(body)
+    note(request.scope, f"{mode} {wanted.id}")
+    return Response(body, media_type=GZIP if waits is None else LONG_POLL, headers=headers)
+
+
+async def _wanted(served: Served, channel: str, system: str, name: str, who: Sidecar) -> Wanted:
+    current = await served.feeds.channel(channel, system)
+    wanted = served.feeds.wanted(current, name, who) if current is not None else None
+    if wanted is None:
+        raise UsageError("there is no such bundle")
+    return wanted
+
+
+async def _body(served: Served, request: Request, wanted: Wanted, held: str | None, asks: str) -> tuple[bytes, str]:
+    """What is sent, and how. A delta goes to each sidecar once: if it asks again, it could not be used."""
+    tried = (asks, held or "", wanted.etag)
+    if held and _deltas(request) and tried not in served.tried:
+        delta = await served.feeds.delta(wanted, held)
+        if delta is not None:
+            served.tried[tried] = None
+            if len(served.tried) > MOST_TRIED:
+                served.tried.popitem(last=False)
+            return delta, "delta"
+    return await served.feeds.bundle(wanted.digest), "full"
+
+
+async def _poll(
+    served: Served, request: Request, asked: Asked | None, wanted: Wanted, name: str, who: Sidecar, seconds: float
+) -> Wanted:
+    """Wait until there is another bundle for this sidecar, the time is over, it goes away, or the server ends."""
+    deadline = time.monotonic() + min(seconds, LONGEST_WAIT)
+    gone = asyncio.create_task(_gone(request))
+    served.polls += 1
+    if asked is not None:
+        asked.waiting += 1
+    try:
+        before = wanted
+        while not gone.done() and not served.feeds.ended:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            switched = asyncio.create_task(served.feeds.switched(before.channel, left))
+            await asyncio.wait([switched, gone], return_when=asyncio.FIRST_COMPLETED)
+            switched.cancel()
+            before = await _wanted(served, wanted.channel.channel, wanted.channel.system, name, who)
+            if before.etag != wanted.etag:
+                break
+        return before
+    finally:
+        gone.cancel()
+        served.polls -= 1
+        served.fleet.touch(who)
+        if asked is not None:
+            asked.waiting -= 1
+
+
+async def _gone(request: Request) -> None:
+    """End when the sidecar goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _held(request: Request) -> str | None:
+    """The ETag of what the sidecar runs. OPA may name those that it ran before behind it: they are nothing to go by.
+
+    A way back is as new as a way forward, so a bundle that was replaced once is sent again.
+    """
+    first = request.headers.get("if-none-match", "").partition(",")[0].strip().removeprefix("W/")
+    return first or None
+
+
+def _wait(request: Request) -> float | None:
+    """The seconds that the sidecar would wait; None where it knows nothing of long polls."""
+    found = _WAIT.search(request.headers.get("prefer", ""))
+    return float(found[1]) if found else None
+
+
+def _deltas(request: Request) -> bool:
+    found = _MODES.search(request.headers.get("prefer", ""))
+    return found is not None and "delta" in found[1].split(",")
+
+
+# --- what sidecars tell ----------------------------------------------------------------------------------------------
+
+
+async def _status(served: Served, request: Request) -> Response:
+    report = await document(request)
+    who, address = _who(request)
+    if not served.fleet.reports(who, address, report):
+        raise Refused(400, "the body is no status of an OPA: it needs labels with an id")
+    served.counted["reports",] += 1
+    return Response(status_code=200)
+
+
+async def _logs(served: Served, request: Request) -> Response:
+    events = await document(request)
+    who, address = _who(request)
+    if not served.fleet.decided(who, address, events):
+        raise Refused(400, "the body is no decision log of an OPA: it is no list")
+    served.counted["logs",] += 1
+    return Response(status_code=200)
+
+
+# --- what operators see ----------------------------------------------------------------------------------------------
+
+
+async def _fleet(served: Served, request: Request) -> Response:
+    """Channels, sidecars and counts; `channel=`, `system=` narrow it."""
+    channel, system = request.query_params.get("channel"), request.query_params.get("system")
+    if channel and system:
+        await served.feeds.channel(channel, system)
+    channels = [
+        known.to_json()
+        for (name, of), known in sorted(served.feeds.channels.items())
+        if channel in (None, name) and system in (None, of)
+    ]
+    prefix = f"{channel}/" if channel else ""
+    sidecars = [
+        one
+        for one in served.fleet.sidecars()
+        if not (channel or system)
+        or any(stream.startswith(prefix) and system in (None, stream.split("/")[1]) for stream in one["feeds"])
+    ]
+    return _json(
+        {
+            "server": {"started": _time(served.fleet.started), "now": _time(time.time()), "storage": _storage(served)},
+            "channels": channels,
+            "sidecars": sidecars,
+            "decisions": served.fleet.counts.to_json(),
+            "refused": served.fleet.turned_away(),
+        }
+    )
+
+
+async def _metrics(served: Served, request: Request) -> Response:
+    del request
+    text = prometheus.text(served.feeds, served.fleet, served.counted, served.polls)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _health(served: Served, request: Request) -> Response:
+    """The process answers; what its storage does is told beside it."""
+    del request
+    trouble = served.feeds.trouble
+    ready = trouble is None or bool(served.feeds.channels)
+    return _json({"status": "ok" if trouble is None else "stale" if ready else "unavailable"}, 200 if ready else 503)
+
+
+async def _file(served: Served, request: Request) -> Response:
+    """The registry's files as a static server would give them, for `Registry.open("https://…")`."""
+    content, kind = await asyncio.to_thread(file, served.feeds.registry, request.path_params["path"])
+    return Response(content, media_type=kind)
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+def _who(request: Request) -> tuple[Sidecar, str]:
+    who = sidecar(request.headers.get("x-privtab-instance"), request.headers.get("x-privtab-labels"))
+    return who, request.client.host if request.client else ""
+
+
+def _turn_away(served: Served, request: Request, refused: Refused) -> None:
+    served.counted["refused", str(refused.status)] += 1
+    who, address = _who(request)
+    if refused.status in (401, 403):
+        served.fleet.refused(who, address, request.url.path, refused.status, str(refused))
+        LOG.warning("%s was refused %s: %s", who.instance or address, request.url.path[:200], refused)
+
+
+def _storage(served: Served) -> dict[str, Any]:
+    trouble = served.feeds.trouble
+    return {
+        "url": served.feeds.registry.url,
+        "ok": trouble is None,
+        "stale_since": _time(trouble.since) if trouble else None,
+        "error": trouble.message if trouble else None,
+    }
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(json.dumps(value, ensure_ascii=False), status, media_type="application/json")
+
+
+def _time(at: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@asynccontextmanager
+async def _lifespan(served: Served, app: Starlette) -> AsyncIterator[None]:
+    del app
+    await served.feeds.start()
+    tasks = [asyncio.create_task(served.feeds.watch())]
+    if served.tokens is not None:
+        tasks.append(asyncio.create_task(_tokens(served.tokens)))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        await served.feeds.close()
+
+
+async def _tokens(tokens: Tokens) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(tokens.refresh)

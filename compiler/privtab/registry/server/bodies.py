@@ -1,0 +1,57 @@
+"""What sidecars send: read up to a bound, unpacked up to a bound, and only then looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from typing import Any
+
+from starlette.requests import Request
+
+from privtab.authzen.guard import Refused
+
+LARGEST = 4 << 20
+"""Bytes of a body as it comes."""
+LARGEST_UNPACKED = 32 << 20
+SECONDS = 10.0
+"""Until a body has come in whole."""
+
+
+async def document(request: Request) -> Any:
+    """The JSON of a body, gzipped or not; raises Refused."""
+    kind = request.headers.get("content-encoding", "identity").strip().lower()
+    if kind not in ("identity", "gzip", ""):
+        raise Refused(415, f"a body may be packed with gzip, not with {kind[:20]}", Accept_Encoding="gzip")
+    packed = await _read(request)
+    text = _unpacked(packed) if kind == "gzip" else packed
+    try:
+        return await asyncio.to_thread(json.loads, text) if len(text) > LARGEST else json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON") from None
+
+
+async def _read(request: Request) -> bytes:
+    found = bytearray()
+    try:
+        async with asyncio.timeout(SECONDS):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > LARGEST:
+                    raise Refused(413, f"a body has {LARGEST} bytes at most", Connection="close")
+    except TimeoutError:
+        raise Refused(408, "the body did not come in time", Connection="close") from None
+    return bytes(found)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    reader = zlib.decompressobj(wbits=31)
+    try:
+        found = reader.decompress(packed, LARGEST_UNPACKED + 1)
+    except zlib.error:
+        raise Refused(400, "the body is not gzip") from None
+    if len(found) > LARGEST_UNPACKED:
+        raise Refused(413, f"a body unpacks to {LARGEST_UNPACKED} bytes at most", Connection="close")
+    if not reader.eof:
+        raise Refused(400, "the body ends too early")
+    return found

@@ -1,0 +1,119 @@
+"""Decision logs, counted: by revision, rule and answer. Who asked for what is not kept, nor looked at.
+
+Whatever sidecars send, so much is kept and no more: names beyond the bounds are counted together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST_REVISIONS = 100
+"""Those that decided last are kept."""
+MOST_RULES = 5000
+OTHER = "other"
+ANSWERS = ("allow", "deny", "listing", "undefined", "error")
+_RULE = re.compile(r"[\w./+:-]{1,200}")
+_REVISION = re.compile(r"[\w.-]{1,64}")
+
+
+class Counts:
+    """How often each rule of each revision gave which answer."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
+
+    def add(self, revision: str, rule: str, answer: str, number: int = 1) -> None:
+        """Count an answer."""
+        rules = self._counts.setdefault(revision, {})
+        self._counts.move_to_end(revision)
+        if len(self._counts) > MOST_REVISIONS:
+            self._counts.popitem(last=False)
+        if rule not in rules and len(rules) >= MOST_RULES:
+            rule = OTHER
+        answers = rules.setdefault(rule, {})
+        answers[answer] = answers.get(answer, 0) + number
+
+    def to_json(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Revision → rule → answer → how often."""
+        return {
+            revision: {rule: dict(answers) for rule, answers in rules.items()}
+            for revision, rules in self._counts.items()
+        }
+
+    def total(self) -> dict[str, dict[str, int]]:
+        """Revision → answer → how often."""
+        found: dict[str, dict[str, int]] = {}
+        for revision, rules in self._counts.items():
+            own = found.setdefault(revision, {})
+            for answers in rules.values():
+                for answer, number in answers.items():
+                    own[answer] = own.get(answer, 0) + number
+        return found
+
+
+def revisions(event: Mapping[str, Any]) -> list[str]:
+    """The revisions of the bundles that an event was decided by: policies and states alike."""
+    bundles = event.get("bundles")
+    if not isinstance(bundles, dict):
+        return []
+    found = (bundle.get("revision") for bundle in list(bundles.values())[:50] if isinstance(bundle, dict))
+    return sorted({one for one in found if isinstance(one, str) and _REVISION.fullmatch(one)})
+
+
+def answers(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Rule and answer of what an event decided: several for a batch, none for what is no decision of privtab's."""
+    path = str(event.get("path", "")).strip("/")
+    package, _, name = path.rpartition("/")
+    if not package.startswith("privtab/"):
+        return
+    system = package.removeprefix("privtab/")
+    rule = _asked_rule(system, event.get("input"))
+    if event.get("error") is not None:
+        yield rule, "error"
+        return
+    if "result" not in event:
+        yield rule, "undefined"
+        return
+    result = event["result"]
+    if name == "visible":
+        yield rule, "listing"
+    elif isinstance(result, list):
+        asked = _asked(system, event.get("input"))
+        for at, one in enumerate(result):
+            yield _told_rule(one) or (asked[at] if at < len(asked) else rule), _answer(one)
+    else:
+        yield _told_rule(result) or rule, _answer(result)
+
+
+def _answer(result: Any) -> str:
+    if isinstance(result, dict):
+        result = result.get("decision", result.get("allow"))
+    if not isinstance(result, bool):
+        return "error"
+    return "allow" if result else "deny"
+
+
+def _told_rule(result: Any) -> str:
+    """The rule that an explained decision names."""
+    context = result.get("context") if isinstance(result, dict) else None
+    return _fit(context.get("rule")) if isinstance(context, dict) else ""
+
+
+def _asked_rule(system: str, asked: Any) -> str:
+    """`system/type/operation` of a request; the logs' mask leaves both."""
+    try:
+        return _fit(f"{system}/{asked['resource']['type']}/{asked['action']['name']}") or OTHER
+    except (TypeError, KeyError):
+        return OTHER
+
+
+def _asked(system: str, asked: Any) -> list[str]:
+    requests = asked.get("requests") if isinstance(asked, dict) else None
+    return [_asked_rule(system, one) for one in requests] if isinstance(requests, list) else []
+
+
+def _fit(rule: Any) -> str:
+    return rule if isinstance(rule, str) and _RULE.fullmatch(rule) else ""

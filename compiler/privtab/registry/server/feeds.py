@@ -1,0 +1,359 @@
+"""What is served now: channels watched in the storage, the bundles that they run, and deltas between them.
+
+A channel that was read once goes on being served from memory while its storage is in trouble, and says since when.
+A switch is told to those who wait for it only when its bundles are here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import multiprocessing
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+from privtab.errors import PrivtabError, UsageError
+from privtab.registry import names
+from privtab.registry.nodes import Channel, pin
+from privtab.registry.registry import Registry
+
+LOG = logging.getLogger("privtab.serve")
+
+KEPT_BYTES = 256 << 20
+"""Of bundles that are not running any more and of deltas; those that run are kept whatever they take."""
+LARGE = 1 << 20
+"""Bytes of a bundle from which a delta is worked out in a process of its own, so that nobody else waits for it."""
+PATIENCE = 60.0
+"""Seconds for a delta; then the whole bundle is sent."""
+FORGOTTEN = 1.0
+"""Seconds for which a channel that is not there is not looked for again."""
+MOST_MISSING = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sidecar:
+    """Who asks, as it says itself."""
+
+    instance: str = ""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a sidecar is to run of a stream."""
+
+    channel: Channel
+    kind: str
+    shard: str
+    id: str
+    digest: str
+    canary: bool
+
+    @property
+    def etag(self) -> str:
+        """Names the bytes of the whole bundle, whether they came whole or as a delta."""
+        return f'"{self.id}.{self.digest[:16]}"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """The storage does not answer."""
+
+    since: float
+    message: str
+
+
+class Feeds:
+    """The channels of a registry. For one event loop."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        only: Iterable[str] = (),
+        poll: float = 0.3,
+        unsigned_deltas: bool = False,
+    ) -> None:
+        self.registry = registry
+        self.trouble: Trouble | None = None
+        self.failures = 0
+        self._only = frozenset(only)
+        self._poll = poll
+        self._unsigned = unsigned_deltas
+        self._channels: dict[tuple[str, str], Channel] = {}
+        self._changed: dict[tuple[str, str], asyncio.Event] = {}
+        self._asked: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._missing: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._running: dict[str, bytes] = {}
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._busy: dict[str, asyncio.Task[bytes | None]] = {}
+        self._none: OrderedDict[str, None] = OrderedDict()
+        self._workers: Executor | None = None
+        self.ended = False
+
+    # --- channels ---
+
+    @property
+    def channels(self) -> Mapping[tuple[str, str], Channel]:
+        """Those that somebody asked for, or that were there at the start."""
+        return self._channels
+
+    async def start(self) -> None:
+        """Read what there is; trouble is noted, and looked into again by `watch`."""
+        try:
+            for channel in await asyncio.to_thread(self.registry.channels):
+                if self._served(channel.channel):
+                    await self._take(channel)
+        except (PrivtabError, OSError) as error:
+            self._note(error)
+
+    async def watch(self) -> None:
+        """Look for switches, again and again."""
+        while True:
+            await asyncio.sleep(self._poll)
+            try:
+                await self._look()
+            except Exception:
+                LOG.exception("the registry could not be watched")
+
+    async def channel(self, name: str, system: str) -> Channel | None:
+        """What a channel runs; None where there is no such channel. Raises RegistryError where nobody knows."""
+        known = self._channels.get((name, system))
+        if known is not None or not self._served(name):
+            return known
+        at = self._missing.get((name, system))
+        if at is not None and time.monotonic() - at < FORGOTTEN:
+            return None
+        try:
+            found = await asyncio.to_thread(self.registry.channel, name, system)
+        except UsageError:
+            return None
+        except (PrivtabError, OSError) as error:
+            self._note(error)
+            raise
+        if found.sequence == 0:
+            self._missing[name, system] = time.monotonic()
+            while len(self._missing) > MOST_MISSING:
+                self._missing.popitem(last=False)
+            return None
+        await self._take(found)
+        return self._channels.get((name, system))
+
+    def wanted(self, channel: Channel, file: str, sidecar: Sidecar) -> Wanted | None:
+        """What a sidecar is to run, by the file that it asks for; None where the channel has no such stream."""
+        canary = chosen(channel, sidecar)
+        for (kind, shard), identity in channel.runs(canary=canary).items():
+            if names.served(kind, shard) == file:
+                self._asked.setdefault((channel.channel, channel.system), set()).add((kind, shard))
+                return Wanted(
+                    channel=channel,
+                    kind=kind,
+                    shard=shard,
+                    id=identity,
+                    digest=channel.digests[pin(kind, identity, shard)],
+                    canary=canary,
+                )
+        return None
+
+    async def switched(self, channel: Channel, seconds: float) -> bool:
+        """Wait until a channel runs something newer, for so many seconds, or until the server ends."""
+        key = channel.channel, channel.system
+        deadline = time.monotonic() + seconds
+        while self._channels[key].sequence == channel.sequence:
+            left = deadline - time.monotonic()
+            if left <= 0 or self.ended:
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed[key].wait(), left)
+        return True
+
+    def end(self) -> None:
+        """Let nobody wait any longer."""
+        self.ended = True
+        for changed in self._changed.values():
+            changed.set()
+
+    # --- bundles ---
+
+    async def bundle(self, digest: str) -> bytes:
+        """The bytes of a bundle; raises RegistryError."""
+        found = self._running.get(digest) or self._from_kept(digest)
+        if found is None:
+            found = await self._once(digest, lambda: self._load(digest))
+            assert found is not None
+        return found
+
+    async def delta(self, wanted: Wanted, held: str) -> bytes | None:
+        """The delta from the bundle that an ETag names; None where it is none of this stream, or a delta does not pay."""
+        identity, point, mark = held.strip('"').rpartition(".")
+        if not point or (identity, mark) == (wanted.id, wanted.digest[:16]) or wanted.kind not in ("state", "shard"):
+            return None
+        key = f"{held}→{wanted.digest}"
+        if key in self._none:
+            return None
+        found = self._from_kept(key)
+        if found is not None:
+            return found
+        try:
+            return await asyncio.wait_for(self._once(key, lambda: self._delta(wanted, identity, mark)), PATIENCE)
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        """Give everything back."""
+        for task in self._busy.values():
+            task.cancel()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+
+    # --- inside ---
+
+    def _served(self, name: str) -> bool:
+        return not self._only or name in self._only
+
+    async def _look(self) -> None:
+        if not self._channels and self.trouble is not None:
+            await self.start()
+        for channel in list(self._channels.values()):
+            try:
+                newer = await asyncio.to_thread(self.registry.newer, channel)
+                if newer.sequence != channel.sequence:
+                    await self._take(newer)
+            except (PrivtabError, OSError) as error:
+                self._note(error)
+                return
+        if self._channels and self.trouble is not None:
+            LOG.warning("the registry answers again after %.0f s", time.time() - self.trouble.since)
+            self.trouble = None
+
+    async def _take(self, channel: Channel) -> None:
+        """Serve a channel from now on, as soon as what is asked for of it is here."""
+        key = channel.channel, channel.system
+        for canary in (False, True):
+            for (kind, shard), identity in channel.runs(canary=canary).items():
+                if (kind, shard) in self._asked.get(key, ()):
+                    await self.bundle(channel.digests[pin(kind, identity, shard)])
+        known = self._channels.get(key)
+        if known is not None and known.sequence >= channel.sequence:
+            return
+        self._channels[key] = channel
+        changed, self._changed[key] = self._changed.get(key), asyncio.Event()
+        self._sort()
+        if changed is not None:
+            changed.set()
+            LOG.info("%s/%s is at switch %d", channel.channel, channel.system, channel.sequence)
+
+    def _sort(self) -> None:
+        """Bundles that run are kept apart from those that may go."""
+        runs = {digest for channel in self._channels.values() for digest in channel.digests.values()}
+        for digest in [digest for digest in self._running if digest not in runs]:
+            self._keep(digest, self._running.pop(digest))
+        for digest in [digest for digest in self._kept if digest in runs]:
+            self._running[digest] = self._kept.pop(digest)
+
+    async def _load(self, digest: str) -> bytes:
+        try:
+            found = await asyncio.to_thread(self.registry.blob, digest)
+        except (PrivtabError, OSError) as error:
+            self._note(error)
+            raise
+        if any(digest in channel.digests.values() for channel in self._channels.values()):
+            self._running[digest] = found
+        else:
+            self._keep(digest, found)
+        return found
+
+    async def _delta(self, wanted: Wanted, identity: str, mark: str) -> bytes | None:
+        key = f'"{identity}.{mark}"→{wanted.digest}'
+        try:
+            old = await self._older(wanted, identity, mark)
+            new = await self.bundle(wanted.digest)
+            found = None if old is None else await self._worked_out(old, new)
+        except (PrivtabError, OSError) as error:
+            LOG.warning("no delta from %s to %s: %s", identity, wanted.id, error)
+            return None
+        if found is None:
+            self._none[key] = None
+            while len(self._none) > MOST_MISSING:
+                self._none.popitem(last=False)
+        else:
+            self._keep(key, found)
+        return found
+
+    async def _older(self, wanted: Wanted, identity: str, mark: str) -> bytes | None:
+        """A bundle that ran before; None where the registry never had it."""
+        for digest, content in [*self._running.items(), *self._kept.items()]:
+            if digest.startswith(mark) and len(digest) == 64:
+                return content
+        try:
+            record = await asyncio.to_thread(
+                self.registry.revision, wanted.channel.system, wanted.kind, identity, wanted.shard
+            )
+        except PrivtabError:
+            return None
+        return await self.bundle(record.digest) if record.digest.startswith(mark) else None
+
+    async def _worked_out(self, old: bytes, new: bytes) -> bytes | None:
+        if max(len(old), len(new)) < LARGE:
+            return await asyncio.to_thread(_delta_of, old, new, self._unsigned)
+        if self._workers is None:
+            self._workers = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._workers, _delta_of, old, new, self._unsigned)
+        except (BrokenProcessPool, RuntimeError) as error:
+            LOG.warning("no delta: the process that works them out ended (%s)", error)
+            self._workers = None
+            return None
+
+    async def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, bytes | None]]) -> bytes | None:
+        """The result of one piece of work, however many wait for it, and however many of them give up."""
+        task = self._busy.get(key)
+        if task is None:
+            task = self._busy[key] = asyncio.create_task(work())
+            task.add_done_callback(lambda _: self._busy.pop(key, None))
+        return await asyncio.shield(task)
+
+    def _from_kept(self, key: str) -> bytes | None:
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def _keep(self, key: str, content: bytes) -> None:
+        self._kept[key] = content
+        total = sum(map(len, self._kept.values()))
+        while total > KEPT_BYTES and len(self._kept) > 1:
+            total -= len(self._kept.popitem(last=False)[1])
+
+    def _note(self, error: BaseException) -> None:
+        self.failures += 1
+        message = str(error) or type(error).__name__
+        if self.trouble is None:
+            LOG.warning("the registry does not answer, what was known goes on being served: %s", message)
+            self.trouble = Trouble(since=time.time(), message=message)
+
+
+def chosen(channel: Channel, sidecar: Sidecar) -> bool:
+    """Whether a sidecar is one of a channel's canary: its labels fit, and its name falls into the share."""
+    canary = channel.canary
+    if canary is None or not sidecar.instance:
+        return False
+    if any(sidecar.labels.get(name) != value for name, value in canary.labels.items()):
+        return False
+    # By the canary's own revisions: not always the same sidecars try what is new, and more of a share take fewer in.
+    tried = canary.policy or canary.state or "".join(sorted(canary.shards.values()))
+    digest = hashlib.sha256(f"{channel.channel}/{channel.system}/{tried}/{sidecar.instance}".encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64 < canary.share
+
+
+def _delta_of(old: bytes, new: bytes, unsigned: bool) -> bytes | None:  # noqa: FBT001  (crosses to another process)
+    from privtab.bundle.delta import delta_for
+
+    return delta_for(old, new, unsigned=unsigned)

@@ -1,0 +1,34 @@
+"""The registry's own files over HTTP, to read: records, histories and bundles, and lists of folders as links."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from privtab.errors import UsageError
+from privtab.registry import names
+from privtab.registry.registry import Registry
+from privtab.registry.stores import Missing
+
+_PARTS = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_TOP = (names.BLOBS, names.REVISIONS, names.CHANNELS)
+
+
+def file(registry: Registry, path: str) -> tuple[bytes, str]:
+    """The content of a file or the list of a folder, and its type; raises UsageError where there is neither."""
+    parts = path.rstrip("/").split("/") if path.strip("/") else []
+    known = not parts or parts[0] in _TOP or parts == [names.SETTINGS]
+    if not known or not all(_PARTS.fullmatch(part) and ".." not in part for part in parts):
+        raise UsageError("there is no such file")
+    if parts and not path.endswith("/"):
+        try:
+            content = registry.store.read("/".join(parts))
+        except Missing:
+            raise UsageError("there is no such file") from None
+        return content, "application/json" if parts[-1].endswith(".json") else "application/gzip"
+    inside = registry.store.names("/".join(parts))
+    if parts and not inside:
+        raise UsageError("there is no such folder")
+    shown = [name for name in inside if parts or name in (*_TOP, names.SETTINGS)]
+    links = [f'<a href="{html.escape(name)}">{html.escape(name)}</a>' for name in shown]
+    return "<br>\n".join(links).encode(), "text/html; charset=utf-8"

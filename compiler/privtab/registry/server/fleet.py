@@ -1,0 +1,264 @@
+"""The sidecars, as they tell of themselves: by status reports, by what they ask for, by their decision logs.
+
+Only in memory: they report again with every look for bundles, so that a server that was restarted knows them within the
+time of one long poll.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from privtab.registry.server import decisions
+from privtab.registry.server.decisions import Counts
+from privtab.registry.server.feeds import Sidecar, Wanted
+
+MOST_SIDECARS = 10_000
+MOST_REFUSED = 100
+MOST_BUNDLES = 200
+"""Of one sidecar."""
+LONGEST_TEXT = 500
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a sidecar last asked for of one stream."""
+
+    wanted: str
+    holds: str | None
+    """The revision that it runs: OPA names one only once it is active."""
+    canary: bool
+    at: float
+    since: float
+    """When it first held what it holds."""
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Known:
+    """A sidecar."""
+
+    id: str
+    labels: dict[str, str] = field(default_factory=dict)
+    address: str = ""
+    seen: float = 0.0
+    reported: float = 0.0
+    bundles: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    logged: int = 0
+
+
+class Fleet:
+    """All of them; those that are not heard of for long are forgotten."""
+
+    def __init__(self, *, forget: float = 900.0) -> None:
+        self.started = time.time()
+        self.counts = Counts()
+        self._forget = forget
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._refused: deque[dict[str, Any]] = deque(maxlen=MOST_REFUSED)
+
+    # --- what comes in ---
+
+    def asks(self, sidecar: Sidecar, address: str, wanted: Wanted, held: str | None) -> Asked | None:
+        """A sidecar looks for a bundle and shows the ETag of what it runs."""
+        if not sidecar.instance:
+            return None
+        known = self._see(sidecar.instance, sidecar.labels, address)
+        holds = (held or "").strip('"').rpartition(".")[0] or None
+        stream = f"{wanted.channel.channel}/{wanted.channel.system}/{wanted.kind}"
+        stream += f"/{wanted.shard}" if wanted.shard else ""
+        before = known.asked.get(stream)
+        now = time.time()
+        if before is None:
+            if len(known.asked) >= MOST_BUNDLES:
+                return None
+            before = known.asked[stream] = Asked(wanted.id, holds, wanted.canary, now, now)
+        if before.holds != holds:
+            before.since = now
+        before.wanted, before.holds, before.canary, before.at = wanted.id, holds, wanted.canary, now
+        return before
+
+    def reports(self, sidecar: Sidecar, address: str, report: Any) -> bool:
+        """OPA's status; False where it is none."""
+        if not isinstance(report, dict):
+            return False
+        labels = _texts(report.get("labels"))
+        name = sidecar.instance or labels.get("id", "")
+        if not name:
+            return False
+        known = self._see(name, {**labels, **sidecar.labels}, address)
+        known.reported = time.time()
+        bundles = report.get("bundles")
+        if isinstance(bundles, dict):
+            known.bundles = {
+                str(bundle)[:100]: _bundle(status)
+                for bundle, status in list(bundles.items())[:MOST_BUNDLES]
+                if isinstance(status, dict)
+            }
+        return True
+
+    def decided(self, sidecar: Sidecar, address: str, events: Any) -> bool:
+        """OPA's decision log; False where it is none."""
+        if not isinstance(events, list):
+            return False
+        known: Known | None = None
+        for event in events:
+            if not isinstance(event, dict):
+                continue
+            labels = _texts(event.get("labels"))
+            name = sidecar.instance or labels.get("id", "")
+            if name and (known is None or known.id != name):
+                known = self._see(name, {**labels, **sidecar.labels}, address)
+            by = decisions.revisions(event)
+            for rule, answer in decisions.answers(event):
+                for revision in by or ["unknown"]:
+                    self.counts.add(revision, rule, answer)
+                    if known is not None:
+                        known.counts.add(revision, "", answer)
+                if known is not None:
+                    known.logged += 1
+        return True
+
+    def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str) -> None:
+        """Somebody was turned away."""
+        told = {"instance": sidecar.instance, "address": address, "path": path[:200], "status": status, "why": why}
+        for before in self._refused:
+            if all(before[name] == value for name, value in told.items()):
+                before["times"] += 1
+                before["last"] = time.time()
+                return
+        self._refused.append({**told, "times": 1, "last": time.time()})
+
+    def touch(self, sidecar: Sidecar) -> None:
+        """A sidecar is there still."""
+        known = self._known.get(sidecar.instance)
+        if known is not None:
+            known.seen = time.time()
+            self._known.move_to_end(known.id)
+
+    # --- what is told ---
+
+    def sidecars(self) -> list[dict[str, Any]]:
+        """All that are known, by name."""
+        self._clean()
+        return [_told(known) for _, known in sorted(self._known.items())]
+
+    def turned_away(self) -> list[dict[str, Any]]:
+        """Who was refused, the last one last."""
+        return [
+            {**one, "last": _time(one["last"])} for one in sorted(self._refused, key=lambda refused: refused["last"])
+        ]
+
+    def holding(self) -> dict[tuple[str, str], int]:
+        """(stream, revision) → how many sidecars run it; "" for none."""
+        self._clean()
+        found: dict[tuple[str, str], int] = {}
+        for known in self._known.values():
+            for stream, asked in known.asked.items():
+                key = stream, asked.holds or ""
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    def _see(self, name: str, labels: Mapping[str, str], address: str) -> Known:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = Known(name)
+            if len(self._known) > MOST_SIDECARS:
+                self._known.popitem(last=False)
+        known.labels.update(labels)
+        known.address, known.seen = address, time.time()
+        self._known.move_to_end(name)
+        return known
+
+    def _clean(self) -> None:
+        oldest = time.time() - self._forget
+        while self._known:
+            name, known = next(iter(self._known.items()))
+            if known.seen > oldest or any(asked.waiting for asked in known.asked.values()):
+                return
+            del self._known[name]
+
+
+def sidecar(instance: str | None, labels: str | None) -> Sidecar:
+    """Who asks, from the headers: a name, and labels as `app=x,zone=y`. What is none is left out."""
+    name = (instance or "").strip()
+    found: dict[str, str] = {}
+    for part in (labels or "")[:4000].split(",")[:50]:
+        key, equals, value = part.partition("=")
+        if equals and key.strip():
+            found[key.strip()[:100]] = value.strip()[:100]
+    return Sidecar(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
+
+
+def _told(known: Known) -> dict[str, Any]:
+    return {
+        "id": known.id,
+        "labels": known.labels,
+        "address": known.address,
+        "last_seen": _time(known.seen),
+        "seconds_unseen": round(time.time() - known.seen, 1),
+        "reported": _time(known.reported) if known.reported else None,
+        "current": bool(known.asked) and all(asked.holds == asked.wanted for asked in known.asked.values()),
+        "feeds": {
+            stream: {
+                "wanted": asked.wanted,
+                "holds": asked.holds,
+                "since": _time(asked.since),
+                "asked": _time(asked.at),
+                "canary": asked.canary,
+                "waiting": asked.waiting > 0,
+            }
+            for stream, asked in sorted(known.asked.items())
+        },
+        "bundles": known.bundles,
+        "decisions": known.counts.total(),
+    }
+
+
+_STATUS = {
+    "active_revision": "revision",
+    "last_successful_activation": "activated",
+    "last_successful_download": "downloaded",
+    "last_successful_request": "answered",
+    "last_request": "requested",
+    "type": "type",
+    "size": "size",
+    "code": "code",
+    "message": "message",
+    "http_code": "http_code",
+}
+
+
+def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
+    """OPA's status of a bundle under plain names; times that never were are null."""
+    found: dict[str, Any] = {}
+    for name, ours in _STATUS.items():
+        value = status.get(name)
+        if isinstance(value, str):
+            value = value[:LONGEST_TEXT] if not value.startswith("0001-01-01") else None
+        found[ours] = value if isinstance(value, str | int | float | None) and value != "" else None
+    errors = status.get("errors")
+    found["errors"] = [_short(error) for error in errors[:5]] if isinstance(errors, list) else []
+    return found
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text[:LONGEST_TEXT]
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(name)[:100]: text[:100] for name, text in list(value.items())[:50] if isinstance(text, str)}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
