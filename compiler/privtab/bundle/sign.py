@@ -7,18 +7,27 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.stream import Entries, digest, entries, packed
 from privtab.errors import UsageError
-from privtab.keys import KeySource, VerificationKey, algorithms, key_id, key_text, need_cryptography
+from privtab.keys import (
+    KeySource,
+    VerificationKey,
+    algorithms,
+    key_id,
+    key_text,
+    need_cryptography,
+    verification_keys,
+)
 from privtab.signatures import PATCH, SIGNATURES, canonical, is_signature, is_structured, written_by_us
 
 PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 HASH = "SHA-256"
+RSA_BITS = 3072
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,3 +180,42 @@ def _private(text: str, where: str) -> Any:
 
 def _base64(content: bytes) -> bytes:
     return base64.urlsafe_b64encode(content).rstrip(b"=")
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def new_key(algorithm: str) -> tuple[str, VerificationKey]:
+    """A new private key as PEM, encrypted where PRIVTAB_SIGNING_KEY_PASSWORD says so, and its public half."""
+    need_cryptography()
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    key: Any = (
+        rsa.generate_private_key(65537, RSA_BITS) if algorithm == "RS256" else ec.generate_private_key(ec.SECP256R1())
+    )
+    password = os.environ.get(PASSWORD_VARIABLE)
+    secret: Any = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
+    packed = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
+    return packed.decode(), VerificationKey.of(key.public_key())
+
+
+def public_keys(sources: Iterable[KeySource]) -> list[VerificationKey]:
+    """The public halves of keys, private ones among them; raises FileError, UsageError."""
+    found: list[VerificationKey] = []
+    for source in sources:
+        text, where = key_text(source)
+        if "PRIVATE KEY" in text:
+            found.append(VerificationKey.of(SigningKey.of(source).key.public_key(), where))
+        else:
+            found += verification_keys(source)
+    return found
+
+
+def opa_configuration(keys: Iterable[VerificationKey], scope: str, bundles: Iterable[str]) -> dict[str, Any]:
+    """What OPA's configuration says of keys and of the bundles that must be signed with one of them."""
+    signing = {"scope": scope} if scope else {}
+    return {
+        "keys": {key.id: {"algorithm": key.algorithms[0], "key": key.pem} for key in keys},
+        "bundles": {name: {"signing": signing} for name in bundles},
+    }

@@ -16,6 +16,7 @@ Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
 """Path, entry and content, to be read before the next is asked for."""
 
 _PIECE = 1 << 20
+_BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def entries(bundle: BinaryIO) -> Entries:
@@ -34,12 +35,12 @@ def entries(bundle: BinaryIO) -> Entries:
                     if name in seen:
                         raise BrokenBundle(f"it holds `{name}` twice")
                     seen.add(name)
-                    yield name, entry, cast("BinaryIO", tar.extractfile(entry))
+                    yield name, entry, cast("BinaryIO", _Content(cast("BinaryIO", tar.extractfile(entry))))
             # The sums of the archive stand at its end.
             while unpacked.read(_PIECE):
                 pass
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BrokenBundle(f"it is no whole bundle: {error}") from None
+    except _BROKEN as error:
+        raise _broken(error) from None
     if not seen:
         raise BrokenBundle("it is no bundle: it holds no files")
 
@@ -68,6 +69,23 @@ def packed(found: Entries) -> Iterator[bytes]:
             tar.addfile(entry, content)
             yield sink.taken()
     yield sink.taken()
+
+
+class _Content:
+    """The content of a file in an archive that may end in the middle of it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except _BROKEN as error:
+            raise _broken(error) from None
+
+
+def _broken(error: Exception) -> BrokenBundle:
+    return BrokenBundle(f"it is no whole bundle: {str(error) or 'it ends too early'}")
 
 
 class _Sink(io.RawIOBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,19 @@ def json_text(value: object) -> str:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file beside its place and rename it, so that readers see the old or the new one, never half of it."""
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
+    """As `write`, of content that comes in pieces; how many bytes it was."""
+    size = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(content)
+                for piece in pieces:
+                    size += file.write(piece)
             Path(name).chmod(0o644)
             Path(name).replace(path)
         except BaseException:
@@ -34,6 +41,7 @@ def write(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+    return size
 
 
 def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, whole: bool) -> None:

@@ -13,12 +13,15 @@ import typer
 from privtab.cli._files import json_text, write, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table
+from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
@@ -64,6 +67,10 @@ def compile_policies(
             "--wasm", help="Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install)."
         ),
     ] = False,
+    key: SigningKeyOption = None,
+    key_id: KeyIdOption = None,
+    scope: ScopeOption = "",
+    sequence: SequenceOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Compile policy tables into bundles, readable Rego, and the program as JSON.
@@ -77,7 +84,11 @@ def compile_policies(
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
       privtab compile cdap/final --wasm
+      privtab compile cdap/final --signing-key prod.pem --scope prod
     """
+    signing = signing_key(key, key_id, scope, sequence)
+    from privtab.bundle.provenance import provenance
+
     policies = policies_in(paths)
     if len(policies) > 1 and (as_name or variant or reading or state):
         raise UsageError(
@@ -89,8 +100,10 @@ def compile_policies(
     loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
     compiled: list[Compiled] = []
     with progress(len(programs)) as bar:
-        for program in programs:
-            compiled.append(_compile(program, as_name, variant, loaded, wasm=wasm))
+        for policy, program in zip(policies, programs, strict=True):
+            made_of = provenance(policy, variant=variant, readings=readings(reading))
+            packed = _pack_state(program, state, loaded, signing)
+            compiled.append(_compile(program, as_name, variant, packed, made_of, signing, wasm=wasm))
             bar.advance(bar.task_ids[0])
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
@@ -99,7 +112,7 @@ def compile_policies(
         if one.state is not None:
             # Not on the list of our outputs: state has its own pace, and the next compilation must not remove it.
             write(output / one.name / "state.tar.gz", one.state)
-    _report(compiled, output, format_)
+    _report(compiled, output, format_, signing.id if signing is not None else None)
 
 
 def policies_in(paths: Sequence[str] | None) -> list[Path]:
@@ -133,30 +146,47 @@ def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]
 
 
 def _compile(
-    program: Program, as_name: str | None, variant: str | None, state: State | None, *, wasm: bool
+    program: Program,
+    as_name: str | None,
+    variant: str | None,
+    state: bytes | None,
+    made_of: Provenance,
+    signing: SigningKey | None,
+    *,
+    wasm: bool,
 ) -> Compiled:
-    from privtab.bundle.pack import policy_artifacts, state_bundle
+    from privtab.bundle.pack import policy_artifacts
 
     started = time.perf_counter()
-    artifacts = policy_artifacts(program, as_name)
+    artifacts = policy_artifacts(program, as_name, provenance=made_of)
     name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
-    files[f"{name}/policy.tar.gz"] = artifacts.bundle()
+    files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
     files[f"{name}/program.json"] = json_text(artifacts.program).encode()
     if wasm:
         from privtab.bundle.pack import wasm_modules
         from privtab.opa.wasm import build
 
         module = build(wasm_modules(program, as_name), artifacts.entrypoints)
-        files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module)
+        files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module, signing)
     return Compiled(
         name=name,
         program=program,
         files=files,
-        state=None if state is None else state_bundle(program, state),
+        state=state,
         revision=artifacts.revision,
         seconds=time.perf_counter() - started,
     )
+
+
+def _pack_state(program: Program, path: Path | None, state: State | None, signing: SigningKey | None) -> bytes | None:
+    from privtab.bundle.pack import state_bundle
+    from privtab.bundle.provenance import provenance
+
+    if path is None or state is None:
+        return None
+    made_of = provenance(path, policy=f"{program.system}/{program.version}")
+    return state_bundle(program, state, provenance=made_of, signing=signing)
 
 
 def _by_name(compiled: Sequence[Compiled]) -> dict[str, dict[str, bytes]]:
@@ -174,7 +204,7 @@ def _schema() -> bytes:
     return json_text(policy_schema()).encode()
 
 
-def _report(compiled: Sequence[Compiled], output: Path, format_: Format) -> None:
+def _report(compiled: Sequence[Compiled], output: Path, format_: Format, signed: str | None) -> None:
     rows = [
         {
             "policy": one.name,
@@ -184,6 +214,9 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format) -> None
             "bytes": len(one.files[f"{one.name}/policy.tar.gz"]),
             "revision": one.revision,
             "milliseconds": round(one.seconds * 1000),
+            "state": None if one.state is None else str(output / one.name / "state.tar.gz"),
+            "state_bytes": None if one.state is None else len(one.state),
+            "signed": signed,
         }
         for one in compiled
     ]
@@ -202,4 +235,7 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format) -> None
         )
     console = out()
     console.print(shown)
-    console.print(f"written to {output}/", style="dim")
+    for row in rows:
+        if row["state"] is not None:
+            console.print(f"{row['state']}  {row['state_bytes']:,} B", soft_wrap=True)
+    console.print(f"written to {output}/" + (f", signed with {signed}" if signed else ""), style="dim")

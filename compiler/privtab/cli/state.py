@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from privtab.cli._files import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
 from privtab.cli._output import Format, count, out, print_json, show_state_findings
+from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
+
+if TYPE_CHECKING:
+    from privtab.state.nodes import State
 
 app = typer.Typer(help="Check who holds what, and pack it for OPA.", no_args_is_help=True)
 
 StateArgument = Annotated[
     Path, typer.Argument(metavar="STATE", help="A YAML or JSON file, or a folder with one file for each table.")
 ]
+
+
+def counts(state: State) -> str:
+    """How many rows a state has, by table."""
+    from privtab.state.nodes import TABLES
+
+    return ", ".join(count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES)
 
 
 @app.command("validate")
@@ -35,7 +46,6 @@ def validate(
     from privtab.pipeline import load_program
     from privtab.state.findings import to_json
     from privtab.state.load import load
-    from privtab.state.nodes import TABLES
     from privtab.state.validate import validate as validated
 
     good, findings = validated(load_program(policy, variant=variant), load(state))
@@ -43,8 +53,7 @@ def validate(
         print_json(to_json(findings))
     else:
         show_state_findings(findings)
-        counts = ", ".join(count(len(getattr(good, name)), name.replace("_", " ")[:-1]) for name in TABLES)
-        out().print(f"good rows: {counts}")
+        out().print(f"good rows: {counts(good)}")
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)
 
@@ -58,6 +67,10 @@ def pack(
     ),
     variant: VariantOption = None,
     allow_partial: PartialOption = False,
+    key: SigningKeyOption = None,
+    key_id: KeyIdOption = None,
+    scope: ScopeOption = "",
+    sequence: SequenceOption = None,
 ) -> None:
     """Build the state bundle that OPA loads beside the policy bundle.
 
@@ -65,11 +78,17 @@ def pack(
 
     \b
       privtab state pack state.yaml --policy gravitino/1.1.0 -o build/gravitino/1.1.0/state.tar.gz
+      privtab state pack exports/ --policy gravitino/1.1.0 --signing-key prod.pem --sequence 812
     """
+    signing = signing_key(key, key_id, scope, sequence)
     from privtab.bundle.pack import state_bundle
+    from privtab.bundle.provenance import provenance
     from privtab.pipeline import load_program
 
     program = load_program(policy, variant=variant)
-    content = state_bundle(program, load_state(program, state, allow_partial=allow_partial))
+    good = load_state(program, state, allow_partial=allow_partial)
+    made_of = provenance(state, policy=f"{program.system}/{program.version}")
+    content = state_bundle(program, good, provenance=made_of, signing=signing)
     write(output, content)
-    out().print(f"{output}  {len(content):,} bytes")
+    signed = "" if signing is None else f", signed with {signing.id}"
+    out().print(f"{output}  {len(content):,} bytes: {counts(good)}{signed}", soft_wrap=True)

@@ -1,0 +1,248 @@
+"""What is inside a bundle: of privtab's kinds everything worth counting, of others what can be said."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, BinaryIO
+
+from privtab.bundle.stream import digest, entries
+from privtab.bundle.verify import Source, opened, verify
+from privtab.errors import SignatureRefused
+from privtab.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
+
+MANIFEST = ".manifest"
+WASM = ".wasm"
+PROGRAMS, STATES = "privtab_program", "privtab_state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file of a bundle."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a signature says of itself, and whether it holds for the keys that were given."""
+
+    key: str | None
+    algorithm: str | None
+    scope: str = ""
+    sequence: int | None = None
+    verified: bool | None = None
+    """None: no key was given."""
+    why: str | None = None
+    """Why it does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A bundle, looked at."""
+
+    kind: str
+    """`policy`, `wasm`, `state`, `shard`, `people`, `delta`; `other` for those of other makers."""
+    system: str | None
+    version: str | None
+    revision: str | None
+    bytes: int
+    sha256: str
+    roots: tuple[str, ...]
+    files: tuple[File, ...]
+    counts: Mapping[str, int]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The rest of what the manifest tells."""
+    signature: Signature | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
+    """Look into a bundle; with `trust` also verify it. Raises BrokenBundle, FileError."""
+    files: list[File] = []
+    counts: Counter[str] = Counter()
+    manifest: Mapping[str, Any] = {}
+    signatures: bytes | None = None
+    with opened(bundle) as file:
+        size, digested = _measured(file)
+        for name, entry, content in entries(file):
+            files.append(File(name=name, bytes=entry.size))
+            if name == MANIFEST:
+                manifest = _object(content.read())
+            elif is_signature(name):
+                signatures = content.read(LARGEST_SIGNATURES)
+            else:
+                # One file at a time: what was counted is let go before the next is read.
+                counts.update(_counts(name, content))
+    metadata = _mapping(manifest.get("metadata"))
+    return Inspected(
+        kind=_kind(metadata, files),
+        system=_text(metadata.get("system")),
+        version=_text(metadata.get("version")),
+        revision=_text(manifest.get("revision")),
+        bytes=size,
+        sha256=digested,
+        roots=tuple(str(root) for root in manifest.get("roots", [""]) if isinstance(root, str)),
+        files=tuple(sorted(files, key=lambda file: file.name)),
+        counts=dict(counts),
+        provenance=_mapping(metadata.get("provenance")),
+        metadata={
+            name: value for name, value in metadata.items() if name not in ("kind", "system", "version", "provenance")
+        },
+        signature=_signature(bundle, signatures, trust),
+    )
+
+
+def _measured(file: BinaryIO) -> tuple[int, str]:
+    """The size and the hash of an open file, which is at its start again."""
+    digested = digest(file)
+    size = file.tell()
+    file.seek(0)
+    return size, digested
+
+
+def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
+    names = {file.name for file in files}
+    kind = metadata.get("kind")
+    if PATCH in names:
+        return "delta"
+    if kind == "state" and isinstance(shard := metadata.get("shard"), str):
+        return "people" if shard == "people" else "shard"
+    return kind if kind in ("policy", "wasm", "state") and metadata.get("system") else "other"
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+def _counts(name: str, content: BinaryIO) -> Iterator[str] | dict[str, int]:
+    last = name.rpartition("/")[2]
+    if name.endswith(".rego"):
+        return {"modules": 1, "lines of Rego": content.read().count(b"\n")}
+    if name.endswith(WASM):
+        return {"bytes of WebAssembly": len(content.read())}
+    if name == PATCH:
+        return _operations(_object(content.read()))
+    if last != "data.json":
+        return {}
+    found: Counter[str] = Counter()
+    for path, document in _documents(tuple(name.split("/")[:-1]), _object(content.read())):
+        found.update(_program(document) if path[0] == PROGRAMS else _state(document))
+    return dict(found)
+
+
+def _documents(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Programs and states among data, each with its path; shards are states."""
+    if not isinstance(value, dict) or (path and path[0] not in (PROGRAMS, STATES)):
+        return
+    if len(path) == 2:
+        yield path, value
+        shards = value.get("at") if path[0] == STATES else None
+        for shard in _mapping(shards).values():
+            if isinstance(shard, dict):
+                yield path, shard
+    elif len(path) < 2:
+        for key, inner in value.items():
+            yield from _documents((*path, key), inner)
+
+
+def _program(program: Mapping[str, Any]) -> dict[str, int]:
+    parts = ("entities", "privileges", "sets", "roles")
+    found = {"rules": sum(len(_mapping(rows)) for rows in _mapping(program.get("rules")).values())}
+    return found | {part: len(program[part]) for part in parts if _mapping(program.get(part))}
+
+
+def _state(state: Mapping[str, Any]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for effect, noun in (("allow", "grants"), ("deny", "denials")):
+        for entities in _mapping(state.get(effect)).values():
+            # A role within a scope is entered once more, with the entities of its rows: that is no grant of its own.
+            found[noun] += sum(
+                sum(held is True for held in _mapping(by).values()) for by in _mapping(entities).values()
+            )
+    for part, noun in (("owners", "owners"), ("members", "members")):
+        found[noun] += sum(len(_mapping(names)) for names in _mapping(state.get(part)).values())
+    for part, noun in (
+        ("principals", "users with roles or groups"),
+        ("group_principals", "groups with roles"),
+        ("within", "roles within a scope"),
+        ("service_admins", "service admins"),
+        ("shards", "shards"),
+    ):
+        found[noun] += len(_mapping(state.get(part)))
+    return {noun: number for noun, number in found.items() if number}
+
+
+def _operations(patch: Mapping[str, Any]) -> dict[str, int]:
+    data = patch.get("data")
+    operations = data if isinstance(data, list) else []
+    kinds = Counter(str(one.get("op")) for one in operations if isinstance(one, dict))
+    return {"operations": len(operations), **{f"of which {kind}": number for kind, number in sorted(kinds.items())}}
+
+
+# --- signatures ------------------------------------------------------------------------------------------------------
+
+
+def _signature(bundle: Source, signatures: bytes | None, trust: Trust | None) -> Signature | None:
+    said = _said(signatures) if signatures is not None else None
+    if trust is None:
+        return said
+    try:
+        signed = verify(bundle, trust)
+    except SignatureRefused as error:
+        empty = said or Signature(key=None, algorithm=None)
+        return Signature(
+            key=empty.key,
+            algorithm=empty.algorithm,
+            scope=empty.scope,
+            sequence=empty.sequence,
+            verified=False,
+            why=str(error),
+        )
+    return Signature(
+        key=signed.key, algorithm=signed.algorithm, scope=signed.scope, sequence=signed.sequence, verified=True
+    )
+
+
+def _said(signatures: bytes) -> Signature:
+    """What a signature says, verified by nobody."""
+    tokens = _object(signatures).get("signatures")
+    token = tokens[0] if isinstance(tokens, list) and tokens and isinstance(tokens[0], str) else ""
+    header, claims = (_decoded(part) for part in (*token.split("."), "", "")[:2])
+    sequence = claims.get("sequence")
+    return Signature(
+        key=_text(header.get("kid")) or _text(claims.get("keyid")),
+        algorithm=_text(header.get("alg")),
+        scope=_text(claims.get("scope")) or "",
+        sequence=sequence if isinstance(sequence, int) else None,
+    )
+
+
+def _decoded(part: str) -> Mapping[str, Any]:
+    try:
+        return _object(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except ValueError:
+        return {}
+
+
+def _object(text: bytes) -> Mapping[str, Any]:
+    """An object; nothing where the text is none: who looks into a bundle wants to see what is there."""
+    try:
+        return _mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,81 @@
+"""Options of commands that sign or verify, and what they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.bundle.sign import SigningKey
+    from privtab.signatures import Trust
+
+SigningKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signing-key",
+        metavar="FILE",
+        envvar="PRIVTAB_SIGNING_KEY",
+        help="Sign with this private key, a PEM file (privtab keys new).",
+    ),
+]
+KeyIdOption = Annotated[
+    str | None,
+    typer.Option("--key-id", metavar="ID", help="What OPA's configuration calls the key; usually a hash of it."),
+]
+ScopeOption = Annotated[
+    str,
+    typer.Option("--scope", metavar="TEXT", help="The scope that the signature is for; OPA asks for the same one."),
+]
+SequenceOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sequence",
+        metavar="N",
+        min=0,
+        help="The place in the order of bundles, as of a build: who verifies refuses what comes before.",
+    ),
+]
+VerificationKeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--verification-key",
+        metavar="FILE",
+        envvar="PRIVTAB_VERIFICATION_KEY",
+        help="A public key to verify with, a PEM file; several may be given.",
+    ),
+]
+
+
+def signing_key(
+    key: str | None,
+    key_id: str | None = None,
+    scope: str = "",
+    sequence: int | None = None,
+    algorithm: str | None = None,
+) -> SigningKey | None:
+    """The key to sign with; None where none is given. Raises UsageError for options that need one."""
+    if not key:
+        if key_id or scope or sequence is not None or algorithm:
+            raise UsageError(
+                "`--key-id`, `--scope`, `--sequence` and `--algorithm` say how to sign: give `--signing-key`"
+            )
+        return None
+    from privtab.bundle.sign import SigningKey
+
+    return SigningKey.of(key, id=key_id, scope=scope, sequence=sequence, algorithm=algorithm)
+
+
+def trust(keys: list[str] | None, scope: str = "") -> Trust | None:
+    """Whose signatures count; None where no key is given."""
+    # The variable may hold several, as that of the client does; Typer would cut it at spaces, which PEM texts have.
+    given = [part for key in keys or [] for part in key.split(",") if part]
+    if not given:
+        if scope:
+            raise UsageError("`--scope` is verified with a key: give `--verification-key`")
+        return None
+    from privtab.signatures import Trust
+
+    return Trust.of(given, scope)

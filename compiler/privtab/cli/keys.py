@@ -1,0 +1,123 @@
+"""`privtab keys`: keys to sign bundles with."""
+
+from __future__ import annotations
+
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privtab.cli._files import write
+from privtab.cli._options import FormatOption
+from privtab.cli._output import Format, out, print_json
+from privtab.errors import BundleWriteError, UsageError
+
+app = typer.Typer(help="Keys to sign bundles with.", no_args_is_help=True)
+
+
+class Algorithm(StrEnum):
+    """What kinds of keys are made."""
+
+    ES256 = "ES256"
+    RS256 = "RS256"
+
+
+KeyArgument = Annotated[
+    list[str], typer.Argument(metavar="KEY", help="PEM files with public keys, or with the private ones.")
+]
+
+
+@app.command("new")
+def new(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the private key goes; `prod.pem`.")],
+    algorithm: Annotated[Algorithm, typer.Option("--algorithm", help="ES256 is small and quick.")] = Algorithm.ES256,
+) -> None:
+    """Make a key: the private half for whoever builds bundles, the public one (FILE with .pub.pem) for whoever runs them.
+
+    A file that is there is not written over. With PRIVTAB_SIGNING_KEY_PASSWORD the private half is encrypted.
+
+    Example:
+
+    \b
+      privtab keys new prod.pem
+      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab keys new prod.pem --algorithm RS256
+    """
+    from privtab.bundle.sign import new_key
+
+    public = path.with_suffix(".pub.pem")
+    for file in (path, public):
+        if file.exists():
+            raise UsageError(f"{file} is there already: keys are not written over")
+    private, key = new_key(algorithm)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as secret:
+            secret.write(private)
+    except OSError as error:
+        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+    write(public, key.pem.encode())
+    console = out()
+    console.print(f"{path}  private, for whoever signs: keep it where only your builds can read it", soft_wrap=True)
+    console.print(f"{public}  public, for whoever verifies; its id is {key.id}", soft_wrap=True)
+
+
+@app.command("public")
+def public(keys: KeyArgument) -> None:
+    """Print the public halves of keys, as PEM.
+
+    Example:
+
+    \b
+      privtab keys public prod.pem > prod.pub.pem
+    """
+    from privtab.bundle.sign import public_keys
+
+    for key in public_keys(keys):
+        out().print(key.pem.rstrip("\n"), soft_wrap=True)
+
+
+@app.command("show")
+def show(keys: KeyArgument, format_: FormatOption = Format.TEXT) -> None:
+    """Show ids and kinds of keys.
+
+    Example:
+
+    \b
+      privtab keys show prod.pub.pem
+    """
+    from privtab.bundle.sign import public_keys
+
+    rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
+    if format_ is Format.JSON:
+        print_json(rows)
+        return
+    for row in rows:
+        out().print(f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}", soft_wrap=True)
+
+
+@app.command("config")
+def config(
+    keys: KeyArgument,
+    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope that signatures must be for.")] = "",
+    bundle: Annotated[
+        list[str] | None,
+        typer.Option("--bundle", metavar="NAME", help="A bundle of OPA's configuration; several may be."),
+    ] = None,
+) -> None:
+    """Print what OPA's configuration needs to verify: the keys, and `signing` of each bundle. As JSON, which is YAML too.
+
+    Several keys may be trusted at once, as while one takes the other's place: signatures name theirs.
+
+    Example:
+
+    \b
+      privtab keys config prod.pub.pem --scope prod
+      privtab keys config old.pub.pem new.pub.pem --bundle policy --bundle state
+    """
+    from privtab.bundle.sign import opa_configuration, public_keys
+
+    shown = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
+    out().print(json.dumps(shown, indent=2), soft_wrap=True)

@@ -1,0 +1,97 @@
+"""`privtab verify`: whether bundles are signed by whom they must be, unchanged, and newer than another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._options import FormatOption
+from privtab.cli._output import Format, complain, out, print_json
+from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
+from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
+
+if TYPE_CHECKING:
+    from privtab.signatures import Trust
+
+
+def verify(
+    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="Bundles, as OPA loads them.")],
+    keys: VerificationKeyOption = None,
+    scope: ScopeOption = "",
+    newer_than: Annotated[
+        str | None,
+        typer.Option(
+            "--newer-than",
+            metavar="BUNDLE|N",
+            help="Also refuse what is not newer than this bundle, or this sequence.",
+        ),
+    ] = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Verify signatures of bundles and all of their files, as OPA does.
+
+    Exit code 1 where one is refused: not signed, by another key, for another scope, changed, with files more or less, not
+    newer, or not whole.
+
+    Example:
+
+    \b
+      privtab verify policy.tar.gz --verification-key prod.pub.pem --scope prod
+      privtab verify new/state.tar.gz --verification-key prod.pub.pem --newer-than old/state.tar.gz
+    """
+    trusted = trust(keys, scope)
+    if trusted is None:
+        raise UsageError("give the key to verify with: `--verification-key FILE`")
+    than = None if newer_than is None else _sequence(newer_than, trusted)
+    rows = [_verified(bundle, trusted, than) for bundle in bundles]
+    if format_ is Format.JSON:
+        print_json(rows)
+    else:
+        for row in rows:
+            if row["verified"]:
+                order = "" if row["sequence"] is None else f", sequence {row['sequence']}"
+                out().print(
+                    f"{row['bundle']}: signed with {row['key']} ({row['algorithm']}){order}, {row['files']} files",
+                    soft_wrap=True,
+                )
+            else:
+                complain(f"{row['bundle']} is refused: {row['why']}")
+    if not all(row["verified"] for row in rows):
+        raise typer.Exit(1)
+
+
+def _verified(bundle: Path, trusted: Trust, than: int | None) -> dict[str, Any]:
+    from privtab.bundle.verify import verify as verified
+
+    try:
+        signed = verified(bundle, trusted, newer_than=than)
+    except (SignatureRefused, BrokenBundle) as error:
+        return {"bundle": str(bundle), "verified": False, "why": str(error)}
+    return {
+        "bundle": str(bundle),
+        "verified": True,
+        "key": signed.key,
+        "algorithm": signed.algorithm,
+        "scope": signed.scope,
+        "sequence": signed.sequence,
+        "files": len(signed.files),
+    }
+
+
+def _sequence(than: str, trusted: Trust) -> int:
+    """The sequence of another bundle, whose signature must hold too, or a number; raises UsageError where it has none."""
+    if than.isdecimal():
+        return int(than)
+    from privtab.bundle.verify import verify as verified
+
+    try:
+        sequence = verified(than, trusted).sequence
+    except (SignatureRefused, BrokenBundle) as error:
+        raise FileError(f"{than} is refused: {error}") from None
+    if sequence is None:
+        raise UsageError(
+            f"the signature of {than} has no sequence, so nobody can tell what is newer: sign with `--sequence`"
+        )
+    return sequence
