@@ -32,7 +32,8 @@ allow if {
 }
 
 # What each policy answers. Nothing below or above it: a whole package would answer at length for everything at once.
-answers := {"allow", "check", "decision", "decisions", "explained", "visible"}
+# `inactive` and `state_revision` are of policies that read a state in shards.
+answers := {"allow", "check", "decision", "decisions", "explained", "inactive", "state_revision", "visible"}
 
 # Each of these begins with a part of the path, by which OPA finds the one that counts.
 question if {
@@ -70,7 +71,7 @@ program_part([system]) if system_name(system)
 
 program_part([system, value]) if {
 	system_name(system)
-	value in {"revision", "system"}
+	value in {"revision", "state", "system"}
 }
 
 report if {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -13,6 +14,8 @@ from privtab.client._observe import note_id
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.request import Decision, Vocabulary
 
+SHARDED = "sharded"
+"""What `state` says in a program whose policy reads a state in parts."""
 SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 _JSON = ("application/json", "text/json")
 _EXCERPT = 300
@@ -39,6 +42,8 @@ class Known:
     revision: str | None
     flags: frozenset[str]
     """Every flag that some operation of the policy reads."""
+    sharded: bool = False
+    """Whether the policy reads a state in parts, of which some may not be here."""
 
 
 def check_status(
@@ -66,6 +71,10 @@ def _seconds(retry_after: str | None) -> float | None:
     if retry_after is None or not retry_after.strip().isdecimal():
         return None
     return float(retry_after)
+
+
+class Inactive(DecisionUnavailable):
+    """A request needs shards of the state that are not active here."""
 
 
 class Undefined(PolicyError):
@@ -167,6 +176,26 @@ def read_revision(body: bytes) -> str | None:
     return revision
 
 
+def read_inactive(body: bytes) -> list[str]:
+    """The root entities, by key, whose shards a request needs and OPA has not; none where it does not say."""
+    found = _document(body).get("result", [])
+    if not _texts(found):
+        raise PolicyError(f"`inactive` is not a list of entities{excerpt(body)}")
+    return list(found)
+
+
+def read_layout(body: bytes) -> bool:
+    """Whether the policy reads a state in parts."""
+    return _document(body).get("result") == SHARDED
+
+
+def no_shard(system: str, roots: Iterable[str]) -> Inactive:
+    """The error for requests about root entities whose shards are not active."""
+    named = sorted(roots)
+    shown = ", ".join(f"`{root}`" for root in named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+    return Inactive(f"no state bundle is active for {shown} of system `{system}`")
+
+
 def no_bundle(system: str | None, kind: str = "") -> DecisionUnavailable:
     """The error for a system, or a part of it, that is not there yet."""
     if system is None:
@@ -216,7 +245,11 @@ def known(system: str, value: object) -> Known:
     except (KeyError, TypeError, AttributeError) as error:
         raise PolicyError(f"data.privtab_program.{system} is not a program: {error!r}") from error
     return Known(
-        system=system, vocabulary=vocabulary, revision=revision if isinstance(revision, str) else None, flags=flags
+        system=system,
+        vocabulary=vocabulary,
+        revision=revision if isinstance(revision, str) else None,
+        flags=flags,
+        sharded=value.get("state") == SHARDED,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from privtab.client._engine import Flow, arun
 from privtab.client._observe import CURRENT, Asked
 from privtab.client._opa import OpaFlows
-from privtab.client._protocol import Known, Revision
+from privtab.client._protocol import Inactive, Known, Revision
 from privtab.errors import InvalidRequest, PolicyError, PrivtabError
 from privtab.request import Decision, Entity, OperationShape, Request
 
@@ -162,11 +162,11 @@ class AsyncOpaEngine:
                 answers = [await arun(self._flows.allow(waiting[0].request))]
             else:
                 answers = await arun(self._flows.allow_together([w.request for w in waiting]))
-        except (PolicyError, InvalidRequest) as error:
+        except (PolicyError, InvalidRequest, Inactive) as error:
             if len(waiting) == 1:
                 waiting[0].fail(error)
                 return
-            # One of them may be what OPA makes no sense of; the others shall not hear of it.
+            # One of them may be what OPA makes no sense of, or has no shard for; the others shall not hear of it.
             await asyncio.gather(*(self._answer([w]) for w in waiting))
         except BaseException as error:
             for w in waiting:

@@ -6,8 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
@@ -25,6 +25,9 @@ from privtab.errors import (
     UsageError,
 )
 from privtab.request import Decision, Entity, OperationShape, Request
+
+if TYPE_CHECKING:
+    from privtab.engines.index import Index, Numbers
 
 RECHECK_SECONDS = 5.0
 """How long after a look a request with an unknown name is refused without another."""
@@ -65,6 +68,17 @@ class Loaded:
     runs: Runs
     quick: Quick
     """By (type, operation): yes or no to (user, path); None: ask the long way."""
+    missing: frozenset[str] = frozenset()
+    """The root entities, by key, whose shards of the state are not among the bundles."""
+
+    def check_here(self, request: Request, items: Sequence[Entity] = ()) -> None:
+        """Raise DecisionUnavailable for what needs a shard that is not here; the names were checked."""
+        chains = self.known.vocabulary.chains
+        shape = self.known.vocabulary.check_operation(request.resource.type, request.action)
+        looked_at = (request.resource, *(request.with_[slot] for slot in shape.withs), *items)
+        needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in looked_at}
+        if not needed.isdisjoint(self.missing):
+            raise protocol.no_shard(self.known.system, needed & self.missing)
 
 
 class BundledEngine:
@@ -86,6 +100,7 @@ class BundledEngine:
         self._refresh = refresh
         self._max_staleness = max_staleness
         self._loaded: Loaded | None = None
+        self._numbers: Numbers | None = None
         self._order = Order()
         self.quick: Quick = {}
         """What is in force has these; to be looked at alone only where it is `still`."""
@@ -195,14 +210,18 @@ class BundledEngine:
     def _keep(self, document: Document) -> Any:
         if self.name == "wasm":
             return document
-        from privtab.engines.index import Index
+        from privtab.engines.index import Index, Numbers, Part, in_parts
 
-        return Index(document)
+        if not in_parts(document):
+            return Index(document)
+        # Parts that are fetched one by one become one index: they must number privileges alike.
+        self._numbers = self._numbers or Numbers()
+        return Part(document, self._numbers)
 
     def _made(self, bundles: Mapping[str, Found]) -> Loaded:
         """What runs these bundles; raises where a policy or its state is not among them, or neither is clear."""
         programs = self._programs(bundles.values())
-        states = _merged((b.where, b.content.states) for b in bundles.values())
+        states = _states((b.where, b.content.states) for b in bundles.values())
         if self._system is None and len(programs) > 1:
             names = ", ".join(f"`{name}`" for name in sorted(programs))
             raise UsageError(f"the bundles have {len(programs)} systems, {names}: say which, as in Embedded(system=…)")
@@ -212,22 +231,26 @@ class BundledEngine:
         (policy_at, program), known = programs[name], protocol.known(name, programs[name][1])
         if known.vocabulary.system not in states:
             raise protocol.no_bundle(known.vocabulary.system, "state")
-        _, state = states[known.vocabulary.system]
+        found = states[known.vocabulary.system]
         quick: Quick = _NoQuickWays()
         runs: Runs
         if self.name == "wasm":
             from privtab.engines.wasm import WasmEngine
 
-            runs = WasmEngine(bundles[policy_at].content.wasm, program, state)
-            state_revision = state.get("revision")
+            document, missing = _document(found)
+            runs = WasmEngine(bundles[policy_at].content.wasm, program, document)
+            state_revision = document.get("revision")
         else:
             from privtab.engines.python import PythonEngine, QuickWays
 
-            runs = python = PythonEngine(program, state)
-            quick = QuickWays(python)
+            state = _index(found)
+            missing = state.missing
+            runs = python = PythonEngine(program, state, partial=True)
             state_revision = state.revision
+            if not missing:
+                quick = QuickWays(python)
         revision = Revision(policy=known.revision, state=state_revision)
-        return Loaded(bundles=bundles, known=known, revision=revision, runs=runs, quick=quick)
+        return Loaded(bundles=bundles, known=known, revision=revision, runs=runs, quick=quick, missing=missing)
 
     def _programs(self, bundles: Iterable[Found]) -> dict[str, tuple[str, Any]]:
         """By name the bundle and the program. A policy that is there as Rego and as Wasm counts once, as the engine takes it."""
@@ -274,11 +297,15 @@ class BundledEngine:
         _check_text((request.user, *(item.id for item in items), *(e.id for e in request.with_.values())))
         if loaded.known is not getattr(self._told, "known", None):
             plan.check_listing(request, items, loaded.known)
+        if loaded.missing and items:
+            # Of a listing the items say where they are.
+            loaded.check_here(replace(request, resource=items[0]), items)
         return loaded.runs.visible(request, items)
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """Requests that nobody has checked, column by column; None: ask the long way."""
-        return self.now().runs.columns(requests)
+        loaded = self.now()
+        return loaded.runs.columns(requests) if not loaded.missing else None
 
     def revision(self) -> Revision:
         """As Engine.revision."""
@@ -303,6 +330,9 @@ class BundledEngine:
         if loaded.known is not getattr(self._told, "known", None):
             for request in requests:
                 loaded.known.vocabulary.check(request)
+        if loaded.missing:
+            for request in requests:
+                loaded.check_here(request)
         return loaded
 
 
@@ -318,6 +348,38 @@ def _check_text(texts: Iterable[str]) -> None:
     text = "".join(texts)
     if not text.isascii():
         protocol.encode(text)
+
+
+def _states(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
+    """By system what the bundles hold of its state: one whole, or parts; raises UsageError where two hold the same."""
+    states: dict[str, list[tuple[str, Any]]] = {}
+    for where, documents in found:
+        for name, document in documents.items():
+            states.setdefault(name, []).append((where, document))
+    for name, several in states.items():
+        if len(several) > 1 and not all(_is_part(document) for _, document in several):
+            raise UsageError(f"{several[0][0]} and {several[1][0]} both hold `{name}`: name one of them")
+    return {name: [document for _, document in several] for name, several in states.items()}
+
+
+def _is_part(document: Any) -> bool:
+    from privtab.engines.index import Part, in_parts
+
+    return isinstance(document, Part) or (isinstance(document, Mapping) and in_parts(document))
+
+
+def _index(found: Sequence[Any]) -> Index:
+    """The index of a state, whole or in parts."""
+    from privtab.engines.index import Index
+
+    return found[0] if isinstance(found[0], Index) else Index.of(found)
+
+
+def _document(found: Sequence[Document]) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """The whole document of a state, and the roots whose shards are missing."""
+    from privtab.engines.index import together
+
+    return together(found) if _is_part(found[0]) else (found[0], frozenset())
 
 
 def _merged(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:

@@ -102,7 +102,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
             continue
         for path, value in _documents(name.split("/")[:-1], _json(name, text)):
             if path[0] in found:
-                if not any(_covers(root, "/".join(path)) for root in roots):
+                if not _within(roots, "/".join(path), value):
                     raise BrokenBundleError(f"`{'/'.join(path)}` lies outside the roots of its manifest")
                 found[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
     return Content(programs=found[PROGRAMS], states=found[STATES], wasm=files.get(WASM))
@@ -120,6 +120,14 @@ def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], A
         for key, inner in value.items():
             if path or key in (PROGRAMS, STATES):
                 yield from _documents([*path, key], inner)
+
+
+def _within(roots: list[str], path: str, value: Any) -> bool:
+    """Whether a document lies within the roots, itself or part by part."""
+    if any(_covers(root, path) for root in roots):
+        return True
+    deeper = isinstance(value, dict) and any(_covers(path, root.strip("/")) for root in roots)
+    return deeper and all(_within(roots, f"{path}/{key}", inner) for key, inner in value.items())
 
 
 def _covers(root: str, path: str) -> bool:

@@ -112,7 +112,7 @@ class OpaFlows:
                 known = known if revision is not None and revision == known.revision else None
             if known is None:
                 known = yield from self._fetch()
-            state = yield from self._send(protocol.state_revision(known.vocabulary.system))
+            state = yield from self._send(protocol.state_revision(known))
             if state is None:
                 # A policy without a state would deny everything; that is no answer.
                 raise protocol.no_bundle(known.vocabulary.system, "state")
@@ -316,7 +316,9 @@ class OpaFlows:
         system = self._asks.system or (yield from self._names()).system
         own_name = (yield from self._send(protocol.system_name(system))) or system
         policy = yield from self._send(protocol.policy_revision(system))
-        state = yield from self._send(protocol.state_revision(own_name))
+        sharded = yield from self._send(protocol.layout(system))
+        ask = protocol.combined_revision(system) if sharded else protocol.own_state_revision(own_name)
+        state = yield from self._send(ask)
         return Revision(policy=policy, state=state)
 
     # --- inside ---
@@ -351,6 +353,19 @@ class OpaFlows:
             # An OPA that comes back activates its bundles one by one. The look says so where one is missing, else it is
             # there by now.
             yield from self._look(self._known, at_most_every=0.0)
+            body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
+            try:
+                return call.read(body)
+            except Undefined:
+                known = self._known
+                if known is None or not known.sharded or call.body is None:
+                    raise
+            # The people are there, so a shard is missing, or was until now.
+            asked = protocol.inactive(known.system, call.body)
+            exchange_inactive = partial(self._wires.post, asked.path, call.body)
+            body = yield from self._resilience.attempts(exchange_inactive, self._wires.sleep, deadline)
+            if roots := asked.read(body):
+                raise protocol.no_shard(known.system, roots)
             body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
             return call.read(body)
         except Undefined as error:

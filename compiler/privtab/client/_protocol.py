@@ -14,16 +14,20 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from privtab.client import _answers as answers
 from privtab.client._answers import (
+    Inactive,
     Known,
     Revision,
     check_status,
     excerpt,
     known,
     no_bundle,
+    no_shard,
     read_allow,
     read_decision,
     read_decisions,
     read_explained,
+    read_inactive,
+    read_layout,
     read_program,
     read_programs,
     read_result,
@@ -38,16 +42,20 @@ from privtab.request import Decision, Entity, Request, Vocabulary
 T = TypeVar("T")
 
 __all__ = [  # what other modules find here: the readers live in `_answers`
+    "Inactive",
     "Known",
     "Revision",
     "check_status",
     "excerpt",
     "known",
     "no_bundle",
+    "no_shard",
     "read_allow",
     "read_decision",
     "read_decisions",
     "read_explained",
+    "read_inactive",
+    "read_layout",
     "read_program",
     "read_programs",
     "read_result",
@@ -266,9 +274,29 @@ def status() -> Call[dict[str, float]]:
     return Call(path=STATUS_PATH, body=None, read=read_status)
 
 
-def state_revision(system: str) -> Call[str | None]:
-    """The revision of the active state; None where there is none."""
+def state_revision(known: Known) -> Call[str | None]:
+    """The revision of the active state, in parts of all that is active; None where there is none."""
+    return combined_revision(known.system) if known.sharded else own_state_revision(known.vocabulary.system)
+
+
+def own_state_revision(system: str) -> Call[str | None]:
+    """The revision of a state, by the system's own name."""
     return Call(path=f"/v1/data/privtab_state/{system}/revision", body=None, read=read_revision)
+
+
+def combined_revision(system: str) -> Call[str | None]:
+    """The revision of all that is active of a state in parts, by the package's name."""
+    return Call(path=f"/v1/data/privtab/{system}/state_revision", body=None, read=read_revision)
+
+
+def layout(system: str) -> Call[bool]:
+    """Whether the active policy reads a state in parts."""
+    return Call(path=f"/v1/data/privtab_program/{system}/state", body=None, read=read_layout)
+
+
+def inactive(system: str, asked: bytes) -> Call[list[str]]:
+    """Which shards the request of another call needs that are not active."""
+    return Call(path=f"/v1/data/privtab/{system}/inactive", body=asked, read=read_inactive)
 
 
 def _batch(system: str, document: dict[str, Any], count: int) -> Call[list[bool]]:

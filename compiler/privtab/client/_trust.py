@@ -72,9 +72,15 @@ class Order:
 
 
 def _revisions(bundle: Found) -> Iterable[tuple[tuple[str, str], Any]]:
+    from privtab.engines.index import revisions
+
     for name, program in bundle.content.programs.items():
         yield ("policy", name), program.get("revision")
     for name, state in bundle.content.states.items():
+        if (parts := revisions(state)) is not None:
+            # Parts of a state are signed at their own pace.
+            yield from ((("state", f"{name}/{part}"), revision) for part, revision in parts.items())
+            continue
         yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)
 
 

@@ -213,6 +213,17 @@ def in_parts(document: Mapping[str, Any]) -> bool:
     return "shards" in document or "at" in document
 
 
+def revisions(state: object) -> dict[str, Any] | None:
+    """By name the revisions of what a bundle brings of a state in parts; None for a whole state."""
+    if isinstance(state, Part):
+        people = {"people": state.people["revision"]} if state.people is not None else {}
+        return people | {f"at/{name}": revision for name, (revision, _) in state.shards.items()}
+    if isinstance(state, Mapping) and in_parts(state):
+        people = {"people": state["revision"]} if "shards" in state else {}
+        return people | {f"at/{name}": shard.get("revision") for name, shard in state.get("at", {}).items()}
+    return None
+
+
 def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
     """Parts as one whole document, for what reads no other, and the root keys of missing shards; errors as `Index.of`."""
     people: list[Mapping[str, Any]] = []

@@ -10,7 +10,7 @@ from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
 from privtab.engines.plan import Caller, Meaning, Plan, beginnings
 from privtab.engines.quick import Quick, quick
-from privtab.errors import PolicyError
+from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.request import Decision, Entity, Request
 
 if TYPE_CHECKING:
@@ -46,8 +46,15 @@ class PythonEngine:
 
     name = "python"
 
-    def __init__(self, program: Mapping[str, Any], index: Index) -> None:
-        """`program` is what the policy bundle carries at `data.privtab_program.<name>`; PolicyError where it is none."""
+    def __init__(self, program: Mapping[str, Any], index: Index, *, partial: bool = False) -> None:
+        """`program` is what the policy bundle carries at `data.privtab_program.<name>`; PolicyError where it is none.
+
+        `partial`: the caller does not ask about what lies in missing shards; else DecisionUnavailable where there are some.
+        """
+        if index.missing and not partial:
+            raise DecisionUnavailable(
+                f"{len(index.missing)} shard(s) of the state are missing, as that of `{min(index.missing)}`"
+            )
         self.program = program
         self.index = index
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -77,7 +84,7 @@ class PythonEngine:
         return self.program, self.index
 
     def __setstate__(self, state: tuple[Mapping[str, Any], Index]) -> None:
-        PythonEngine.__init__(self, *state)
+        PythonEngine.__init__(self, *state, partial=True)
 
     def allow(self, request: Request) -> bool:
         """Yes or no."""
@@ -107,7 +114,14 @@ class PythonEngine:
             return None
 
     def batches(self) -> Batches:
-        """For columns; kept, since it holds the index as arrays. Raises ImportError where numpy or pyarrow is missing."""
+        """For columns; kept, since it holds the index as arrays. Raises ImportError where numpy or pyarrow is missing.
+
+        DecisionUnavailable: shards of the state are missing, and a column has no room for what nobody knows.
+        """
+        if self.index.missing:
+            raise DecisionUnavailable(
+                f"columns need the whole state: the shard of `{min(self.index.missing)}` is missing"
+            )
         if not self._batches:
             from privtab.engines.batches import Batches
 
