@@ -14,17 +14,24 @@ from privtab import __version__
 from privtab.cli import compile as compile_command
 from privtab.cli import (
     decide,
+    deploy,
     describe,
     diff,
     explain,
     fmt,
+    inspect,
+    keys,
     lint,
     opa,
     paths,
+    rollback,
     schema,
     serve,
+    sign,
     state,
+    status,
     stubs,
+    verify,
     what_can,
     who_can,
 )
@@ -67,12 +74,20 @@ app.command("what-can")(what_can.what_can)
 app.command("paths")(paths.paths)
 app.command("diff")(diff.diff)
 app.command("serve")(serve.serve)
+app.command("deploy")(deploy.deploy)
+app.command("rollback")(rollback.rollback)
+app.command("status")(status.status)
+app.command("inspect")(inspect.inspect)
+app.command("verify")(verify.verify)
+app.command("sign")(sign.sign)
 app.command("test")(test_command.run_scenarios)
 flow(app)
+flow(keys.app)
 flow(state.app)
 flow(opa.app)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")
+app.add_typer(keys.app, name="keys")
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by position

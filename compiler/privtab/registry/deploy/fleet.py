@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import requests
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Fleet, Sidecar, reported
+from privtab.registry.deploy.nodes import Fleet, Loaded, Sidecar, Stream, Tally, moment_of, reported
 
 TIMEOUT = (2.0, 5.0)
 """Connecting and reading, in seconds."""
@@ -78,6 +79,39 @@ class OpaReader(HttpReader):
         return reported(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
 
 
+class ServerReader(HttpReader):
+    """The registry server, which sidecars report to and send their decisions to be counted."""
+
+    def __init__(self, url: str, token: str | None = None, ca: str | None = None) -> None:
+        super().__init__(token, ca)
+        self._url = checked(url, "--server")
+        self._last = Fleet()
+
+    def __call__(self) -> Fleet:
+        """What it has heard; what was heard before where it does not answer just now, with the problem."""
+        try:
+            content = self.get(f"{self._url}/fleet")
+            self._last = fleet_of(content)
+        except TroubleError as error:
+            return replace(self._last, problem=str(error))
+        return self._last
+
+
+def fleet_of(content: Any) -> Fleet:
+    """The fleet of the server's JSON; raises TroubleError for anything else."""
+    if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
+        raise TroubleError("that is no registry server of privtab: it tells of no fleet")
+    counted = _object(content.get("decisions"))
+    return Fleet(
+        sidecars=tuple(_sidecar(one) for one in content["sidecars"] if isinstance(one, Mapping)),
+        tallies=tuple(
+            _tally(revision, rule, _object(answers))
+            for revision, rules in counted.items()
+            for rule, answers in _object(rules).items()
+        ),
+    )
+
+
 def checked(url: str, option: str) -> str:
     """A base address; raises UsageError for anything else."""
     if not url.startswith(("http://", "https://")) or set("?#") & set(url):
@@ -113,3 +147,66 @@ def _refusal(answer: requests.Response) -> str:
         said = None
     url = answer.url.partition("?")[0]
     return f"{url} answers {answer.status_code}: {str(said or answer.reason)[:200]}"
+
+
+def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
+    status = {
+        "labels": entry.get("labels"),
+        "bundles": {
+            name: {
+                "active_revision": one.get("revision"),
+                "last_successful_activation": one.get("activated"),
+                "code": one.get("code"),
+                "message": one.get("message"),
+                "errors": one.get("errors"),
+            }
+            for name, one in _object(entry.get("bundles")).items()
+            if isinstance(one, Mapping)
+        },
+    }
+    streams = _object(entry.get("feeds"))
+    waiting = any(_object(one).get("waiting") is True for one in streams.values())
+    made = reported(
+        str(entry.get("id") or "?"),
+        status,
+        # Who waits for the answer to a long poll is there, however long ago he asked.
+        seen=datetime.now(tz=UTC) if waiting else moment_of(entry.get("last_seen")),
+        streams=tuple(_stream(name, _object(one)) for name, one in streams.items() if name.count("/") >= 2),
+    )
+    if made.bundles or not made.streams:
+        return made
+    # It reports no status, but shows what it runs when it asks for something newer.
+    bundles = [
+        Loaded(name=s.kind, revision=s.holds, since=moment_of(_object(one).get("since")))
+        for s, one in zip(made.streams, streams.values(), strict=False)
+    ]
+    return replace(made, bundles=tuple(bundles))
+
+
+def _stream(name: str, entry: Mapping[str, Any]) -> Stream:
+    channel, system, kind = name.split("/", 2)
+    holds = entry.get("holds")
+    return Stream(
+        channel=channel,
+        system=system,
+        kind=kind,
+        holds=holds if isinstance(holds, str) else None,
+        canary=entry.get("canary") is True,
+    )
+
+
+def _tally(revision: str, rule: str, answers: Mapping[str, Any]) -> Tally:
+    def number(*names: str) -> int:
+        return sum(value for name in names if isinstance(value := answers.get(name), int))
+
+    return Tally(
+        revision=str(revision),
+        rule=str(rule),
+        allowed=number("allow"),
+        denied=number("deny"),
+        undefined=number("undefined", "error"),
+    )
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

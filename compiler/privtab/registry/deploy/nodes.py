@@ -23,6 +23,17 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One bundle that a sidecar asks a channel for, and the revision that it says it runs."""
+
+    channel: str
+    system: str
+    kind: str
+    holds: str | None
+    canary: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
     """One OPA, as it reported or was asked; `problem`: why it could not be asked."""
 
@@ -32,14 +43,21 @@ class Sidecar:
     seen: datetime | None = None
     url: str | None = None
     problem: str | None = None
-    channel: str | None = None
-    """Where its bundles come from, where that is known."""
-    canary: bool = False
-    """Whether it is served what only a part of the fleet gets."""
+    streams: tuple[Stream, ...] = ()
+    """What it asks for, where the server knows."""
 
     def runs(self, revision: str) -> bool:
-        """Whether a bundle of that revision is active."""
-        return any(bundle.revision == revision for bundle in self.bundles)
+        """Whether a bundle of that revision is active, by its report or by what it says when it looks for a newer one."""
+        held = any(stream.holds == revision for stream in self.streams)
+        return held or any(bundle.revision == revision for bundle in self.bundles)
+
+    def canary(self, channel: str, system: str) -> bool:
+        """Whether it is served what only a part of the fleet gets."""
+        return any(s.canary for s in self.streams if (s.channel, s.system) == (channel, system))
+
+    def reads(self, channel: str, system: str | None) -> bool:
+        """Whether its bundles come from a channel; where nobody knows where they come from, they may."""
+        return not self.streams or any(s.channel == channel and system in {None, s.system} for s in self.streams)
 
     def loaded(self, kind: Kind, system: str) -> Loaded | None:
         """The bundle that has the policy or the state of a system, by its name; None where no name says so.
@@ -60,9 +78,8 @@ class Sidecar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Decisions that were logged: by which sidecar, revision of the policy and rule, and what they were."""
+    """Decisions that were logged, by the revision of a policy or a state, and by rule."""
 
-    sidecar: str
     revision: str
     rule: str
     allowed: int = 0
@@ -130,8 +147,8 @@ def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
         "id": sidecar.id,
         "url": sidecar.url,
         "labels": dict(sidecar.labels),
-        "channel": sidecar.channel,
-        "canary": sidecar.canary,
+        "channels": sorted({f"{s.channel}/{s.system}" for s in sidecar.streams}),
+        "canary": any(s.canary for s in sidecar.streams),
         "last_seen": when(sidecar.seen),
         "problem": sidecar.problem,
         "bundles": {
@@ -164,7 +181,7 @@ def reported(id_: str, status: Mapping[str, Any], **more: Any) -> Sidecar:
     bundles = bundles if isinstance(bundles, Mapping) else {}
     return Sidecar(
         id=id_,
-        labels={name: value for name, value in labels.items() if name not in {"id", "version"}},
+        labels=labels,
         bundles=tuple(_loaded(str(name), one) for name, one in sorted(bundles.items()) if isinstance(one, Mapping)),
         **more,
     )

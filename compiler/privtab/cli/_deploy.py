@@ -1,0 +1,450 @@
+"""The steps of `privtab deploy`, and what they say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import typer
+from rich.text import Text
+
+from privtab.cli._options import load_state
+from privtab.cli._output import Format, complain, out, print_json, show_diagnostics, table
+from privtab.cli._rollout import (
+    GATES,
+    WORLD,
+    channel_json,
+    complain_late,
+    look_json,
+    progress_console,
+    reader_of,
+    registry_of,
+    token_of,
+    watcher,
+)
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from privtab.analysis.diff.nodes import Waiver
+    from privtab.bundle.sign import SigningKey
+    from privtab.diagnostics import Diagnostic
+    from privtab.ir.nodes import Program
+    from privtab.registry.deploy.gates import FailingOn, Gate
+    from privtab.registry.deploy.rollout import Rollout
+    from privtab.registry.deploy.trial import Ended, Trial
+    from privtab.registry.deploy.watch import Look
+    from privtab.registry.nodes import Channel
+    from privtab.registry.registry import Registry
+    from privtab.state.nodes import State
+
+WAIVERS = Path("privtab-waivers.yaml")
+MOST = 10
+"""Changes or failures that a person is shown; `privtab diff` and `privtab test` show all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be deployed, and by which gates."""
+
+    policy: str
+    variant: str | None
+    readings: Mapping[str, str]
+    state: Path | None
+    allow_partial: bool
+    sharded: bool
+    fail_on: FailingOn
+    waivers: Path | None
+    skip_tests: str | None
+    engine: str
+    signing_key: Path | None
+    scope: str
+    dry_run: bool
+    why: str
+    format: Format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """Who is watched, and for how long."""
+
+    server: str | None
+    opas: tuple[str, ...]
+    token_file: Path | None
+    ca: Path | None
+    timeout: float
+    expect: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What there is to tell at the end, gathered on the way; seconds by step."""
+
+    outcome: str = ""
+    gates: list[Gate] = field(default_factory=list)
+    before: Channel | None = None
+    after: Channel | None = None
+    looks: dict[str, Look | None] = field(default_factory=dict)
+    trial: Ended | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure a step."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+    def json(self) -> dict[str, Any]:
+        """For a program."""
+        return {
+            "outcome": self.outcome,
+            "gates": [gate.json() for gate in self.gates],
+            "before": channel_json(self.before) if self.before is not None and self.before.sequence else None,
+            "after": None if self.after is None else channel_json(self.after),
+            "canary": None if self.trial is None else self.trial.json(),
+            "watched": {name: look_json(look) for name, look in self.looks.items()},
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+        }
+
+
+def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> Trial:
+    """How a canary is tried."""
+    from privtab.registry.deploy.canary import part
+    from privtab.registry.deploy.trial import Trial
+
+    return Trial(part=part(text), seconds=seconds, decisions=decisions, tolerance=tolerance, quiet_ok=quiet_ok)
+
+
+def to_channel(
+    asked: Asked, registry_url: str | None, channel: str, watched: Watched, canary: Trial | None, *, rollback: bool
+) -> None:
+    """Gates, registry, switch, watch."""
+    registry = registry_of(registry_url)
+    if canary is not None and not watched.server:
+        raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
+    told = Told()
+    try:
+        with reader_of(watched.server, watched.opas, watched.token_file, watched.ca) as read:
+            code = _to_channel(asked, registry, channel, watched, read, canary, told, rollback=rollback)
+    finally:
+        if asked.format is Format.JSON and told.outcome:
+            print_json(told.json())
+    if code:
+        raise typer.Exit(code)
+
+
+def _to_channel(
+    asked: Asked,
+    registry: Registry,
+    channel: str,
+    watched: Watched,
+    read: Any,
+    canary: Trial | None,
+    told: Told,
+    *,
+    rollback: bool,
+) -> int:
+    from privtab.registry.deploy.rollout import Rollout, pack
+
+    program, path, loaded = _checked(asked, told)
+    if program is None:
+        return GATES
+    before = told.before = registry.channel(channel, program.system)
+    with told.step("diff"):
+        told.gates.append(_compared(asked, registry, before, program, path))
+    _show_gate(told.gates[-1], asked)
+    if not all(gate.passed for gate in told.gates):
+        _say(asked, "stopped; nothing was switched", style="bold red")
+        told.outcome = "stopped"
+        return GATES
+    with told.step("pack"):
+        packed = pack(
+            program,
+            path,
+            state=loaded,
+            sharded=asked.sharded,
+            signing=_signing(asked, before),
+            choices={"variant": asked.variant, "readings": dict(asked.readings)},
+        )
+    if asked.dry_run:
+        _say(asked, f"would switch {channel}/{program.system} to policy {packed.revision}; nothing was switched")
+        told.outcome = "dry-run"
+        return 0
+    rollout = Rollout(
+        registry=registry,
+        channel=channel,
+        system=program.system,
+        read=read,
+        follow=watcher(progress_console(quiet=asked.format is Format.JSON)),
+        timeout=watched.timeout,
+        expect=watched.expect,
+    )
+    with told.step("put"):
+        to = rollout.put(packed, resign=asked.signing_key is not None)
+    why = _why(asked, told.gates)
+    if canary is not None and to.changes(before) and before.policy is not None:
+        ended = _try(asked, rollout, to, before, why, canary, told)
+        if ended is None or not ended.good:
+            return GATES if ended is not None else WORLD
+        switched_from = told.after or before
+    else:
+        if canary is not None:
+            _say(asked, "no canary: nothing ran before, or nothing changes", style="dim")
+        switched_from = before
+    if not to.changes(before) and not before.canary and asked.signing_key is None:
+        told.after = before
+        _say(asked, f"{channel}/{program.system} is switched to this already ({before.sequence}); nothing to switch")
+    else:
+        with told.step("switch"):
+            told.after = rollout.switch(to, switched_from, why)
+        _say(
+            asked, f"{channel}/{program.system}: switch {told.after.sequence}, policy {told.after.policy}", style="bold"
+        )
+    return _watch(asked, rollout, before, told, rollback=rollback)
+
+
+def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[State, Path] | None]:
+    """The gates that need nothing but files, each shown as it ends; no program where one fails that stops at once."""
+    from privtab.pipeline import find_policy
+    from privtab.registry.deploy.gates import lint_gate, skipped, test_gate
+
+    path = find_policy(asked.policy)
+    with told.step("lint"):
+        gate, checked = lint_gate(path, variant=asked.variant, readings=dict(asked.readings))
+    told.gates.append(gate)
+    _show_gate(gate, asked)
+    if checked.program is None:
+        _say(asked, "stopped; nothing was switched", style="bold red")
+        told.outcome = "stopped"
+        return None, path, None
+    loaded = None
+    if asked.state is not None:
+        with told.step("state"):
+            loaded = load_state(checked.program, asked.state, allow_partial=asked.allow_partial), asked.state
+    with told.step("tests"):
+        if asked.skip_tests is not None:
+            gate = skipped("tests", asked.skip_tests)
+        else:
+            engine = cast("Literal['reference', 'opa', 'both']", asked.engine)
+            gate = test_gate(path, variant=asked.variant, readings=dict(asked.readings), engine=engine)
+    told.gates.append(gate)
+    _show_gate(gate, asked)
+    return checked.program, path, loaded
+
+
+def _compared(asked: Asked, registry: Registry, before: Channel, program: Program, path: Path) -> Gate:
+    from privtab.registry.deploy.gates import diff_gate
+    from privtab.registry.deploy.program import program_in
+
+    running = None
+    if before.policy is not None:
+        name = f"{before.channel}: {before.policy}"
+        kept = registry.read(registry.revision(before.system, "policy", before.policy))
+        running = program_in(kept, name), name
+    waivers, found = _waivers(asked.waivers)
+    show_diagnostics(found)
+    return diff_gate(
+        running,
+        program,
+        fail_on=asked.fail_on,
+        waivers=waivers,
+        today=datetime.now(tz=UTC).date(),
+        shown=path.as_posix(),
+    )
+
+
+def _waivers(path: Path | None) -> tuple[Sequence[Waiver], Sequence[Diagnostic]]:
+    """The waivers of the file that is named, else of the usual one; one that cannot be read waives nothing."""
+    from privtab import source
+    from privtab.analysis.diff.waivers import read_waivers
+
+    if path is None and not WAIVERS.is_file():
+        return (), ()
+    read = read_waivers(source.load(path or WAIVERS))
+    return read.waivers, read.found
+
+
+def _signing(asked: Asked, before: Channel) -> SigningKey | None:
+    from privtab.bundle.sign import SigningKey
+
+    if asked.signing_key is None:
+        return None
+    # Whoever keeps the order of bundles takes this one for newer than all that the channel ran.
+    return SigningKey.of(asked.signing_key, scope=asked.scope, sequence=before.sequence + 1)
+
+
+def _why(asked: Asked, gates: Sequence[Gate]) -> str:
+    """What the history keeps: the reason that was given, and what was left out or waived."""
+    from privtab.registry.deploy.gates import Outcome
+
+    said = [asked.why] if asked.why else []
+    said += [f"{gate.name} {gate.says}" for gate in gates if gate.outcome is Outcome.SKIPPED]
+    said += [
+        f"{row.verdict} and waived: {row.name} ({row.waived.who}: {row.waived.why})"
+        for gate in gates
+        if gate.diff is not None
+        for row in gate.diff.changes
+        if row.waived is not None
+    ]
+    return "; ".join(said)
+
+
+def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, canary: Trial, told: Told) -> Ended | None:
+    """A part of the sidecars first. None: the canary's sidecars did not come; all are back where they were then."""
+    from privtab.registry.deploy.trial import observe, sides
+    from privtab.registry.nodes import Canary
+
+    sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
+    during = rollout.begin_canary(to, before, f"canary: {why}" if why else "canary", canary.part)
+    told.after = during
+    _say(asked, f"canary of {canary.words}: switch {during.sequence}, policy {to.policy}", style="bold")
+    console = progress_console(quiet=asked.format is Format.JSON)
+    try:
+        with told.step("canary"):
+            look = told.looks["canary"] = rollout.wait(before, during, "canary", canary=True)
+            if look is not None and look.complete and look.active and rollout.read is not None:
+                ended = told.trial = observe(rollout.read, during, canary, console)
+                if ended.good:
+                    _show_trial(ended, asked)
+                    return ended
+    except BaseException:
+        # Whatever happened, Ctrl-C too: nobody is left on what was not tried to the end.
+        rollout.end_canary(during, "the canary was broken off")
+        complain("the canary was broken off: all sidecars get what ran before")
+        raise
+    told.after = rollout.end_canary(during, "the canary was refused")
+    if told.trial is None:
+        reason = "no sidecar is in that part" if look is not None and not look.awaited else "the canary did not come"
+        if look is not None:
+            complain_late(look)
+    else:
+        reason = told.trial.says
+        _show_trial(told.trial, asked)
+    _say(asked, f"{reason}; all sidecars get what ran before (switch {told.after.sequence})", style="bold red")
+    told.looks["back"] = rollout.wait(during, told.after, "back")
+    told.outcome = "canary-refused"
+    return told.trial
+
+
+def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollback: bool) -> int:
+    assert told.after is not None
+    with told.step("watch"):
+        look = told.looks["all"] = rollout.wait(before, told.after, "watching")
+    if look is None:
+        _say(asked, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
+        told.outcome = "unwatched"
+        return 0
+    if look.complete:
+        told.outcome = "deployed"
+        return 0
+    complain_late(look)
+    told.outcome = "late"
+    if rollback and before.policy is not None:
+        from privtab.registry.deploy.rollout import same_as
+
+        after = rollout.switch(same_as(before), told.after, f"back: {look.summary}")
+        _say(asked, f"back to policy {after.policy}: switch {after.sequence}", style="bold red")
+        told.looks["back"] = rollout.wait(told.after, after, "back")
+        told.after = after
+        told.outcome = "rolled-back"
+    return WORLD
+
+
+def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
+    """`--push`: the same gates but the comparison, and then one OPA alone."""
+    from privtab.bundle.pack import policy_artifacts
+    from privtab.registry.deploy.push import push
+    from privtab.state.index import index
+
+    if asked.sharded:
+        raise UsageError("`--push` takes a whole state: leave `--sharded` off")
+    told = Told()
+    program, _, loaded = _checked(asked, told)
+    if program is None or not all(gate.passed for gate in told.gates):
+        if asked.format is Format.JSON:
+            told.outcome = "stopped"
+            print_json(told.json())
+        elif program is not None:
+            _say(asked, "stopped; nothing was pushed", style="bold red")
+        raise typer.Exit(GATES)
+    if asked.dry_run:
+        _say(asked, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
+        return
+    document = None if loaded is None else dict(index(program, loaded[0]))
+    pushed = push(url, policy_artifacts(program), document, token=token_of(token_file))
+    if asked.format is Format.JSON:
+        print_json({"outcome": "pushed", "gates": [gate.json() for gate in told.gates], "pushed": pushed.json()})
+        return
+    console = out()
+    old = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"
+    console.print(f"{url}: policy {old} → {program.version} {pushed.policy}", soft_wrap=True)
+    kinds = {"added": pushed.added, "replaced": pushed.replaced, "removed": pushed.removed}
+    words = [f"{len(modules)} {kind}" for kind, modules in kinds.items() if modules]
+    console.print(f"modules: {', '.join(words) or 'none changed'}", style="dim", soft_wrap=True)
+    if pushed.state is not None:
+        console.print(f"state: {pushed.state_before or 'none'} → {pushed.state}", soft_wrap=True)
+    elif pushed.state_before is None:
+        console.print("no state is there: every answer is unavailable until `--state` gives one", style="yellow")
+
+
+def _show_gate(gate: Gate, asked: Asked) -> None:
+    if asked.format is Format.JSON:
+        return
+    colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
+    line = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    console = out()
+    console.print(line, soft_wrap=True)
+    if gate.passed:
+        return
+    if gate.name == "lint":
+        show_diagnostics(gate.diagnostics)
+    for failure in gate.failures[:MOST]:
+        console.print(
+            f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}", soft_wrap=True
+        )
+    if gate.blocking:
+        shown = table("  operation", "verdict", "before", "after")
+        for row in gate.blocking[:MOST]:
+            cells = [c.text if c is not None else "" for c in (row.before, row.after)]
+            shown.add_row(f"  {row.name}", str(row.verdict), *cells)
+        console.print(shown)
+        console.print(
+            "  waive what is meant (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`", style="dim"
+        )
+
+
+def _show_trial(ended: Ended, asked: Asked) -> None:
+    if asked.format is Format.JSON:
+        return
+    console = out()
+    console.print(f"canary: {ended.says}", soft_wrap=True)
+    if not ended.compared:
+        return
+    shown = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
+    for one in ended.compared[:MOST]:
+        colour = {"moved": "bold red", "alike": "green", "few": "dim"}[one.verdict]
+        shown.add_row(
+            one.rule,
+            one.of,
+            f"{one.canary.share(one.of):.1%}",
+            f"of {one.canary.asked:,}",
+            f"{one.others.share(one.of):.1%}",
+            f"of {one.others.asked:,}",
+            f"{one.p:.2g}",
+            Text(one.verdict, style=colour),
+        )
+    console.print(shown)
+
+
+def _say(asked: Asked, text: str, *, style: str = "") -> None:
+    if asked.format is not Format.JSON:
+        out().print(text, style=style or None, soft_wrap=True)

@@ -1,0 +1,251 @@
+"""What deploy, rollback and status share: options, the registry and the fleet that they name, and how a watch looks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from privtab.cli._output import complain, err, table
+from privtab.errors import FileError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from privtab.registry.deploy.nodes import Standing, Stood
+    from privtab.registry.deploy.watch import Look, Reader
+    from privtab.registry.nodes import Channel
+    from privtab.registry.registry import Registry
+
+GATES, WORLD = 1, 3
+MISSING = "this needs the extra `registry`: pip install 'privtab[compiler,registry]'"
+TOKEN = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
+
+RegistryOption = Annotated[
+    str | None,
+    typer.Option("--registry", "-r", metavar="URL", envvar="PRIVTAB_REGISTRY", help="A folder, s3://… or file://…"),
+]
+ChannelOption = Annotated[
+    str, typer.Option("--channel", "-c", metavar="NAME", envvar="PRIVTAB_CHANNEL", help="Which sidecars: dev, prod, …")
+]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="URL", envvar="PRIVTAB_SERVER", help="The registry server that sidecars report to."
+    ),
+]
+OpaOption = Annotated[
+    list[str] | None, typer.Option("--opa", metavar="URL", help="Ask this OPA for its status; repeatable.")
+]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help=f"The token for the server or OPA; else ${TOKEN}."),
+]
+CaOption = Annotated[
+    Path | None, typer.Option("--ca", metavar="FILE", help="Certificates that vouch for the server or OPA, PEM.")
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long sidecars have.")]
+ExpectOption = Annotated[
+    int, typer.Option("--expect", min=0, metavar="N", help="How many sidecars there must be at least.")
+]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Kept in the channel's history.")]
+
+
+def registry_of(url: str | None) -> Registry:
+    """The registry that is named; raises UsageError where none is."""
+    if url is None:
+        raise UsageError("which registry? give `--registry URL`, or set $PRIVTAB_REGISTRY")
+    try:
+        from privtab.registry.registry import Registry
+
+        return Registry.open(url)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
+
+
+@contextmanager
+def reader_of(
+    server: str | None, opas: Sequence[str] | None, token_file: Path | None, ca: Path | None
+) -> Iterator[Reader | None]:
+    """What is watched: the server's fleet or the OPAs themselves; None where neither is named."""
+    from privtab.registry.deploy.fleet import OpaReader, ServerReader
+
+    if opas:
+        # The variable of the environment is for every command; what is written on the line goes first.
+        server = None
+    if not server and not opas:
+        yield None
+        return
+    if ca is not None and not ca.is_file():
+        raise FileError(f"no such file: {ca}")
+    trusted = None if ca is None else str(ca)
+    token = token_of(token_file)
+    reader = OpaReader(opas, token, trusted) if opas else ServerReader(str(server), token, trusted)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def token_of(path: Path | None) -> str | None:
+    """The token of a file, else of the environment."""
+    if path is None:
+        return os.environ.get(TOKEN) or None
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if not text or len(text.split()) != 1:
+        raise UsageError(f"`--token-file {path}`: it holds one token and nothing else")
+    return text
+
+
+def watcher(console: Console | None) -> Callable[[Iterator[Look], str], Look]:
+    """Shows a watch: a table that follows on a terminal, else a line for each sidecar that changes; None: nothing."""
+
+    def follow(looks: Iterator[Look], title: str) -> Look:
+        if console is None:
+            return _last(looks)
+        return _live(looks, title, console) if console.is_terminal else _lines(looks, title, console)
+
+    return follow
+
+
+def _last(looks: Iterable[Look]) -> Look:
+    last = None
+    for look in looks:
+        last = look
+    assert last is not None
+    return last
+
+
+def _live(looks: Iterator[Look], title: str, console: Console) -> Look:
+    from rich.console import Group
+    from rich.live import Live
+
+    last = None
+    with Live(console=console, transient=True, refresh_per_second=8) as live:
+        for look in looks:
+            last = look
+            live.update(Group(Text(f"{title}: {look.summary} ({look.seconds:.0f} s)"), sidecars(look.stood)))
+    assert last is not None
+    console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
+    if last.stood:
+        console.print(sidecars(last.stood))
+    return last
+
+
+def _lines(looks: Iterator[Look], title: str, console: Console) -> Look:
+    said: dict[str, tuple[str, str]] = {}
+    last = None
+    for look in looks:
+        last = look
+        for one in look.stood:
+            now = (str(one.standing), one.why)
+            if said.get(one.sidecar.id) != now:
+                said[one.sidecar.id] = now
+                why = f": {one.why}" if one.why else ""
+                console.print(
+                    f"  {name_of(one)} {one.standing} after {look.seconds:.1f} s{why}", soft_wrap=True, style="dim"
+                )
+    assert last is not None
+    console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
+    return last
+
+
+def name_of(stood: Stood) -> str:
+    """How a sidecar is called."""
+    return stood.sidecar.url or stood.sidecar.id
+
+
+def sidecars(stood: Sequence[Stood]) -> Table:
+    """A line for each sidecar."""
+    shown = table("sidecar", "labels", "bundle", "revision", "active since", "seen", "standing")
+    now = datetime.now(tz=UTC)
+    for one in stood:
+        sidecar = one.sidecar
+        labels = ", ".join(
+            f"{k}={v}" for k, v in sorted(sidecar.labels.items()) if k not in {"id", "version"} and not k.startswith("privtab_")
+        )
+        labels = ", ".join(filter(None, [labels, "canary" if any(s.canary for s in sidecar.streams) else ""]))
+        first = True
+        for bundle in sidecar.bundles or (None,):
+            shown.add_row(
+                name_of(one) if first else "",
+                labels if first else "",
+                bundle.name if bundle else "",
+                (bundle.revision or "none") if bundle else "",
+                ago(bundle.since, now) if bundle else "",
+                ago(sidecar.seen, now) if first else "",
+                Text(str(one.standing), style=style(one.standing)) if first else "",
+            )
+            first = False
+        if one.why:
+            shown.add_row("", "", "", Text(one.why, style="red" if one.standing != "active" else "yellow"))
+    return shown
+
+
+def style(standing: Standing) -> str:
+    """The colour of a standing."""
+    return {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(standing), "red")
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """`12 s ago`."""
+    from privtab.registry.deploy.watch import age
+
+    return "" if moment is None else f"{age(now - moment)} ago"
+
+
+def complain_late(look: Look) -> None:
+    """Say which sidecars do not run what they should, and why, on standard error."""
+    for one in look.late:
+        seen = one.sidecar.seen
+        last = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
+        complain(f"{name_of(one)}: {one.standing}: {one.why}{last}")
+    if len(look.awaited) < look.expected:
+        complain(f"{look.expected} sidecars are expected, {len(look.awaited)} reported")
+    if look.problem:
+        complain(look.problem)
+
+
+def channel_json(channel: Channel) -> dict[str, Any]:
+    """A channel for a program."""
+    return {
+        "channel": channel.channel,
+        "system": channel.system,
+        "switch": channel.sequence,
+        "policy": channel.policy,
+        "state": channel.state,
+        "shards": dict(channel.shards) or None,
+        "canary": channel.canary.to_json() if channel.canary else None,
+        "when": channel.when or None,
+        "by": channel.by or None,
+        "why": channel.why or None,
+    }
+
+
+def look_json(look: Look | None) -> dict[str, Any] | None:
+    """The end of a watch for a program; null where nobody watched."""
+    if look is None:
+        return None
+    return {
+        "complete": look.complete,
+        "seconds": round(look.seconds, 3),
+        "active": len(look.active),
+        "expected": max(look.expected, len(look.awaited)),
+        "problem": look.problem,
+        "sidecars": [one.json() for one in look.stood],
+    }
+
+
+def progress_console(*, quiet: bool) -> Console | None:
+    """Where a watch is shown: standard error, so that standard output has the outcome alone."""
+    return None if quiet else err()

@@ -1,0 +1,171 @@
+"""`privtab deploy`: from edited tables to sidecars that decide by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._options import FormatOption, PartialOption, PolicyArgument, ReadingOption, VariantOption, readings
+from privtab.cli._output import Format
+from privtab.cli._rollout import (
+    CaOption,
+    ChannelOption,
+    ExpectOption,
+    OpaOption,
+    RegistryOption,
+    ServerOption,
+    TimeoutOption,
+    TokenOption,
+    WhyOption,
+)
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.registry.deploy.gates import FailingOn
+
+WAIVERS = Path("privtab-waivers.yaml")
+
+
+def deploy(
+    policy: PolicyArgument,
+    registry: RegistryOption = None,
+    channel: ChannelOption = "dev",
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", "-s", metavar="STATE", help="Also this state; the channel keeps its own otherwise."),
+    ] = None,
+    server: ServerOption = None,
+    opa: OpaOption = None,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", metavar="wider|any|none", help="Which changes stop, unless they are waived.")
+    ] = "wider",
+    waivers: Annotated[
+        Path | None,
+        typer.Option("--waivers", metavar="FILE", help="Changes that are meant.", show_default=str(WAIVERS)),
+    ] = None,
+    skip_tests: Annotated[
+        str | None, typer.Option("--skip-tests", metavar="WHY", help="Leave the scenarios out; the reason is kept.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="reference|opa|both", help="What answers the scenarios.")
+    ] = "reference",
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    sharded: Annotated[
+        bool, typer.Option("--sharded", help="The state in parts by root entity, a bundle each.")
+    ] = False,
+    canary: Annotated[
+        str | None,
+        typer.Option(
+            "--canary",
+            metavar="PART",
+            help="A part of the sidecars first: 10%, zone=a, or app=web,25%; needs --server.",
+        ),
+    ] = None,
+    canary_seconds: Annotated[
+        float, typer.Option("--canary-seconds", min=0, metavar="SECONDS", help="How long to compare at most.")
+    ] = 60.0,
+    canary_decisions: Annotated[
+        int, typer.Option("--canary-decisions", min=1, metavar="N", help="Compare until the canary made so many.")
+    ] = 200,
+    canary_tolerance: Annotated[
+        float,
+        typer.Option("--canary-tolerance", min=0, max=1, metavar="SHARE", help="How far a rule's share may move."),
+    ] = 0.02,
+    canary_quiet: Annotated[
+        bool, typer.Option("--canary-quiet-ok", help="Go on where nobody asked the canary enough.")
+    ] = False,
+    timeout: TimeoutOption = 60.0,
+    expect: ExpectOption = 0,
+    rollback: Annotated[
+        bool, typer.Option("--rollback-on-failure", help="Go back where not every sidecar comes.")
+    ] = False,
+    why: WhyOption = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="The gates alone: nothing is kept or switched.")] = False,
+    signing_key: Annotated[
+        Path | None, typer.Option("--signing-key", metavar="FILE", help="Sign the bundles with this key, PEM.")
+    ] = None,
+    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope of the signature.")] = "",
+    push: Annotated[
+        str | None,
+        typer.Option("--push", metavar="URL", help="Straight into this running OPA, for development; no registry."),
+    ] = None,
+    allow_partial: PartialOption = False,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Check a policy, let a channel run it, and watch until every sidecar does.
+
+    Gates: its findings, its scenarios, and what it changes of what the channel runs. Exit code 1 where a gate or the
+    canary stops it; nothing was switched then, or it was switched back. 3 where a sidecar does not come: it says which
+    and why.
+
+    Example:
+
+    \b
+      privtab deploy gravitino/1.1.0 --registry registry/ --state policy_src/gravitino/state.yaml
+      privtab deploy gravitino/1.1.0 -r s3://bundles -c prod --server https://registry:8080 --expect 12
+      privtab deploy my.yaml -r registry/ --canary zone=a,10% --rollback-on-failure --why "orders can be read"
+      privtab deploy my.yaml -r registry/ --dry-run
+      privtab deploy my.yaml --state state.yaml --push http://127.0.0.1:8181
+    """
+    from privtab.cli import _deploy
+
+    asked = _deploy.Asked(
+        policy=policy,
+        variant=variant,
+        readings=readings(reading),
+        state=state,
+        allow_partial=allow_partial,
+        sharded=sharded,
+        fail_on=_failing(fail_on),
+        waivers=waivers,
+        skip_tests=_reason(skip_tests),
+        engine=_engine(engine),
+        signing_key=signing_key,
+        scope=scope,
+        dry_run=dry_run,
+        why=why,
+        format=format_,
+    )
+    if push is not None:
+        if registry_given := [name for name, on in (("--canary", canary), ("--signing-key", signing_key)) if on]:
+            raise UsageError(f"`--push` goes to one OPA, without {registry_given[0]}: leave that off")
+        _deploy.into_opa(asked, push, token_file)
+        return
+    watched = _deploy.Watched(
+        server=server, opas=tuple(opa or ()), token_file=token_file, ca=ca, timeout=timeout, expect=expect
+    )
+    trial = None
+    if canary is not None:
+        trial = _deploy.trial(
+            canary,
+            seconds=canary_seconds,
+            decisions=canary_decisions,
+            tolerance=canary_tolerance,
+            quiet_ok=canary_quiet,
+        )
+    _deploy.to_channel(asked, registry, channel, watched, trial, rollback=rollback)
+
+
+def _failing(word: str) -> FailingOn:
+    from privtab.registry.deploy.gates import FailingOn
+
+    if word not in set(FailingOn):
+        raise UsageError(f"`--fail-on {word}`: there are {', '.join(FailingOn)}")
+    return FailingOn(word)
+
+
+def _reason(text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise UsageError("`--skip-tests`: say why; the reason is kept in the channel's history")
+    return text
+
+
+def _engine(word: str) -> str:
+    if word not in {"reference", "opa", "both"}:
+        raise UsageError(f"`--engine {word}`: there are reference, opa, both")
+    return word

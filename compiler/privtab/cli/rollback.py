@@ -1,0 +1,183 @@
+"""`privtab rollback`: let a channel run again what it ran before."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab.cli._options import FormatOption
+from privtab.cli._output import Format, out, print_json
+from privtab.cli._rollout import (
+    WORLD,
+    CaOption,
+    ChannelOption,
+    ExpectOption,
+    OpaOption,
+    RegistryOption,
+    ServerOption,
+    TimeoutOption,
+    TokenOption,
+    WhyOption,
+    channel_json,
+    complain_late,
+    look_json,
+    progress_console,
+    reader_of,
+    registry_of,
+    watcher,
+)
+from privtab.errors import RegistryError, UsageError
+
+if TYPE_CHECKING:
+    from privtab.registry.deploy.rollout import Next, Rollout
+    from privtab.registry.nodes import Channel
+    from privtab.registry.registry import Registry
+
+SWITCH_DIGITS = 9
+"""Up to so many digits are the number of a switch; revisions have 16 characters."""
+
+
+def rollback(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Which system, as its policy names it.")],
+    registry: RegistryOption = None,
+    channel: ChannelOption = "dev",
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="REVISION|N", help="A kept revision, or a switch of the history by its number."),
+    ] = None,
+    policy: Annotated[bool, typer.Option("--policy", help="The policy alone; the state stays.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="The state alone; the policy stays.")] = False,
+    server: ServerOption = None,
+    opa: OpaOption = None,
+    timeout: TimeoutOption = 60.0,
+    expect: ExpectOption = 0,
+    why: WhyOption = "",
+    signing_key: Annotated[
+        Path | None,
+        typer.Option("--signing-key", metavar="FILE", help="Sign anew, for those who refuse what is older; PEM."),
+    ] = None,
+    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope of the signature.")] = "",
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Switch a channel back, and watch until every sidecar is there.
+
+    Without `--to`: to what ran before the last change, so that twice in a row changes nothing. A canary that is under way
+    ends. Exit code 3 where a sidecar does not come.
+
+    Example:
+
+    \b
+      privtab rollback gravitino --registry registry/ --channel prod
+      privtab rollback gravitino -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
+      privtab rollback gravitino -r registry/ --to 12 --policy
+      privtab rollback gravitino -r registry/ --state
+    """
+    from privtab.registry.deploy.rollout import Rollout
+
+    kept = registry_of(registry)
+    quiet = format_ is Format.JSON
+    with reader_of(server, opa, token_file, ca) as read:
+        rollout = Rollout(
+            registry=kept,
+            channel=channel,
+            system=system,
+            read=read,
+            follow=watcher(progress_console(quiet=quiet)),
+            timeout=timeout,
+            expect=expect,
+        )
+        before = rollout.now()
+        if before.sequence == 0:
+            raise UsageError(_nothing(kept, channel, system))
+        goal = _goal(rollout, before, to, policy=policy, state=state)
+        if signing_key is not None:
+            _sign_anew(rollout, goal, before, signing_key, scope)
+        begun = time.perf_counter()
+        after = before
+        if goal.changes(before) or before.canary is not None or signing_key is not None:
+            after = rollout.switch(goal, before, why or "rollback")
+        if not quiet:
+            done = f"switch {after.sequence}, {_changed(before, after)}"
+            same = f"runs that already (switch {before.sequence})"
+            out().print(f"{channel}/{system}: {same if after is before else done}", soft_wrap=True, style="bold")
+        look = rollout.wait(before, after, "watching")
+    if quiet:
+        outcome = "unwatched" if look is None else "back" if look.complete else "late"
+        seconds = round(time.perf_counter() - begun, 3)
+        told = {"outcome": outcome, "before": channel_json(before), "after": channel_json(after)}
+        print_json({**told, "watched": look_json(look), "seconds": seconds})
+    if look is not None and not look.complete:
+        complain_late(look)
+        raise typer.Exit(WORLD)
+
+
+def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> Next:
+    """What is to run; raises UsageError where that is nothing that ran or is kept."""
+    from privtab.registry.deploy.rollout import Next, back, earlier
+
+    if to is None:
+        history = rollout.registry.history(rollout.channel, rollout.system)
+        if now.canary is not None and not policy and not state:
+            # What ran before the canary runs still, beside it.
+            return Next()
+        return back(earlier(history, now, policy=policy, state=state), policy=policy, state=state)
+    if to.isdigit() and len(to) <= SWITCH_DIGITS:
+        history = rollout.registry.history(rollout.channel, rollout.system)
+        entry = next((one for one in history if one.sequence == int(to)), None)
+        if entry is None:
+            raise UsageError(f"{now.channel}/{now.system} has no switch {to}: the last one is {now.sequence}")
+        return back(entry, policy=policy, state=state)
+    if not state and _kept(rollout.registry, now.system, "policy", to):
+        return Next(policy=to)
+    if not policy and _kept(rollout.registry, now.system, "state", to):
+        return Next(state=to)
+    kind = "policy" if policy and not state else "state" if state and not policy else "policy or state"
+    raise UsageError(
+        f"{rollout.registry.url} keeps no {kind} `{to}` of {now.system}: `privtab status --history` lists what ran"
+    )
+
+
+def _kept(registry: Registry, system: str, kind: str, identity: str) -> bool:
+    try:
+        registry.revision(system, kind, identity)
+    except UsageError:
+        return False
+    except RegistryError:
+        return False
+    return True
+
+
+def _sign_anew(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:
+    from privtab.bundle.sign import SigningKey, signed
+
+    signing = SigningKey.of(key, scope=scope, sequence=before.sequence + 1)
+    registry, system = rollout.registry, rollout.system
+    found = [("policy", goal.policy, ""), ("state", goal.state, "")]
+    found += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
+    for kind, identity, shard in found:
+        if identity is not None:
+            bundle = registry.read(registry.revision(system, kind, identity, shard))
+            registry.put(signed(bundle, signing), resign=True)
+
+
+def _changed(before: Channel, after: Channel) -> str:
+    said = []
+    if after.policy != before.policy:
+        said.append(f"policy {before.policy} → {after.policy}")
+    if after.state != before.state:
+        said.append(f"state {before.state} → {after.state}")
+    if dict(after.shards) != dict(before.shards):
+        said.append("the state's shards")
+    if before.canary is not None:
+        said.append("the canary ended")
+    return ", ".join(said) or "signed anew"
+
+
+def _nothing(registry: Registry, channel: str, system: str) -> str:
+    there = [f"{one.channel}/{one.system}" for one in registry.channels()]
+    return f"{registry.url} runs nothing at {channel}/{system}: there {'is' if len(there) == 1 else 'are'} {', '.join(there) or 'no channels'}"

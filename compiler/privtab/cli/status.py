@@ -1,0 +1,278 @@
+"""`privtab status`: which sidecar runs what, since when, and what ran before."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from privtab.cli._options import FormatOption
+from privtab.cli._output import Format, out, print_json, table
+from privtab.cli._rollout import (
+    CaOption,
+    ChannelOption,
+    OpaOption,
+    RegistryOption,
+    ServerOption,
+    TokenOption,
+    ago,
+    channel_json,
+    reader_of,
+    registry_of,
+    sidecars,
+)
+from privtab.errors import FleetError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from privtab.registry.deploy.nodes import Fleet, Stood
+    from privtab.registry.deploy.watch import Reader
+    from privtab.registry.nodes import Channel
+    from privtab.registry.registry import Registry
+
+FINDINGS = 1
+
+
+def status(
+    system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="One system; all where left off.")] = None,
+    registry: RegistryOption = None,
+    channel: ChannelOption = "dev",
+    server: ServerOption = None,
+    opa: OpaOption = None,
+    history: Annotated[int, typer.Option("--history", min=0, metavar="N", help="The last switches, too.")] = 5,
+    watch: Annotated[
+        float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Again and again, until Ctrl-C.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit code 1 where a sidecar does not run what its channel does.")
+    ] = False,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last switches.
+
+    The registry tells what should run; the server, or the OPAs themselves, what does. Either may be left off.
+
+    Example:
+
+    \b
+      privtab status --registry registry/ --channel prod --server http://127.0.0.1:8180
+      privtab status gravitino --opa http://127.0.0.1:8181 --opa http://127.0.0.1:8182
+      privtab status -r s3://bundles -c prod --check --format json
+      privtab status --server http://127.0.0.1:8180 --watch 2
+    """
+    if registry is None and server is None and not opa:
+        raise UsageError("whose status? give `--registry URL`, `--server URL` or `--opa URL`")
+    kept = None if registry is None else registry_of(registry)
+    with reader_of(server, opa, token_file, ca) as read:
+        if watch is not None:
+            _again(kept, channel, system, read, watch, history, format_)
+            return
+        seen = _look(kept, channel, system, read, history)
+    _print(seen, format_)
+    if seen.fleet is not None and seen.fleet.problem and not seen.fleet.sidecars:
+        raise FleetError(seen.fleet.problem)
+    if check and not seen.good:
+        raise typer.Exit(FINDINGS)
+
+
+class Seen:
+    """One look at a channel."""
+
+    def __init__(self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None) -> None:
+        self.channels = channels
+        self.histories = histories
+        self.fleet = fleet
+        self.stood = _stood(channels, fleet)
+
+    @property
+    def good(self) -> bool:
+        """Whether every sidecar that is heard of runs what it should, and nobody complains."""
+        if self.fleet is None:
+            return True
+        late = [one for one in self.stood if str(one.standing) not in {"active", "silent"}]
+        return not self.fleet.problem and not late and bool(self.stood)
+
+
+def _look(kept: Registry | None, channel: str, system: str | None, read: Reader | None, history: int) -> Seen:
+    channels = []
+    if kept is not None:
+        found = [kept.channel(channel, system)] if system else [c for c in kept.channels() if c.channel == channel]
+        channels = [one for one in found if one.sequence]
+        if not channels:
+            there = sorted({f"{one.channel}/{one.system}" for one in kept.channels()})
+            name = f"{channel}/{system}" if system else channel
+            raise UsageError(f"{kept.url} runs nothing at {name}; there is: {', '.join(there) or 'nothing'}")
+    histories = {
+        one.system: kept.history(one.channel, one.system)[-history:] if history else []
+        for one in channels
+        if kept is not None
+    }
+    fleet = None if read is None else read()
+    if fleet is not None and kept is not None:
+        own = tuple(s for s in fleet.sidecars if s.reads(channel, system))
+        fleet = type(fleet)(sidecars=own, tallies=fleet.tallies, problem=fleet.problem)
+    return Seen(channels, histories, fleet)
+
+
+def _stood(channels: list[Channel], fleet: Fleet | None) -> list[Stood]:
+    from privtab.registry.deploy.nodes import Standing, Stood, Wanted
+    from privtab.registry.deploy.rollout import wanted
+    from privtab.registry.deploy.watch import SILENT, age, judge
+
+    if fleet is None:
+        return []
+    now = datetime.now(tz=UTC)
+    found = []
+    for sidecar in fleet.sidecars:
+        own = [one for one in channels if sidecar.reads(one.channel, one.system)]
+        goals = [wanted(one, one, canary=sidecar.canary(one.channel, one.system)) for one in own] or [Wanted()]
+        every = [judge(sidecar, goal, "", now) for goal in goals]
+        worst = next((one for one in every if one.standing is not Standing.ACTIVE), every[0])
+        if worst.standing is Standing.ACTIVE and sidecar.seen is not None and now - sidecar.seen > SILENT:
+            worst = Stood(sidecar=sidecar, standing=Standing.SILENT, why=f"silent for {age(now - sidecar.seen)}")
+        elif worst.standing is Standing.ACTIVE and sidecar.problems:
+            worst = Stood(sidecar=sidecar, standing=Standing.REFUSED, why="; ".join(sidecar.problems))
+        found.append(worst)
+    return found
+
+
+def _again(
+    kept: Registry | None,
+    channel: str,
+    system: str | None,
+    read: Reader | None,
+    every: float,
+    history: int,
+    format_: Format,
+) -> None:
+    """Until Ctrl-C: a table that stays in its place on a terminal, else one look after the other."""
+    from rich.live import Live
+
+    console = out()
+    try:
+        if format_ is Format.JSON or not console.is_terminal:
+            while True:
+                _print(_look(kept, channel, system, read, history), format_)
+                time.sleep(every)
+        with Live(console=console, refresh_per_second=4) as live:
+            while True:
+                live.update(_whole(_look(kept, channel, system, read, history)))
+                time.sleep(every)
+    except KeyboardInterrupt:
+        return
+
+
+def _print(seen: Seen, format_: Format) -> None:
+    if format_ is Format.JSON:
+        print_json(_json(seen))
+    else:
+        _show(seen, out())
+
+
+def _json(seen: Seen) -> dict[str, Any]:
+    return {
+        "good": seen.good,
+        "problem": None if seen.fleet is None else seen.fleet.problem,
+        "channels": [
+            channel_json(one) | {"history": [channel_json(entry) for entry in seen.histories[one.system]]}
+            for one in seen.channels
+        ],
+        "sidecars": [one.json() for one in seen.stood],
+        "decisions": []
+        if seen.fleet is None
+        else [
+            {
+                "revision": t.revision,
+                "rule": t.rule,
+                "allowed": t.allowed,
+                "denied": t.denied,
+                "undefined": t.undefined,
+            }
+            for t in seen.fleet.tallies
+        ],
+    }
+
+
+def _show(seen: Seen, console: Console) -> None:
+    console.print(_whole(seen))
+
+
+def _whole(seen: Seen) -> RenderableType:
+    from rich.console import Group
+
+    parts: list[RenderableType] = []
+    for one in seen.channels:
+        parts += _channel(one)
+    if seen.fleet is not None:
+        if seen.fleet.problem:
+            parts.append(Text(f"{seen.fleet.problem}; this was heard before", style="bold red"))
+        if seen.stood:
+            parts += [Text(), sidecars(seen.stood)]
+        else:
+            parts.append(Text("no sidecar has reported yet", style="yellow"))
+        if seen.fleet.tallies:
+            parts += [Text(), _decisions(seen.fleet)]
+    for entries in seen.histories.values():
+        if entries:
+            parts += [Text(), _history(entries)]
+    return Group(*parts)
+
+
+def _channel(one: Channel) -> list[RenderableType]:
+    shards = f" in {len(one.shards)} shards" if one.shards else ""
+    state = f", state {one.state}" if one.state else f", state{shards}" if shards else ", no state"
+    lines: list[RenderableType] = [
+        Text.assemble((f"{one.channel}/{one.system}", "bold"), f": policy {one.policy or 'none'}{state}"),
+        Text(f"switch {one.sequence} at {one.when} by {one.by or 'nobody'}{': ' + one.why if one.why else ''}", "dim"),
+    ]
+    if one.canary is not None:
+        from privtab.registry.deploy.trial import Trial
+
+        words = Trial(part=one.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
+        runs = ", ".join(
+            filter(
+                None, [one.canary.policy and f"policy {one.canary.policy}", one.canary.state and "a state of its own"]
+            )
+        )
+        lines.append(Text(f"canary of {words}: {runs}", style="yellow"))
+    return lines
+
+
+def _decisions(fleet: Fleet) -> RenderableType:
+    shown = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
+    keys = sorted({(t.rule, t.revision) for t in fleet.tallies})
+    for rule, revision in keys:
+        own = [t for t in fleet.tallies if (t.rule, t.revision) == (rule, revision)]
+        asked = sum(t.asked for t in own)
+        allowed, undefined = sum(t.allowed for t in own), sum(t.undefined for t in own)
+        shown.add_row(
+            rule,
+            revision or "none",
+            f"{asked:,}",
+            f"{allowed / asked:.1%}" if asked else "",
+            Text(f"{undefined:,}", style="red" if undefined else "dim"),
+        )
+    return shown
+
+
+def _history(entries: list[Channel]) -> RenderableType:
+    shown = table("switch", "policy", "state", "when", "by", "why", right=("switch",))
+    now = datetime.now(tz=UTC)
+    for entry in reversed(entries):
+        moment = datetime.fromisoformat(entry.when) if entry.when else None
+        state = entry.state or (f"{len(entry.shards)} shards" if entry.shards else "")
+        shown.add_row(
+            str(entry.sequence),
+            f"{entry.policy or ''}{' + canary' if entry.canary else ''}",
+            state,
+            ago(moment, now),
+            entry.by,
+            entry.why,
+        )
+    return shown

@@ -1,0 +1,210 @@
+"""The road from gates to a fleet that runs a revision: put, switch, watch, and back where it does not come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privtab.bundle.pack import policy_artifacts, shard_bundles, state_bundle
+from privtab.bundle.provenance import provenance
+from privtab.bundle.sign import SigningKey, signed
+from privtab.errors import UsageError
+from privtab.ir.nodes import Program
+from privtab.registry.deploy.nodes import Sidecar, Wanted
+from privtab.registry.deploy.watch import Look, Reader, watch
+from privtab.registry.nodes import Canary, Channel
+from privtab.registry.registry import Registry
+from privtab.state.nodes import State
+
+Follow = Callable[[Iterator[Look], str], Look]
+"""Shows the looks of a watch under a title, and gives the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """Bundles that are ready to be kept; without a state the channel keeps the one it has."""
+
+    system: str
+    policy: bytes
+    revision: str
+    """Of the policy."""
+    state: bytes | None = None
+    shards: Mapping[str, bytes] | None = None
+
+    def bundles(self) -> list[bytes]:
+        """All of them."""
+        return [self.policy, *([self.state] if self.state is not None else []), *(self.shards or {}).values()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """The revisions that a channel is to run; what is None stays."""
+
+    policy: str | None = None
+    state: str | None = None
+    shards: Mapping[str, str] | None = None
+
+    def changes(self, channel: Channel) -> bool:
+        """Whether the channel runs anything else."""
+        return (
+            (self.policy is not None and self.policy != channel.policy)
+            or (self.state is not None and self.state != channel.state)
+            or (self.shards is not None and dict(self.shards) != dict(channel.shards))
+        )
+
+
+def pack(
+    program: Program,
+    policy: Path,
+    *,
+    state: tuple[State, Path] | None,
+    sharded: bool = False,
+    signing: SigningKey | None = None,
+    choices: Mapping[str, Any] | None = None,
+) -> Packed:
+    """The bundles of a policy and its state. `policy`: its file; `state`: the rows and where they were read."""
+    artifacts = policy_artifacts(program, sharded=sharded, provenance=provenance(policy, **(choices or {})))
+    made = Packed(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
+    if state is None:
+        return made
+    rows, path = state
+    shards = None
+    whole = None
+    if sharded:
+        plain = shard_bundles(program, rows)
+        shards = plain if signing is None else {key: signed(bundle, signing) for key, bundle in plain.items()}
+    else:
+        whole = state_bundle(
+            program,
+            rows,
+            provenance=provenance(path, policy=f"{program.system}/{program.version}"),
+            signing=signing,
+        )
+    return Packed(system=made.system, policy=made.policy, revision=made.revision, state=whole, shards=shards)
+
+
+def same_as(channel: Channel) -> Next:
+    """What a channel runs, to come back to; raises UsageError where it runs nothing."""
+    if channel.sequence == 0 or channel.policy is None:
+        raise UsageError(f"nothing ran on {channel.channel}/{channel.system} before: there is nothing to go back to")
+    shards = dict(channel.shards) or None
+    return Next(policy=channel.policy, state=None if shards else channel.state, shards=shards)
+
+
+def wanted(before: Channel, after: Channel, *, canary: bool = False) -> Wanted:
+    """What sidecars run once a switch has come to them."""
+    new, old = after.runs(canary=canary), before.runs()
+    return Wanted(
+        policy=new.get(("policy", "")),
+        state=new.get(("state", "")),
+        outdated=frozenset(old.values()) - frozenset(new.values()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One channel of one system, its registry, and how its sidecars are watched; `read` is None where nobody watches."""
+
+    registry: Registry
+    channel: str
+    system: str
+    read: Reader | None
+    follow: Follow
+    timeout: float = 60.0
+    expect: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def now(self) -> Channel:
+        """What the channel runs."""
+        return self.registry.channel(self.channel, self.system)
+
+    def put(self, packed: Packed, *, resign: bool = False) -> Next:
+        """Keep the bundles; what is kept already stays as it is, unless it is signed anew."""
+        policy = self.registry.put(packed.policy, resign=resign).id
+        state = None if packed.state is None else self.registry.put(packed.state, resign=resign).id
+        shards = None
+        if packed.shards is not None:
+            shards = {key: self.registry.put(bundle, resign=resign).id for key, bundle in packed.shards.items()}
+        return Next(policy=policy, state=state, shards=shards)
+
+    def switch(self, to: Next, before: Channel, why: str) -> Channel:
+        """Let the channel run other revisions; raises RegistryConflict where somebody else switched it meanwhile."""
+        return self.registry.switch(
+            self.channel,
+            self.system,
+            policy=to.policy,
+            state=to.state,
+            shards=to.shards,
+            why=why,
+            expect=before.sequence,
+        )
+
+    def begin_canary(self, to: Next, before: Channel, why: str, part: Canary) -> Channel:
+        """Let a part of the sidecars run other revisions."""
+        canary = Canary(
+            policy=to.policy, state=to.state, shards=dict(to.shards or {}), share=part.share, labels=part.labels
+        )
+        return self.registry.switch(self.channel, self.system, why=why, expect=before.sequence, canary=canary)
+
+    def end_canary(self, during: Channel, why: str) -> Channel:
+        """Let the part run what all others do."""
+        return self.registry.switch(self.channel, self.system, why=why, expect=during.sequence)
+
+    def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> Look | None:
+        """Watch until every sidecar, or every one of the canary, runs what it is to run; None where nobody watches."""
+        if self.read is None:
+            return None
+        goal = wanted(before, after, canary=canary)
+        looks = watch(
+            self.read,
+            goal,
+            self.system,
+            timeout=self.timeout,
+            expect=0 if canary else self.expect,
+            only=lambda sidecar: self._awaited(sidecar, after if canary else None),
+        )
+        return self.follow(looks, title)
+
+    def _awaited(self, sidecar: Sidecar, during: Channel | None) -> bool:
+        """Whether a switch is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""
+        if during is None:
+            return sidecar.reads(self.channel, self.system)
+        from privtab.registry.server.feeds import Sidecar as Asking
+        from privtab.registry.server.feeds import chosen
+
+        # The server's own choice: also those that have not asked yet since the switch are waited for.
+        return (
+            bool(sidecar.streams)
+            and sidecar.reads(self.channel, self.system)
+            and chosen(during, Asking(instance=sidecar.id, labels=sidecar.labels))
+        )
+
+
+def earlier(history: list[Channel], now: Channel, *, policy: bool, state: bool) -> Channel:
+    """The last switch that ran something else: another policy, another state, or, where neither is asked for, either.
+
+    Raises UsageError where there was none.
+    """
+    either = policy == state
+    for entry in reversed(history):
+        if entry.canary is not None or entry.policy is None or entry.sequence >= now.sequence:
+            continue
+        other_policy = entry.policy != now.policy
+        other_state = (entry.state, dict(entry.shards)) != (now.state, dict(now.shards))
+        if (other_policy and (policy or either)) or (other_state and (state or either)):
+            return entry
+    what = "state" if state and not policy else "policy" if policy and not state else "revision"
+    raise UsageError(f"{now.channel}/{now.system} has run no other {what} before: there is nothing to go back to")
+
+
+def back(to: Channel, *, policy: bool, state: bool) -> Next:
+    """To what ran at an earlier switch; with one of `policy` and `state` the other one stays."""
+    either = policy == state
+    found = same_as(to)
+    return Next(
+        policy=found.policy if policy or either else None,
+        state=found.state if state or either else None,
+        shards=found.shards if state or either else None,
+    )
