@@ -172,9 +172,11 @@ def sidecars(stood: Sequence[Stood]) -> Table:
     for one in stood:
         sidecar = one.sidecar
         labels = ", ".join(
-            f"{k}={v}" for k, v in sorted(sidecar.labels.items()) if k not in {"id", "version"} and not k.startswith("privtab_")
+            f"{k}={v}"
+            for k, v in sorted(sidecar.labels.items())
+            if k not in {"id", "version"} and not k.startswith("privtab_")
         )
-        labels = ", ".join(filter(None, [labels, "canary" if any(s.canary for s in sidecar.streams) else ""]))
+        labels = ", ".join(filter(None, [labels, "canary" if any(s.canary for s in sidecar.feeds) else ""]))
         first = True
         for bundle in sidecar.bundles or (None,):
             shown.add_row(

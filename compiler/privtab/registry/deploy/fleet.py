@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Fleet, Loaded, Sidecar, Stream, Tally, moment_of, reported
+from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, moment_of, reported
 
 TIMEOUT = (2.0, 5.0)
 """Connecting and reading, in seconds."""
@@ -164,29 +164,29 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
             if isinstance(one, Mapping)
         },
     }
-    streams = _object(entry.get("feeds"))
-    waiting = any(_object(one).get("waiting") is True for one in streams.values())
+    feeds = _object(entry.get("feeds"))
+    waiting = any(_object(one).get("waiting") is True for one in feeds.values())
     made = reported(
         str(entry.get("id") or "?"),
         status,
         # Who waits for the answer to a long poll is there, however long ago he asked.
         seen=datetime.now(tz=UTC) if waiting else moment_of(entry.get("last_seen")),
-        streams=tuple(_stream(name, _object(one)) for name, one in streams.items() if name.count("/") >= 2),
+        feeds=tuple(_feed(name, _object(one)) for name, one in feeds.items() if name.count("/") >= 2),
     )
-    if made.bundles or not made.streams:
+    if made.bundles or not made.feeds:
         return made
     # It reports no status, but shows what it runs when it asks for something newer.
     bundles = [
         Loaded(name=s.kind, revision=s.holds, since=moment_of(_object(one).get("since")))
-        for s, one in zip(made.streams, streams.values(), strict=False)
+        for s, one in zip(made.feeds, feeds.values(), strict=False)
     ]
     return replace(made, bundles=tuple(bundles))
 
 
-def _stream(name: str, entry: Mapping[str, Any]) -> Stream:
+def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
     channel, system, kind = name.split("/", 2)
     holds = entry.get("holds")
-    return Stream(
+    return Feed(
         channel=channel,
         system=system,
         kind=kind,

@@ -23,7 +23,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class Feed:
     """One bundle that a sidecar asks a channel for, and the revision that it says it runs."""
 
     channel: str
@@ -43,21 +43,21 @@ class Sidecar:
     seen: datetime | None = None
     url: str | None = None
     problem: str | None = None
-    streams: tuple[Stream, ...] = ()
+    feeds: tuple[Feed, ...] = ()
     """What it asks for, where the server knows."""
 
     def runs(self, revision: str) -> bool:
         """Whether a bundle of that revision is active, by its report or by what it says when it looks for a newer one."""
-        held = any(stream.holds == revision for stream in self.streams)
+        held = any(feed.holds == revision for feed in self.feeds)
         return held or any(bundle.revision == revision for bundle in self.bundles)
 
     def canary(self, channel: str, system: str) -> bool:
         """Whether it is served what only a part of the fleet gets."""
-        return any(s.canary for s in self.streams if (s.channel, s.system) == (channel, system))
+        return any(s.canary for s in self.feeds if (s.channel, s.system) == (channel, system))
 
     def reads(self, channel: str, system: str | None) -> bool:
         """Whether its bundles come from a channel; where nobody knows where they come from, they may."""
-        return not self.streams or any(s.channel == channel and system in {None, s.system} for s in self.streams)
+        return not self.feeds or any(s.channel == channel and system in {None, s.system} for s in self.feeds)
 
     def loaded(self, kind: Kind, system: str) -> Loaded | None:
         """The bundle that has the policy or the state of a system, by its name; None where no name says so.
@@ -147,8 +147,8 @@ def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
         "id": sidecar.id,
         "url": sidecar.url,
         "labels": dict(sidecar.labels),
-        "channels": sorted({f"{s.channel}/{s.system}" for s in sidecar.streams}),
-        "canary": any(s.canary for s in sidecar.streams),
+        "channels": sorted({f"{s.channel}/{s.system}" for s in sidecar.feeds}),
+        "canary": any(s.canary for s in sidecar.feeds),
         "last_seen": when(sidecar.seen),
         "problem": sidecar.problem,
         "bundles": {

@@ -176,7 +176,7 @@ class Rollout:
 
         # The server's own choice: also those that have not asked yet since the switch are waited for.
         return (
-            bool(sidecar.streams)
+            bool(sidecar.feeds)
             and sidecar.reads(self.channel, self.system)
             and chosen(during, Asking(instance=sidecar.id, labels=sidecar.labels))
         )
