@@ -9,7 +9,7 @@ from typing import Any
 
 from privtab import passes
 from privtab.backends import rego
-from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.archive import json_bytes
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
@@ -142,12 +142,31 @@ def state_bundle(
     return sealed(files, signing)
 
 
-def shard_bundles(program: Program, state: State) -> dict[str, bytes]:
-    """The state in parts, each a bundle with roots of its own: under `people` what goes by names, under each root key its shard."""
-    return {key: shard_bundle(program.system, key, part) for key, part in shards(program, state).items()}
+def shard_bundles(
+    program: Program,
+    state: State,
+    *,
+    provenance: Provenance | None = None,
+    signing: SigningKey | None = None,
+) -> dict[str, bytes]:
+    """The state in parts, each a bundle with roots of its own: under `people` what goes by names, under each root key its shard.
+
+    `provenance` is told by the people alone: a shard in which nothing changed stays as it is, byte for byte.
+    """
+    return {
+        key: shard_bundle(program.system, key, part, provenance=provenance if key == PEOPLE else None, signing=signing)
+        for key, part in shards(program, state).items()
+    }
 
 
-def shard_bundle(system: str, key: str, document: Mapping[str, Any]) -> bytes:
+def shard_bundle(
+    system: str,
+    key: str,
+    document: Mapping[str, Any],
+    *,
+    provenance: Provenance | None = None,
+    signing: SigningKey | None = None,
+) -> bytes:
     """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
     metadata: dict[str, Any] = {"kind": "state", "system": system, "state": SHARDED, "shard": key}
     if key == PEOPLE:
@@ -156,11 +175,10 @@ def shard_bundle(system: str, key: str, document: Mapping[str, Any]) -> bytes:
         "revision": document["revision"],
         "roots": roots(system, key),
         "rego_version": 1,
-        "metadata": metadata,
+        "metadata": metadata | told(provenance),
     }
-    return archive(
-        {
-            ".manifest": json_bytes(manifest),
-            f"privtab_state/{system}/data.json": json_bytes(content(key, document)),
-        }
-    )
+    files = {
+        ".manifest": json_bytes(manifest),
+        f"privtab_state/{system}/data.json": json_bytes(content(key, document)),
+    }
+    return sealed(files, signing)

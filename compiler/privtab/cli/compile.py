@@ -18,7 +18,7 @@ from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from privtab.bundle.provenance import Provenance
     from privtab.bundle.sign import SigningKey
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 DEFAULT = Path("policy_src")
+STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -36,7 +37,8 @@ class Compiled:
     name: str
     program: Program
     files: dict[str, bytes]
-    state: bytes | None
+    state: bytes | Mapping[str, bytes] | None
+    """The bundle of the state, or those of its parts."""
     revision: str
     seconds: float
 
@@ -67,6 +69,10 @@ def compile_policies(
             "--wasm", help="Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install)."
         ),
     ] = False,
+    sharded: Annotated[
+        bool,
+        typer.Option("--sharded", help="For a state that comes in parts, a bundle for each root entity."),
+    ] = False,
     key: SigningKeyOption = None,
     key_id: KeyIdOption = None,
     scope: ScopeOption = "",
@@ -85,6 +91,7 @@ def compile_policies(
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
       privtab compile cdap/final --wasm
       privtab compile cdap/final --signing-key prod.pem --scope prod
+      privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
     signing = signing_key(key, key_id, scope, sequence)
     from privtab.bundle.provenance import provenance
@@ -102,8 +109,8 @@ def compile_policies(
     with progress(len(programs)) as bar:
         for policy, program in zip(policies, programs, strict=True):
             made_of = provenance(policy, variant=variant, readings=readings(reading))
-            packed = _pack_state(program, state, loaded, signing)
-            compiled.append(_compile(program, as_name, variant, packed, made_of, signing, wasm=wasm))
+            packed = _pack_state(program, state, loaded, signing, sharded=sharded)
+            compiled.append(_compile(program, as_name, variant, packed, made_of, signing, wasm=wasm, sharded=sharded))
             bar.advance(bar.task_ids[0])
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
@@ -111,7 +118,7 @@ def compile_policies(
     for one in compiled:
         if one.state is not None:
             # Not on the list of our outputs: state has its own pace, and the next compilation must not remove it.
-            write(output / one.name / "state.tar.gz", one.state)
+            _write_state(output / one.name, one.state)
     _report(compiled, output, format_, signing.id if signing is not None else None)
 
 
@@ -149,16 +156,17 @@ def _compile(
     program: Program,
     as_name: str | None,
     variant: str | None,
-    state: bytes | None,
+    state: bytes | Mapping[str, bytes] | None,
     made_of: Provenance,
     signing: SigningKey | None,
     *,
     wasm: bool,
+    sharded: bool,
 ) -> Compiled:
     from privtab.bundle.pack import policy_artifacts
 
     started = time.perf_counter()
-    artifacts = policy_artifacts(program, as_name, provenance=made_of)
+    artifacts = policy_artifacts(program, as_name, provenance=made_of, sharded=sharded)
     name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
@@ -179,14 +187,39 @@ def _compile(
     )
 
 
-def _pack_state(program: Program, path: Path | None, state: State | None, signing: SigningKey | None) -> bytes | None:
-    from privtab.bundle.pack import state_bundle
+def _pack_state(
+    program: Program, path: Path | None, state: State | None, signing: SigningKey | None, *, sharded: bool
+) -> bytes | Mapping[str, bytes] | None:
+    from privtab.bundle.pack import shard_bundles, state_bundle
     from privtab.bundle.provenance import provenance
 
     if path is None or state is None:
         return None
     made_of = provenance(path, policy=f"{program.system}/{program.version}")
-    return state_bundle(program, state, provenance=made_of, signing=signing)
+    pack = shard_bundles if sharded else state_bundle
+    return pack(program, state, provenance=made_of, signing=signing)
+
+
+def _write_state(folder: Path, state: bytes | Mapping[str, bytes]) -> None:
+    """Write a state, whole or in parts; one takes the place of the other."""
+    from privtab.cli._shards import remove_shards, write_shards
+
+    if isinstance(state, bytes):
+        write(folder / STATE, state)
+        remove_shards(folder)
+    else:
+        write_shards(folder, state)
+        (folder / STATE).unlink(missing_ok=True)
+
+
+def _state_name(state: bytes | Mapping[str, bytes]) -> str:
+    from privtab.bundle.shards import LISTING
+
+    return STATE if isinstance(state, bytes) else LISTING
+
+
+def _size(state: bytes | Mapping[str, bytes]) -> int:
+    return len(state) if isinstance(state, bytes) else sum(map(len, state.values()))
 
 
 def _by_name(compiled: Sequence[Compiled]) -> dict[str, dict[str, bytes]]:
@@ -214,8 +247,8 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, signed:
             "bytes": len(one.files[f"{one.name}/policy.tar.gz"]),
             "revision": one.revision,
             "milliseconds": round(one.seconds * 1000),
-            "state": None if one.state is None else str(output / one.name / "state.tar.gz"),
-            "state_bytes": None if one.state is None else len(one.state),
+            "state": None if one.state is None else str(output / one.name / _state_name(one.state)),
+            "state_bytes": None if one.state is None else _size(one.state),
             "signed": signed,
         }
         for one in compiled

@@ -11,8 +11,12 @@ from privtab.cli._files import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
 from privtab.cli._output import Format, count, out, print_json, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
+from privtab.errors import UsageError
 
 if TYPE_CHECKING:
+    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.sign import SigningKey
+    from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
 app = typer.Typer(help="Check who holds what, and pack it for OPA.", no_args_is_help=True)
@@ -67,6 +71,12 @@ def pack(
     ),
     variant: VariantOption = None,
     allow_partial: PartialOption = False,
+    shards: Annotated[
+        bool,
+        typer.Option(
+            "--shards", help="A bundle for each root entity and one for the people, into a folder (compile --sharded)."
+        ),
+    ] = False,
     key: SigningKeyOption = None,
     key_id: KeyIdOption = None,
     scope: ScopeOption = "",
@@ -79,6 +89,7 @@ def pack(
     \b
       privtab state pack state.yaml --policy gravitino/1.1.0 -o build/gravitino/1.1.0/state.tar.gz
       privtab state pack exports/ --policy gravitino/1.1.0 --signing-key prod.pem --sequence 812
+      privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
     """
     signing = signing_key(key, key_id, scope, sequence)
     from privtab.bundle.pack import state_bundle
@@ -88,7 +99,19 @@ def pack(
     program = load_program(policy, variant=variant)
     good = load_state(program, state, allow_partial=allow_partial)
     made_of = provenance(state, policy=f"{program.system}/{program.version}")
+    if shards:
+        _pack_shards(program, good, output, made_of, signing)
+        return
     content = state_bundle(program, good, provenance=made_of, signing=signing)
     write(output, content)
     signed = "" if signing is None else f", signed with {signing.id}"
     out().print(f"{output}  {len(content):,} bytes: {counts(good)}{signed}", soft_wrap=True)
+
+
+def _pack_shards(program: Program, good: State, output: Path, made_of: Provenance, signing: SigningKey | None) -> None:
+    from privtab.bundle.pack import shard_bundles
+    from privtab.cli._shards import show_shards, write_shards
+
+    if output.is_file() or output.name.endswith(".tar.gz"):
+        raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
+    show_shards(output, write_shards(output, shard_bundles(program, good, provenance=made_of, signing=signing)))

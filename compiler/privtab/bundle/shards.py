@@ -1,0 +1,63 @@
+"""The bundles of a state in parts as files: what each is called, and a list of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from privtab.bundle.archive import json_bytes
+from privtab.bundle.delta import contents
+from privtab.shard_names import combined
+from privtab.state.shards import PEOPLE
+
+LISTING = "shards.json"
+"""What the list of the files is called, beside them."""
+LONGEST = 100
+
+
+def shard_file(key: str) -> str:
+    """The name of the file with the bundle of a part: of `people`, or of a root key. No two keys have the same.
+
+    >>> shard_file("people"), shard_file("lake:raw"), shard_file("lake:a%2Fb c")
+    ('people.tar.gz', 'lake.raw.tar.gz', 'lake.a_252_46b_20c.tar.gz')
+    """
+    type_, colon, name = key.partition(":")
+    if not colon:
+        return f"{key}.tar.gz"
+    plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), name)
+    if len(plain) > LONGEST or plain != plain.lower():
+        # Some file systems take `A` and `a` for the same, and none takes very long names.
+        plain = f"{plain[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return f"{type_}.{plain}.tar.gz"
+
+
+def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
+    """What the bundles of a state are: for each its file, roots, revision and size; and the revision of them together."""
+    rows: dict[str, dict[str, Any]] = {}
+    system = contents(bundles[PEOPLE]).manifest["metadata"]["system"]
+    for key, bundle in bundles.items():
+        found = contents(bundle)
+        rows[key] = {
+            "file": shard_file(key),
+            "revision": found.manifest["revision"],
+            "roots": found.roots,
+            "bytes": len(bundle),
+        }
+    stamps = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
+    return {
+        "system": system,
+        "revision": combined(str(rows[PEOPLE]["revision"]), stamps),
+        PEOPLE: rows[PEOPLE],
+        "shards": {key: rows[key] for key in sorted(stamps)},
+    }
+
+
+def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files of a state in parts, by name, in the order in which they are to be written: the people after the shards.
+
+    So nobody who reads them meanwhile hears of a shard that is not there yet. The list of them comes last.
+    """
+    files = {shard_file(key): bundle for key, bundle in sorted(bundles.items()) if key != PEOPLE}
+    return files | {shard_file(PEOPLE): bundles[PEOPLE], LISTING: json_bytes(listing(bundles)) + b"\n"}

@@ -1,0 +1,63 @@
+"""Writing a state in parts: its files, and those of an earlier time away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from privtab.cli._files import write
+from privtab.cli._output import count, out
+
+
+def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:
+    """Write the bundles of a state (`shard_bundles`) into a folder, with a list of them; gives the list.
+
+    Bundles that an earlier list names and this one does not are removed: the shards of root entities that are gone.
+    """
+    from privtab.bundle.shards import LISTING, shard_files
+
+    before = _listed(folder)
+    files = shard_files(bundles)
+    for name, content in files.items():
+        write(folder / name, content)
+    for name in before - files.keys():
+        (folder / name).unlink(missing_ok=True)
+    found: dict[str, Any] = json.loads(files[LISTING])
+    return found
+
+
+def remove_shards(folder: Path) -> None:
+    """Remove the bundles of a state in parts that an earlier run wrote, for one that is whole takes their place."""
+    from privtab.bundle.shards import LISTING
+
+    for name in _listed(folder):
+        (folder / name).unlink(missing_ok=True)
+    (folder / LISTING).unlink(missing_ok=True)
+
+
+def show_shards(folder: Path, listing: Mapping[str, Any]) -> None:
+    """Tell what was written: the largest shards by name."""
+    rows = [listing["people"], *listing["shards"].values()]
+    total = sum(row["bytes"] for row in rows)
+    largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
+    console = out()
+    shards = count(len(largest), "shard")
+    console.print(f"{folder}/  {total:,} bytes: people {rows[0]['bytes']:,}, {shards}", soft_wrap=True)
+    for key, row in largest[:10]:
+        console.print(f"  {row['file']}  {row['bytes']:,} bytes: {key}", soft_wrap=True)
+    if len(largest) > 10:
+        console.print(f"  and {len(largest) - 10} smaller ones")
+
+
+def _listed(folder: Path) -> set[str]:
+    """The files that the list in a folder names; none where there is no list that can be read."""
+    from privtab.bundle.shards import LISTING
+
+    try:
+        listing: Any = json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        found = {str(listing["people"]["file"]), *(str(row["file"]) for row in listing["shards"].values())}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()
+    return {name for name in found if name == Path(name).name and name.endswith(".tar.gz")}
