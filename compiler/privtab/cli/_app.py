@@ -24,6 +24,7 @@ from privtab.cli import (
     lint,
     opa,
     paths,
+    registry,
     rollback,
     schema,
     serve,
@@ -85,8 +86,10 @@ flow(app)
 flow(keys.app)
 flow(state.app)
 flow(opa.app)
+flow(registry.app)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")
+app.add_typer(registry.app, name="registry")
 app.add_typer(keys.app, name="keys")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.cli._output import Format, complain, out
+from privtab.cli._registry_options import open_registry
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def serve_registry(
     url: str,
     *,
     channels: Sequence[str],
+    storage: list[str] | None,
     host: str,
     port: int,
     token_file: Path | None,
@@ -37,7 +39,7 @@ def serve_registry(
     from privtab.authzen.server import address, is_loopback, listen
     from privtab.authzen.server import serve as run
     from privtab.authzen.tokens import Tokens
-    from privtab.registry import Registry, names
+    from privtab.registry import names
     from privtab.registry.server.app import Role, Served, application
     from privtab.registry.server.feeds import Feeds
     from privtab.registry.server.fleet import Fleet
@@ -51,7 +53,7 @@ def serve_registry(
             f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
             "or `--insecure` where something else keeps callers out"
         )
-    registry = Registry.open(url)
+    registry = open_registry(url, storage)
     registry.settings()
     feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
     served = Served(feeds=feeds, fleet=Fleet(forget=forget), tokens=tokens)

@@ -16,6 +16,7 @@ import typer
 
 from privtab.cli._options import PartialOption, load_state
 from privtab.cli._output import Format, complain, out
+from privtab.cli._registry_options import StorageOption
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def serve(
         list[str] | None,
         typer.Option("--channel", metavar="NAME", help="Only these channels of the registry; repeatable."),
     ] = None,
+    storage: StorageOption = None,
     poll: Annotated[
         float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Look for switches of channels so often.")
     ] = 0.3,
@@ -139,6 +141,7 @@ def serve(
         serve_registry(
             registry,
             channels=channel or (),
+            storage=storage,
             host=host,
             port=port,
             token_file=token_file,

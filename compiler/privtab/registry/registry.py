@@ -107,6 +107,8 @@ class Registry:
             except Exists:
                 kept = self._kept(path)
             else:
+                # Until there was a record, `gc` may have taken the bundle for a lost one.
+                self._restore(made, bundle)
                 return made
         if kept is None:
             raise RegistryConflict(f"{path} comes and goes: somebody removes revisions just now")
@@ -310,10 +312,14 @@ class Registry:
             return None
 
     def _restore(self, kept: Revision, bundle: bytes) -> None:
+        """Keep the bytes of a revision where they are not kept, or not whole."""
+        path = names.blob(kept.digest)
         try:
-            self.blob(kept.digest)
-        except RegistryError:
-            self.store.replace(names.blob(kept.digest), bundle)
+            whole = self.store.size(path) == kept.size
+        except Missing:
+            whole = False
+        if not whole:
+            self.store.replace(path, bundle)
 
     def _check_signature(self, bundle: bytes) -> None:
         settings = self.settings()

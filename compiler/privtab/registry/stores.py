@@ -42,6 +42,9 @@ class Store(Protocol):
     def read(self, path: str) -> bytes:
         """A file; raises Missing."""
 
+    def size(self, path: str) -> int:
+        """The bytes of a file; raises Missing."""
+
     def create(self, path: str, content: bytes) -> None:
         """A file that must not be there; raises Exists. Of several writers one wins."""
 
@@ -82,6 +85,11 @@ class LocalStore:
         """As Store.read."""
         with self._telling(path):
             return (self.folder / path).read_bytes()
+
+    def size(self, path: str) -> int:
+        """As Store.size."""
+        with self._telling(path):
+            return (self.folder / path).stat().st_size
 
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
@@ -189,6 +197,11 @@ class FsspecStore:
             content: bytes = self._fs.cat_file(self._at(path))
             return content
 
+    def size(self, path: str) -> int:
+        """As Store.size."""
+        with self._telling(path):
+            return int(self._fs.size(self._at(path)))
+
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
         with self._telling(path), self._lock:
@@ -281,6 +294,10 @@ class HttpStore:
         if answer.status_code != 200:
             raise RegistryError(f"{where} answered {answer.status_code} {answer.reason}")
         return answer.content
+
+    def size(self, path: str) -> int:
+        """As Store.size."""
+        return len(self.read(path))
 
     def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
         """Refused."""

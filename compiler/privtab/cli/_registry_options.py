@@ -1,0 +1,73 @@
+"""How commands name a registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.errors import FileError, RegistryError, UsageError
+
+if TYPE_CHECKING:
+    from privtab.registry import Registry
+
+RegistryArgument = Annotated[
+    str, typer.Argument(metavar="URL", help="A folder, s3://bucket/folder, or another place that fsspec knows.")
+]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option("--storage", metavar="KEY=VALUE", help="An option of the storage, as fsspec takes it; repeatable."),
+]
+RegistryTokenOption = Annotated[
+    Path | None,
+    typer.Option("--registry-token-file", metavar="FILE", help="The bearer token of a registry behind http(s)://."),
+]
+
+
+def open_registry(url: str, storage: list[str] | None = None, token_file: Path | None = None) -> Registry:
+    """A registry by its address; raises UsageError, FileError."""
+    from privtab.registry import Registry
+
+    options = storage_options(storage)
+    if token_file is not None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
+        try:
+            options["token"] = token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileError(f"{token_file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    try:
+        return Registry.open(url, **options)
+    except TypeError as error:
+        raise UsageError(f"{url} has no such option: {error}") from None
+
+
+def storage_options(given: list[str] | None) -> dict[str, Any]:
+    """`--storage KEY=VALUE` options; a value may be JSON. Raises UsageError."""
+    found: dict[str, Any] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not (key.isidentifier() and equals):
+            raise UsageError(f"`--storage {text}`: write KEY=VALUE, as in endpoint_url=https://s3.acme.example")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def resolved(registry: Registry, system: str, kind: str, given: str | None) -> str | None:
+    """A revision from the beginning of its id; raises RegistryError where none or several begin so."""
+    if given is None:
+        return None
+    ids = sorted({revision.id for revision in registry.revisions(system, kind)})
+    if given in ids:
+        return given
+    found = [identity for identity in ids if identity.startswith(given)]
+    if len(found) > 1:
+        raise RegistryError(f"several {kind} revisions of {system} begin with `{given}`: {', '.join(found[:5])}")
+    if not found:
+        raise RegistryError(f"{registry.url} keeps no {kind} revision `{given}` of {system}")
+    return found[0]

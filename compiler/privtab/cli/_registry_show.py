@@ -1,0 +1,70 @@
+"""Channels and revisions as people read them, and bundles as they are named on a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.cli._output import count, out, table
+from privtab.errors import FileError
+
+if TYPE_CHECKING:
+    from privtab.registry import Channel, Revision
+
+
+def show_channels(found: list[Channel]) -> None:
+    """A line for each channel, or for each of its switches."""
+    shown = table("channel", "system", "switch", "policy", "state", "canary", "when", "by", "why", right=("switch",))
+    for one in found:
+        state = one.state or (count(len(one.shards), "shard") if one.shards else "")
+        canary = ""
+        if one.canary:
+            labels = ",".join(f"{name}={value}" for name, value in one.canary.labels.items())
+            tried = one.canary.policy or one.canary.state or count(len(one.canary.shards), "shard")
+            canary = f"{tried} for {one.canary.share:.0%}{f' of {labels}' if labels else ''}"
+        shown.add_row(
+            one.channel, one.system, str(one.sequence), one.policy, state, canary, when(one.when), one.by, one.why
+        )
+    out().print(shown)
+
+
+def bundle_paths(given: list[Path]) -> list[Path]:
+    """Bundles, and those in folders; raises FileError for a folder without any."""
+    found: list[Path] = []
+    for path in given:
+        inside = sorted(path.rglob("*.tar.gz")) if path.is_dir() else [path]
+        if not inside:
+            raise FileError(f"{path} has no bundles: no .tar.gz in it")
+        found += inside
+    return found
+
+
+def read_file(path: Path) -> bytes:
+    """A file; raises FileError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from None
+
+
+def read_text(path: Path) -> str:
+    """A text; raises FileError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
+def kind_of(revision: Revision) -> str:
+    """The kind, of a shard with its name."""
+    return f"shard {revision.shard}" if revision.shard else revision.kind
+
+
+def when(text: str) -> str:
+    """A time to the second."""
+    return text[:19].replace("T", " ")
+
+
+def yes_no(value: bool) -> str:  # noqa: FBT001  (one value, shown)
+    """As tables have it."""
+    return "yes" if value else "no"

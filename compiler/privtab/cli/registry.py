@@ -1,0 +1,373 @@
+"""`privtab registry`: where bundles are kept, and which of them each channel runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._options import FormatOption
+from privtab.cli._output import Format, complain, count, out, print_json, table
+from privtab.cli._registry_options import (
+    RegistryArgument,
+    RegistryTokenOption,
+    StorageOption,
+    open_registry,
+    resolved,
+)
+from privtab.cli._registry_show import bundle_paths, kind_of, read_file, read_text, show_channels, when, yes_no
+from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
+
+if TYPE_CHECKING:
+    from privtab.registry import Channel, Registry, Revision
+
+app = typer.Typer(help="Where bundles are kept, and which of them each channel runs.", no_args_is_help=True)
+
+ChannelArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.")]
+SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Said in the history.")]
+ExpectOption = Annotated[
+    int | None,
+    typer.Option("--expect", min=0, metavar="SWITCH", help="Only if the channel is at this switch still; 0: at none."),
+]
+
+
+@app.command("init")
+def init(
+    url: RegistryArgument,
+    verification_key: Annotated[
+        list[Path] | None,
+        typer.Option("--verification-key", metavar="FILE", help="Take only bundles that this key signed; repeatable."),
+    ] = None,
+    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope that they are signed for.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Other settings for a registry that there is.")] = False,
+    storage: StorageOption = None,
+) -> None:
+    """Make a registry, or change what it asks for.
+
+    Without this, the first bundle that is put makes one that takes unsigned bundles too.
+
+    Example:
+
+    \b
+      privtab registry init /srv/registry
+      privtab registry init s3://policies/registry --verification-key release.pub.pem
+    """
+    registry = open_registry(url, storage)
+    registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
+    asks = f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
+    out().print(f"{registry.url}  {asks}", soft_wrap=True)
+
+
+@app.command("put")
+def put(
+    url: RegistryArgument,
+    bundle: Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Bundles, or folders with bundles.")],
+    channel: Annotated[
+        str | None, typer.Option("--channel", metavar="NAME", help="Let this channel run them, in one step.")
+    ] = None,
+    why: WhyOption = "",
+    expect: ExpectOption = None,
+    resign: Annotated[
+        bool, typer.Option("--resign", help="Take another signature of a content that is kept already.")
+    ] = False,
+    storage: StorageOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Keep bundles. What is kept already stays as it is.
+
+    `privtab deploy` does this with gates before and sidecars watched behind.
+
+    Example:
+
+    \b
+      privtab registry put /srv/registry build/lake/1
+      privtab registry put /srv/registry state.tar.gz --channel dev --why "new grants of May"
+    """
+    registry = open_registry(url, storage)
+    kept: list[Revision] = []
+    for path in bundle_paths(bundle):
+        try:
+            kept.append(registry.put(read_file(path), resign=resign))
+        except (BundleRefused, BrokenBundle) as error:
+            raise BundleRefused(f"{path} is refused: {error}") from None
+    current = _run(registry, kept, channel, why, expect) if channel else None
+    if format_ is Format.JSON:
+        print_json({"revisions": [one.to_json() for one in kept], "channel": current.to_json() if current else None})
+        return
+    shown = table("system", "kind", "revision", "bytes", "signed", right=("bytes",))
+    for one in kept:
+        shown.add_row(one.system, kind_of(one), one.id, f"{one.size:,}", yes_no(one.signed))
+    out().print(shown)
+    if current:
+        out().print(f"{current.channel}/{current.system} is at switch {current.sequence}")
+
+
+@app.command("list")
+def list_(
+    url: RegistryArgument,
+    system: Annotated[str | None, typer.Option("--system", metavar="NAME", help="Of this system alone.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="policy, state, shard or wasm.")] = None,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """The revisions that are kept, the newest last, and the channels that run them.
+
+    Example:
+
+    \b
+      privtab registry list /srv/registry
+      privtab registry list s3://policies/registry --system lake --kind policy --format json
+    """
+    from privtab.registry import names
+    from privtab.registry.nodes import pin
+    from privtab.registry.upkeep import all_revisions
+
+    registry = open_registry(url, storage, token_file)
+    if kind is not None:
+        names.checked_kind(kind)
+    running: dict[tuple[str, str], list[str]] = {}
+    for current in registry.channels():
+        for known in current.digests:
+            running.setdefault((current.system, known), []).append(current.channel)
+    found = [
+        (one, running.get((one.system, pin(one.kind, one.id, one.shard)), []))
+        for one in all_revisions(registry)
+        if system in (None, one.system) and kind in (None, one.kind)
+    ]
+    if format_ is Format.JSON:
+        print_json([one.to_json() | {"channels": channels} for one, channels in found])
+        return
+    shown = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
+    for one, channels in found:
+        version = str(one.metadata.get("version", ""))
+        size, signed = f"{one.size:,}", yes_no(one.signed)
+        shown.add_row(one.system, kind_of(one), one.id, version, when(one.created), size, signed, ", ".join(channels))
+    out().print(shown)
+    out().print(count(len(found), "revision"), style="dim")
+
+
+@app.command("show")
+def show(
+    url: RegistryArgument,
+    channel: Annotated[str | None, typer.Argument(metavar="[CHANNEL]", help="This channel alone.")] = None,
+    system: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="Of this system alone.")] = None,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """What the channels run.
+
+    Example:
+
+    \b
+      privtab registry show /srv/registry
+      privtab registry show /srv/registry prod lake --format json
+    """
+    registry = open_registry(url, storage, token_file)
+    found = [registry.channel(channel, system)] if channel and system else registry.channels()
+    found = [one for one in found if one.sequence and channel in (None, one.channel) and system in (None, one.system)]
+    if not found and channel:
+        raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
+    if format_ is Format.JSON:
+        print_json([one.to_json() for one in found])
+        return
+    show_channels(found)
+
+
+@app.command("history")
+def history(
+    url: RegistryArgument,
+    channel: ChannelArgument,
+    system: SystemArgument,
+    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Only so many.")] = None,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """The switches of a channel, the oldest first.
+
+    Example:
+
+    \b
+      privtab registry history /srv/registry prod lake --last 5
+    """
+    registry = open_registry(url, storage, token_file)
+    found = registry.history(channel, system)
+    if not found:
+        raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
+    found = found[-last:] if last else found
+    if format_ is Format.JSON:
+        print_json([one.to_json() for one in found])
+        return
+    show_channels(found)
+
+
+@app.command("switch")
+def switch(
+    url: RegistryArgument,
+    channel: ChannelArgument,
+    system: SystemArgument,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="REVISION", help="A revision, or how it begins.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="REVISION", help="A revision, or how it begins.")
+    ] = None,
+    to: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="SWITCH", help="All that ran from this switch on.")
+    ] = None,
+    why: WhyOption = "",
+    expect: ExpectOption = None,
+    storage: StorageOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Let a channel run other revisions, in one step. What is not named stays; a canary ends.
+
+    `privtab rollback` does this and watches the sidecars.
+
+    Example:
+
+    \b
+      privtab registry switch /srv/registry prod lake --policy 35f8e515 --why "as in dev"
+      privtab registry switch /srv/registry prod lake --to 7
+    """
+    registry = open_registry(url, storage)
+    if to is not None:
+        if policy or state:
+            raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
+        wanted = next((one for one in registry.history(channel, system) if one.sequence == to), None)
+        if wanted is None:
+            raise RegistryError(f"{channel}/{system} had no switch {to}")
+        current = registry.switch(
+            channel,
+            system,
+            policy=wanted.policy,
+            state=wanted.state,
+            shards=wanted.shards or None,
+            why=why or f"as at switch {to}",
+            expect=expect,
+        )
+    else:
+        current = registry.switch(
+            channel,
+            system,
+            policy=resolved(registry, system, "policy", policy),
+            state=resolved(registry, system, "state", state),
+            why=why,
+            expect=expect,
+        )
+    if format_ is Format.JSON:
+        print_json(current.to_json())
+    else:
+        show_channels([current])
+
+
+@app.command("gc")
+def gc(
+    url: RegistryArgument,
+    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="What the last N switches ran stays.")] = 10,
+    older_than: Annotated[
+        float, typer.Option("--older-than", min=0, metavar="DAYS", help="What came later stays.")
+    ] = 1.0,
+    remove: Annotated[bool, typer.Option("--remove", help="Really remove; else only say what would go.")] = False,
+    storage: StorageOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Find the revisions that no channel ran in its last switches; with `--remove` they go.
+
+    Histories stay, so that it is known what ran when; a way back to what was removed is none any more.
+
+    Example:
+
+    \b
+      privtab registry gc /srv/registry
+      privtab registry gc /srv/registry --keep 20 --older-than 30 --remove
+    """
+    from privtab.registry.upkeep import DAY, sweep
+
+    found = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
+    if format_ is Format.JSON:
+        print_json(
+            {
+                "removed": found.removed,
+                "revisions": [one.to_json() for one in found.revisions],
+                "orphans": list(found.orphans),
+                "kept": found.kept,
+                "bytes": found.bytes,
+            }
+        )
+        return
+    if found.revisions:
+        shown = table("system", "kind", "revision", "created", "bytes", right=("bytes",))
+        for one in found.revisions:
+            shown.add_row(one.system, kind_of(one), one.id, when(one.created), f"{one.size:,}")
+        out().print(shown)
+    what = f"{count(len(found.revisions), 'revision')} with {found.bytes:,} bytes"
+    if found.orphans:
+        what += f", {count(len(found.orphans), 'bundle')} without a record"
+    said = "removed" if found.removed else "would go (`--remove` removes them)"
+    out().print(f"{what} {said}; {count(found.kept, 'revision')} stay", soft_wrap=True)
+
+
+@app.command("check")
+def check(
+    url: RegistryArgument,
+    repair: Annotated[bool, typer.Option("--repair", help="Write the copies for static servers anew.")] = False,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Read everything: each bundle is what its digest says, each channel can be served, the copies are the right ones.
+
+    Exit code 1 where something is wrong and was not repaired.
+
+    Example:
+
+    \b
+      privtab registry check /srv/registry
+      privtab registry check s3://policies/registry --repair
+    """
+    from dataclasses import asdict
+
+    from privtab.registry.upkeep import check as checked
+
+    found = checked(open_registry(url, storage, token_file), repair=repair)
+    if format_ is Format.JSON:
+        print_json(asdict(found))
+    else:
+        for problem in found.problems:
+            complain(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
+        out().print(
+            f"{count(found.revisions, 'revision')} with {found.bytes:,} bytes, {count(found.channels, 'channel')} with "
+            f"{count(found.entries, 'switch', 'switches')}: {count(len(found.problems), 'problem')}",
+            soft_wrap=True,
+        )
+    if any(not problem.repaired for problem in found.problems):
+        raise typer.Exit(1)
+
+
+# --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _run(registry: Registry, kept: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
+    """Let a channel run what was put: a policy, and a state whole or in shards."""
+    systems = {one.system for one in kept}
+    if len(systems) != 1:
+        raise UsageError(f"`--channel` is for bundles of one system; these are of {', '.join(sorted(systems))}")
+    (system,) = systems
+    wanted: dict[str, Any] = {}
+    for kind in ("policy", "state"):
+        ids = {one.id for one in kept if one.kind == kind}
+        if len(ids) > 1:
+            raise UsageError(f"`--channel` runs one {kind}; these are {', '.join(sorted(ids))}")
+        wanted[kind] = next(iter(ids), None)
+    shards = {one.shard: one.id for one in kept if one.kind == "shard"}
+    if shards and "people" not in shards:
+        # Some shards of those that run; the people's part comes with all of them.
+        shards = {**registry.channel(channel, system).shards, **shards}
+    if not any(wanted.values()) and not shards:
+        raise UsageError("`--channel` runs policies and states; these bundles are neither")
+    return registry.switch(channel, system, **wanted, shards=shards or None, why=why, expect=expect)
