@@ -78,7 +78,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
             if name == MANIFEST:
                 manifest = _object(content.read())
             elif is_signature(name):
-                signatures = content.read(LARGEST_SIGNATURES)
+                signatures = content.read(min(entry.size, LARGEST_SIGNATURES))
             else:
                 # One file at a time: what was counted is let go before the next is read.
                 counts.update(_counts(name, content))
@@ -116,7 +116,7 @@ def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
         return "delta"
     if kind == "state" and isinstance(shard := metadata.get("shard"), str):
         return "people" if shard == "people" else "shard"
-    return kind if kind in ("policy", "wasm", "state") and metadata.get("system") else "other"
+    return kind if kind in ("policy", "wasm", "state") and _text(metadata.get("system")) else "other"
 
 
 # --- counting --------------------------------------------------------------------------------------------------------

@@ -76,9 +76,9 @@ def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str
     """The files with signatures by path, and the hash of every other file's bytes."""
     found: dict[str, bytes] = {}
     digests: dict[str, tuple[str, str]] = {}
-    for name, _, content in entries(file):
+    for name, entry, content in entries(file):
         if is_signature(name):
-            found[name] = content.read(LARGEST_SIGNATURES + 1)
+            found[name] = content.read(min(entry.size, LARGEST_SIGNATURES + 1))
         else:
             digests[name] = "SHA-256", digest(content)
     return found, digests
