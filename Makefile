@@ -7,7 +7,7 @@ STAMPS := $(VENV)/.stamps
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long format lint types tests policies rego bench clean
+.PHONY: help setup demo stack test test-long format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ $(STAMPS)/packages: $(STAMPS)/venv pyproject.toml
 
 demo: setup ## compile every policy, run OPA, gate Spark reads, walk through an example
 	@$(BIN)/python examples/demo.py
+
+stack: setup ## registry server, OPA sidecars and a Spark job, as docker-compose.yml wires them; Ctrl-C ends it
+	@$(BIN)/python examples/stack.py --folder build/stack
 
 # --- checking -------------------------------------------------------------------------------------------------------
 
