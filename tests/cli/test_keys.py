@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+
+from privtab.bundle.sign import SigningKey
+from privtab.keys import verification_keys
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "RS256"])
+def test_a_new_key_has_two_halves(privtab: Callable[..., Any], tmp_path: Path, algorithm: str) -> None:
+    private, public = tmp_path / "prod.pem", tmp_path / "prod.pub.pem"
+    ran = privtab("keys", "new", private, "--algorithm", algorithm)
+    assert ran.code == 0, ran.err
+    assert private.stat().st_mode & 0o777 == 0o600
+    key = SigningKey.of(private)
+    assert key.algorithm == algorithm
+    assert [found.id for found in verification_keys(public)] == [key.id]
+    assert key.id in ran.out
+    before = private.read_bytes()
+    again = privtab("keys", "new", private)
+    assert (again.code, private.read_bytes()) == (2, before)
+    shown = privtab("keys", "show", private, public)
+    assert shown.out.count(key.id) == 2
+    assert privtab("keys", "public", private).out == public.read_text()
+    rows = json.loads(privtab("keys", "show", public, "--format", "json").out)
+    assert rows[0]["algorithms"][0] == algorithm
+
+
+def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVTAB_SIGNING_KEY_PASSWORD", "open sesame")
+    assert privtab("keys", "new", tmp_path / "p.pem").code == 0
+    assert privtab("keys", "show", tmp_path / "p.pem").code == 0
+    monkeypatch.delenv("PRIVTAB_SIGNING_KEY_PASSWORD")
+    ran = privtab("keys", "show", tmp_path / "p.pem")
+    assert ran.code == 2
+    assert "PRIVTAB_SIGNING_KEY_PASSWORD" in ran.err
+
+
+def test_what_opa_needs(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    pair, other = keyring.pair(), keyring.pair("RS256")
+    files = [one.write(tmp_path, name)[1] for name, one in (("ec", pair), ("rsa", other))]
+    found = json.loads(privtab("keys", "config", *files, "--scope", "prod", "--bundle", "policy").out)
+    assert found["bundles"] == {"policy": {"signing": {"scope": "prod"}}}
+    assert [key["algorithm"] for key in found["keys"].values()] == ["ES256", "RS256"]
+    assert found["keys"][pair.signing().id]["key"] == pair.public
+
+
+def test_keys_of_other_tools(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    private, public = tmp_path / "k.pem", tmp_path / "k.pub"
+    commands: tuple[list[str | Path], ...] = (
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", private],
+        ["openssl", "ec", "-in", private, "-pubout", "-out", public],
+    )
+    for command in commands:
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("needs the openssl command")
+    one, other = privtab("keys", "show", private), privtab("keys", "show", public)
+    assert one.code == 0, one.err
+    assert one.out.split()[0] == other.out.split()[0]
+
+
+def test_what_is_no_key(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("text")
+    assert privtab("keys", "show", tmp_path / "text").code == 2
+    assert privtab("keys", "show", tmp_path / "gone").code == 3

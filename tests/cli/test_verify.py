@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+
+PAIR, OTHER = keyring.pair(), keyring.pair("ES256", 1)
+
+
+@pytest.fixture
+def build(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path) -> Path:
+    key = PAIR.write(tmp_path)[0]
+    ran = privtab("compile", policy, "-o", tmp_path / "build", "-s", state, "--signing-key", key, "--sequence", "5")
+    assert ran.code == 0, ran.err
+    return tmp_path / "build" / "shop" / "1"
+
+
+def test_what_holds_and_what_does_not(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
+    key = PAIR.write(tmp_path)[1]
+    both = build / "policy.tar.gz", build / "state.tar.gz"
+    ran = privtab("verify", *both, "--verification-key", key)
+    assert ran.code == 0, ran.err
+    assert ran.out.count(f"signed with {PAIR.signing().id} (ES256), sequence 5") == 2
+    (build / "state.tar.gz").write_bytes(keyring.tampered(both[1].read_bytes())["a changed byte"])
+    ran = privtab("verify", *both, "--verification-key", key, "--format", "json")
+    assert ran.code == 1
+    good, bad = json.loads(ran.out)
+    assert (good["verified"], good["sequence"], good["bundle"]) == (True, 5, str(both[0]))
+    assert (bad["verified"], bad["bundle"]) == (False, str(both[1]))
+    assert "is not as it was when it was signed" in bad["why"]
+    (build / "state.tar.gz").write_bytes(b"nothing")
+    ran = privtab("verify", *both, "--verification-key", key)
+    assert ran.code == 1
+    assert "state.tar.gz is refused: it is no whole bundle" in ran.err
+
+
+def test_the_key_and_the_scope_must_be_those(
+    privtab: Callable[..., Any], build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = build / "policy.tar.gz"
+    other = OTHER.write(tmp_path, "other")[1]
+    assert privtab("verify", bundle).code == 2, "no key"
+    assert privtab("verify", bundle, "--scope", "prod").code == 2
+    assert privtab("verify", bundle, "--verification-key", other).code == 1
+    ran = privtab("verify", bundle, "--verification-key", other, "--verification-key", PAIR.write(tmp_path)[1])
+    assert ran.code == 0
+    ran = privtab("verify", bundle, "--verification-key", PAIR.write(tmp_path)[1], "--scope", "prod")
+    assert ran.code == 1
+    assert "not for the scope `prod`" in ran.err
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{PAIR.write(tmp_path)[1]}")
+    assert privtab("verify", bundle).code == 0
+    assert privtab("verify", tmp_path / "gone.tar.gz").code == 3
+
+
+def test_older_ones_are_refused(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
+    bundle = build / "policy.tar.gz"
+    private, key = PAIR.write(tmp_path)
+    newer = tmp_path / "newer.tar.gz"
+    privtab("sign", bundle, "--signing-key", private, "--sequence", "6", "-o", newer)
+    asked = ("--verification-key", key, "--newer-than")
+    assert privtab("verify", newer, *asked, bundle).code == 0
+    assert privtab("verify", newer, *asked, "5").code == 0
+    ran = privtab("verify", bundle, *asked, newer)
+    assert ran.code == 1
+    assert "it is not newer: its sequence is 5, and 6 was there before" in ran.err
+    assert privtab("verify", bundle, *asked, bundle).code == 1
+    privtab("sign", bundle, "--signing-key", private, "-o", newer)
+    ran = privtab("verify", bundle, *asked, newer)
+    assert ran.code == 2
+    assert "has no sequence" in ran.err
+    newer.write_bytes(keyring.tampered(bundle.read_bytes())["a missing signature"])
+    assert privtab("verify", bundle, *asked, newer).code == 3
