@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from privtab._lazy import lazily
 
 if TYPE_CHECKING:
+    from privtab.spark.certification.certifying import certify
     from privtab.spark.choose import Choice, Limits, plan
     from privtab.spark.deciding import decide
     from privtab.spark.executors import decide_with
@@ -26,6 +27,7 @@ __all__ = [
     "Limits",
     "OpenPolicy",
     "SparkState",
+    "certify",
     "decide",
     "decide_with",
     "entitlements",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "certification.certifying": ("certify",),
     "choose": ("Choice", "Limits", "plan"),
     "deciding": ("decide",),
     "executors": ("decide_with",),

@@ -55,14 +55,14 @@ def entitlements(
 
     Raises UsageError for names that the policy does not know, and as `open_policy` and reading a state do.
     """
-    session = _session(entities, users, spark)
+    session = session_of(entities, users, spark)
     opened_policy = open_policy(policy)
     source = open_state(opened_policy, state, session)
-    world = open_world(opened_policy, source, users=_users(users), principals=principals)
+    world = open_world(opened_policy, source, users=user_names(users), principals=principals)
     question = Question(
-        operations=None if operations is None else frozenset(_listed(operations, "operations")),
+        operations=None if operations is None else frozenset(listed(operations, "operations")),
         withs={slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()},
-        flags=frozenset(_listed(flags, "flags")),
+        flags=frozenset(listed(flags, "flags")),
         ways=ways,
     )
     return matrix_frame(session, Matrix(world, question), source, entities, partitions=partitions)
@@ -114,7 +114,8 @@ def _partitions(session: SparkSession) -> int:
     return max(1, min(int(session.conf.get("spark.sql.shuffle.partitions", "32") or 32), MOST_PARTITIONS))
 
 
-def _session(entities: object, users: object, spark: SparkSession | None) -> SparkSession:
+def session_of(entities: object, users: object, spark: SparkSession | None) -> SparkSession:
+    """The session that is given, that of a DataFrame among the arguments, or the active one; raises UsageError."""
     if spark is not None:
         return spark
     for given in (entities, users):
@@ -129,7 +130,8 @@ def _session(entities: object, users: object, spark: SparkSession | None) -> Spa
     return active
 
 
-def _users(users: UsersLike) -> Collection[str] | None:
+def user_names(users: UsersLike) -> Collection[str] | None:
+    """Users as a list; of a DataFrame the first column."""
     if _is_frame(users):
         column: Column = F.col(users.columns[0])  # type: ignore[union-attr]  # a DataFrame
         table = users.select(column.cast("string")).distinct().toArrow()  # type: ignore[union-attr]
@@ -137,7 +139,8 @@ def _users(users: UsersLike) -> Collection[str] | None:
     return users  # type: ignore[return-value]  # no DataFrame
 
 
-def _listed(names: Iterable[str], what: str) -> list[str]:
+def listed(names: Iterable[str], what: str) -> list[str]:
+    """Names as a list; raises UsageError for a text, whose letters are no names."""
     if isinstance(names, str):
         raise UsageError(f"{what} is the text `{names}`: give a list")
     return list(names)

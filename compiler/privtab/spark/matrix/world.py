@@ -21,6 +21,7 @@ class World:
     def __init__(self, program: Mapping[str, Any], index: Index, subjects: Sequence[Subject]) -> None:
         """`program`: as the policy bundle carries it."""
         self.program = program
+        self.revision = index.revision
         self.reader = Reader(program)
         self.meaning = Meaning.read(program)
         self.vocabulary = Vocabulary.from_program(program)

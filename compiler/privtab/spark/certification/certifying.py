@@ -1,0 +1,210 @@
+"""`certify`: the matrix in a folder, as data and as a page."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import json
+import os
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab import __version__
+from privtab.errors import FileError, UsageError
+from privtab.spark.certification import findings as found
+from privtab.spark.certification.figures import Totals, first_rows, heat_maps, totals
+from privtab.spark.certification.page import Origin, render
+from privtab.spark.matrix.compute import Matrix, Question
+from privtab.spark.matrix.frame import EntitiesLike, UsersLike, listed, matrix_frame, session_of, user_names
+from privtab.spark.matrix.opening import Source, open_state, open_world
+from privtab.spark.policies import PolicyLike, open_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DESTRUCTIVE = ("delete", "destroy", "drop", "erase", "purge", "remove", "revoke", "truncate")
+"""Words in the name of an operation that destroys something."""
+SHOWN = 2_000
+"""Rows of the matrix on the page, unless told otherwise."""
+DATA = "entitlements"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What was written: the folder, the figures and the findings."""
+
+    folder: Path
+    origin: Origin
+    totals: Totals
+    findings: tuple[found.Finding, ...]
+    shown: int
+    left_out: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs; `summary.json` holds it."""
+        return {
+            "origin": asdict(self.origin),
+            "totals": asdict(self.totals) | {"kinds": dict(self.totals.kinds)},
+            "findings": dict(_counted(self.findings)),
+            "shown": self.shown,
+            "left_out": dict(self.left_out),
+        }
+
+
+def certify(
+    policy: PolicyLike,
+    state: object,
+    folder: str | os.PathLike[str],
+    entities: EntitiesLike = None,
+    *,
+    operations: Collection[str] | None = None,
+    users: UsersLike = None,
+    principals: Collection[str] | None = None,
+    flags: Iterable[str] = (),
+    people: Collection[str] | None = None,
+    destructive: Sequence[str] = DESTRUCTIVE,
+    format: Literal["parquet", "csv"] = "parquet",  # noqa: A002  (as Spark calls it)
+    title: str | None = None,
+    by: str | None = None,
+    shown: int = SHOWN,
+    overwrite: bool = False,
+    spark: SparkSession | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Certificate:
+    """Write the matrix with figures, findings and a page into a folder that is there whole or not at all.
+
+    The folder has `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
+    shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words by
+    which operations are told that destroy something. `by`: who asked for it. `tell` hears what is going on. The other arguments
+    are as in `entitlements`. Raises UsageError where the folder exists and is not to be overwritten.
+    """
+    if format not in ("parquet", "csv"):
+        raise UsageError(f"unknown format `{format}`; there are: parquet, csv")
+    target = Path(folder)
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists: name another folder, or say that it may be overwritten")
+    session = session_of(entities, users, spark)
+    tell("reading the policy and the state")
+    opened = open_policy(policy)
+    source = open_state(opened, state, session)
+    world = open_world(opened, source, users=user_names(users), principals=principals)
+    asked = None if operations is None else frozenset(listed(operations, "operations"))
+    matrix = Matrix(world, Question(operations=asked, flags=frozenset(listed(flags, "flags"))))
+    origin = Origin(
+        title=title or f"Entitlements of {opened.json.get('title') or opened.system}",
+        system=opened.system,
+        version=str(opened.json.get("version", "")),
+        policy=_name(policy),
+        policy_digest=opened.digest,
+        state=_name(state),
+        state_revision=world.revision,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        by=by or _user(),
+        privtab=__version__,
+    )
+    with whole(target) as place:
+        tell("writing the matrix")
+        matrix_frame(session, matrix, source, entities).write.parquet((place / ".rows").as_uri())
+        rows = session.read.parquet((place / ".rows").as_uri())
+        tell("counting")
+        counted = totals(rows, destructive)
+        tell("looking for what stands out")
+        certificate = Certificate(
+            folder=target,
+            origin=origin,
+            totals=counted,
+            findings=found.in_order(_findings(rows, matrix, source, people, destructive)),
+            shown=min(shown, counted.entitlements),
+            left_out=matrix.left_out(),
+        )
+        tell("writing the page")
+        _write(place, rows, certificate, destructive, format)
+    return certificate
+
+
+def _findings(
+    rows: DataFrame, matrix: Matrix, source: Source, people: Collection[str] | None, words: Sequence[str]
+) -> Iterator[found.Finding]:
+    yield from found.of_matrix(rows, words)
+    if source.rows is not None and source.program is not None:
+        yield from found.of_state(source.program, source.rows, people)
+    having = [row["user"] for row in rows.select("user").distinct().collect() if row["user"] is not None]
+    yield from found.without_entitlement([user for user in matrix.world.people.users if user is not None], having)
+
+
+def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequence[str], kind: str) -> None:
+    """Everything but the rows themselves, which are there already."""
+    maps = heat_maps(rows)
+    shown = first_rows(rows, words, certificate.shown)
+    data = place / DATA
+    if kind == "csv":
+        flat = rows.withColumn("via", F.to_json("via"))
+        flat.write.csv(data.as_uri(), header=True, escape='"')
+        shutil.rmtree(place / ".rows")
+    else:
+        (place / ".rows").rename(data)
+    page = render(
+        certificate.origin, certificate.totals, maps, certificate.findings, shown, certificate.left_out, f"{DATA}/"
+    )
+    (place / "report.html").write_text(page, encoding="utf-8")
+    with (place / "findings.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("kind", "level", "about", "text"))
+        writer.writerows((f.kind, f.level, _cell(f.about), _cell(f.text)) for f in certificate.findings)
+    summary = json.dumps(certificate.to_json(), indent=2, ensure_ascii=False)
+    (place / "summary.json").write_text(summary + "\n", encoding="utf-8")
+
+
+def _cell(text: str) -> str:
+    """A text that a spreadsheet takes for no formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+@contextmanager
+def whole(target: Path) -> Iterator[Path]:
+    """A folder to write into that takes the place of `target` once all is done, and goes away where it is not."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mark = secrets.token_hex(4)
+    place = target.parent.resolve() / f".{target.name}.{mark}"
+    place.mkdir()
+    try:
+        yield place
+        if target.exists():
+            old = target.parent / f".{target.name}.{mark}.old"
+            target.rename(old)
+            place.rename(target)
+            if old.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                old.unlink()
+        else:
+            place.rename(target)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _counted(findings: Iterable[found.Finding]) -> Mapping[str, int]:
+    return Counter(finding.kind for finding in findings)
+
+
+def _name(given: object) -> str:
+    """What a policy or a state was given as, where that says something to a reader."""
+    return os.fspath(given) if isinstance(given, str | os.PathLike) else f"a {type(given).__name__}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

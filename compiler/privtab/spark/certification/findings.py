@@ -1,0 +1,187 @@
+"""What in a matrix and its state somebody should look at."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.spark.certification.figures import is_destructive, operation_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+
+Level = Literal["high", "medium", "low"]
+LEVELS: tuple[Level, ...] = ("high", "medium", "low")
+EACH = 200
+"""Findings of one kind at the most; what is more is one finding that says how many."""
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to look at: its kind, about whom or what, and what it is."""
+
+    kind: str
+    level: Level
+    about: str
+    text: str
+
+
+WHAT = {
+    "destructive operations": "who may destroy something, and through whom",
+    "somebody who has left": "rows about users who are not in the list of people",
+    "orphaned owner": "owners whom nothing else in the state names",
+    "dormant role": "roles with grants that nobody holds",
+    "empty role": "roles that are held and give nothing",
+    "direct grant": "privileges given to a user in person and not to a role or a group",
+    "open to anyone": "operations that ask for nothing",
+    "without entitlement": "users whom the state names and who may do nothing",
+}
+"""What each kind is about."""
+
+
+def of_matrix(matrix: DataFrame, words: Sequence[str]) -> Iterator[Finding]:
+    """What the matrix shows."""
+    asked = matrix.where(is_destructive(words))
+    by = asked.groupBy("principal").agg(
+        F.count("*").alias("n"),
+        F.count_distinct("type", "path").alias("entities"),
+        F.array_sort(F.collect_set(operation_name())).alias("operations"),
+        F.array_sort(F.collect_set(F.coalesce("via_principal", F.lit("anyone")))).alias("through"),
+    )
+    count = 0
+    ranked = by.withColumn("all", F.count("*").over(Window.partitionBy(F.lit(1))))
+    for row in ranked.orderBy(F.desc("n"), "principal").limit(EACH).collect():
+        count = row["all"]
+        text = (
+            f"{_few(row['operations'])} on {row['entities']:,} {'entity' if row['entities'] == 1 else 'entities'}, "
+            f"through {_few(row['through'])}"
+        )
+        yield Finding(kind="destructive operations", level="high", about=row["principal"], text=text)
+    yield from _more("destructive operations", "high", count)
+    opened = matrix.where(F.col("via_kind") == "anyone").groupBy(operation_name().alias("operation"))
+    for row in opened.agg(F.count_distinct("path").alias("n")).orderBy("operation").limit(EACH).collect():
+        text = f"asks for nothing: everybody may, on {row['n']:,} of the entities"
+        yield Finding(kind="open to anyone", level="medium", about=row["operation"], text=text)
+
+
+def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
+    """What the rows of a state show. `people`: the users that exist; None: nobody knows."""
+    yield from _limited(_left(state, people), "somebody who has left", "high")
+    yield from _limited(_orphans(state), "orphaned owner", "medium")
+    yield from _limited(_roles(program, state), "dormant role", "medium")
+    yield from _limited(_empty(program, state), "empty role", "low")
+    yield from _limited(_direct(state), "direct grant", "low")
+
+
+def without_entitlement(everybody: Collection[str], having: Collection[str]) -> Iterator[Finding]:
+    """Users who may do nothing."""
+    idle = (
+        Finding(
+            kind="without entitlement",
+            level="low",
+            about=f"user:{user}",
+            text="may do nothing with any of the entities",
+        )
+        for user in sorted(set(everybody) - set(having))
+    )
+    yield from _limited(idle, "without entitlement", "low")
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The gravest first, then by kind as `WHAT` has them; within a kind as they came."""
+    kinds = list(WHAT)
+    return tuple(sorted(findings, key=lambda found: (LEVELS.index(found.level), kinds.index(found.kind))))
+
+
+def _limited(findings: Iterable[Finding], kind: str, level: Level) -> Iterator[Finding]:
+    listed = list(findings)
+    yield from listed[:EACH]
+    yield from _more(kind, level, len(listed))
+
+
+def _more(kind: str, level: Level, count: int) -> Iterator[Finding]:
+    if count > EACH:
+        yield Finding(kind=kind, level=level, about="…", text=f"and {count - EACH:,} more, which are not listed here")
+
+
+def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
+    if people is None:
+        return
+    known = set(people)
+    rows: Counter[tuple[str, str]] = Counter()
+    rows.update((user, "membership") for user, _ in state.memberships)
+    rows.update((user, "member") for user, _ in state.members)
+    rows.update((user, "service admin") for user in state.service_admins)
+    for principal, what in (
+        *((a.principal, "role") for a in state.assignments),
+        *((g.grantee, "grant") for g in state.grants),
+        *((owner, "ownership") for _, owner in state.owners),
+    ):
+        if principal.startswith("user:"):
+            rows[principal[5:], what] += 1
+    by_user: dict[str, list[str]] = defaultdict(list)
+    for (user, what), count in sorted(rows.items()):
+        if user not in known:
+            by_user[user].append(f"{count:,} {what}{'' if count == 1 else 's'}")
+    for user, parts in by_user.items():
+        text = f"is not among the people, and still has {', '.join(parts)}"
+        yield Finding(kind="somebody who has left", level="high", about=f"user:{user}", text=text)
+
+
+def _orphans(state: State) -> Iterator[Finding]:
+    known = {f"user:{user}" for user, _ in state.members} | {f"user:{user}" for user, _ in state.memberships}
+    known |= {a.principal for a in state.assignments} | {g.grantee for g in state.grants}
+    known |= {f"group:{group}" for _, group in state.memberships} | {f"role:{a.role}" for a in state.assignments}
+    owned: dict[str, list[str]] = defaultdict(list)
+    for entity, owner in state.owners:
+        if owner not in known:
+            owned[owner].append(str(entity))
+    for owner, entities in sorted(owned.items()):
+        text = f"owns {_few(sorted(entities))}, and no other row names it"
+        yield Finding(kind="orphaned owner", level="medium", about=owner, text=text)
+
+
+def _roles(program: Program, state: State) -> Iterator[Finding]:
+    held = {f"role:{a.role}" for a in state.assignments}
+    given: Counter[str] = Counter(g.grantee for g in state.grants if g.grantee.startswith("role:"))
+    for role, count in sorted(given.items()):
+        if role not in held:
+            text = f"has {count:,} grant{'' if count == 1 else 's'}, and nobody holds it"
+            yield Finding(kind="dormant role", level="medium", about=role, text=text)
+    for role in sorted(program.roles):
+        if f"role:{role}" not in held and f"role:{role}" not in given:
+            text = "is declared by the policy, and nobody holds it"
+            yield Finding(kind="dormant role", level="medium", about=f"role:{role}", text=text)
+
+
+def _empty(program: Program, state: State) -> Iterator[Finding]:
+    giving = {g.grantee for g in state.grants} | {owner for _, owner in state.owners}
+    giving |= {f"role:{role.name}" for role in program.roles.values() if role.grants}
+    holders: Counter[str] = Counter(f"role:{a.role}" for a in state.assignments)
+    for role, count in sorted(holders.items()):
+        if role not in giving:
+            text = f"is held {count:,} time{'' if count == 1 else 's'}, and gives nothing"
+            yield Finding(kind="empty role", level="low", about=role, text=text)
+
+
+def _direct(state: State) -> Iterator[Finding]:
+    given: dict[str, list[str]] = defaultdict(list)
+    for grant in state.grants:
+        if grant.grantee.startswith("user:") and grant.effect == "allow":
+            given[grant.grantee].append(f"{grant.privilege} ({grant.entity})")
+    for user, grants in sorted(given.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+        yield Finding(kind="direct grant", level="low", about=user, text=f"in person: {_few(sorted(set(grants)))}")
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:EXAMPLES])
+    return shown if len(names) <= EXAMPLES else f"{shown} and {len(names) - EXAMPLES:,} more"

@@ -1,0 +1,105 @@
+"""The page of a certification: one file that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privtab.spark.certification.figures import HeatMap, Totals
+from privtab.spark.certification.findings import WHAT, Finding
+
+SHADES = 6
+_COLUMNS = ("principal", "operation", "type", "path", "via_kind", "via_principal", "via_entity", "destructive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a certification was made from, and by whom."""
+
+    title: str
+    system: str
+    version: str
+    policy: str
+    policy_digest: str
+    state: str
+    state_revision: str
+    made: str
+    by: str
+    privtab: str
+
+
+def render(
+    origin: Origin,
+    totals: Totals,
+    maps: Sequence[HeatMap],
+    findings: Sequence[Finding],
+    rows: Sequence[Mapping[str, Any]],
+    left_out: Mapping[str, str],
+    data: str,
+) -> str:
+    """The page as HTML. `rows`: those that it shows; `data`: where all of them are, beside the page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from privtab._resources import templates
+
+    environment = Environment(
+        loader=FileSystemLoader(templates() / "certify"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value: f"{value:,}"
+    kinds = [(kind, [f for f in findings if f.kind == kind]) for kind in WHAT]
+    return environment.get_template("report.html.j2").render(
+        origin=origin,
+        totals=totals,
+        maps=[_shaded(heat) for heat in maps],
+        findings=[
+            {"kind": kind, "what": WHAT[kind], "level": found[0].level, "found": found}
+            for kind, found in kinds
+            if found
+        ],
+        quiet=[kind for kind, found in kinds if not found],
+        shown=len(rows),
+        data=data,
+        left_out=sorted(left_out.items()),
+        rows=script_json([[row.get(column) for column in _COLUMNS] for row in rows]),
+    )
+
+
+def script_json(value: object) -> str:
+    r"""JSON that may stand inside a `script` element: nothing in it can end the element or begin a comment.
+
+    >>> script_json("</script><!--")
+    '"\\u003c/script\\u003e\\u003c!--"'
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in ("<", ">", "&", "\u2028", "\u2029"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _shaded(heat: HeatMap) -> dict[str, Any]:
+    """A heat map with the shade of each cell, by the logarithm: few and very many both can be seen."""
+    import math
+
+    most = math.log1p(heat.most) or 1.0
+    rows = [
+        {
+            "name": name,
+            "sum": sum(cells),
+            "cells": [
+                {
+                    "count": count,
+                    "shade": 0 if not count else max(1, math.ceil(math.log1p(count) / most * SHADES)),
+                    "column": column,
+                }
+                for count, column in zip(cells, heat.columns, strict=True)
+            ],
+        }
+        for name, cells in zip(heat.rows, heat.cells, strict=True)
+    ]
+    return {"name": heat.name, "columns": heat.columns, "rows": rows, "left_out": heat.left_out}
