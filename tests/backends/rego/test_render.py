@@ -15,6 +15,11 @@ HERE = Path(__file__).parent
 POLICIES = pipeline.find_policies([HERE.parents[2] / "policy_src", HERE / "library.yaml"])
 
 
+def named(param: tuple[Path, bool]) -> str:
+    path, sharded = param
+    return f"{path.parent.name}-{path.stem}" + ("-sharded" if sharded else "")
+
+
 def test_a_small_policy_compiles_to_this(golden: Callable[[Path, str], None]) -> None:
     modules = render(passes.run(pipeline.load_program(HERE / "library.yaml")))
     for path, text in modules.items():
@@ -23,10 +28,22 @@ def test_a_small_policy_compiles_to_this(golden: Callable[[Path, str], None]) ->
     assert written == {path.removeprefix("privtab/library/") for path in modules}
 
 
-@pytest.fixture(params=POLICIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_for_a_state_in_shards_it_compiles_to_this(golden: Callable[[Path, str], None]) -> None:
+    program = passes.run(pipeline.load_program(HERE / "library.yaml"))
+    whole, modules = render(program), render(program, sharded=True)
+    different = {path: text for path, text in modules.items() if text != whole[path]}
+    for path, text in different.items():
+        golden(HERE / "golden_sharded" / path.removeprefix("privtab/library/"), text)
+    written = {p.relative_to(HERE / "golden_sharded").as_posix() for p in (HERE / "golden_sharded").rglob("*.rego")}
+    assert written == {path.removeprefix("privtab/library/") for path in different}
+    assert modules.keys() == whole.keys()
+
+
+@pytest.fixture(params=[(path, sharded) for path in POLICIES for sharded in (False, True)], ids=named)
 def compiled(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with the files of a policy's bundle."""
-    for name, content in policy_artifacts(pipeline.load_program(request.param)).files().items():
+    """A folder with the files of a policy's bundle, for a whole state and for one in shards."""
+    path, sharded = request.param
+    for name, content in policy_artifacts(pipeline.load_program(path), sharded=sharded).files().items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

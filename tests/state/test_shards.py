@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import bundles
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab import pipeline
+from privtab.bundle.archive import json_bytes
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.shard_names import shard_name
+from privtab.state.index import index, revision
+from privtab.state.nodes import Assignment, Grant, State
+from privtab.state.shards import BY_NAME, HELD, PEOPLE, content, merged, root_keys, roots, shards
+
+NAMES = st.text(st.sampled_from("ab!%~/012 é"), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    path = tmp_path_factory.mktemp("lake") / "lake.yaml"
+    path.write_text(bundles.LAKE)
+    return pipeline.load_program(path)
+
+
+def grant(entity: str, grantee: str = "user:ann", privilege: str = "READ") -> Grant:
+    return Grant(grantee=grantee, effect="allow", privilege=privilege, entity=Entity.parse(entity))
+
+
+def test_one_small_state_in_full(lake: Program) -> None:
+    state = State(
+        grants=(grant("lake:m"), grant("table:m/z/t", "role:r", "WRITE"), grant("zone:n/z")),
+        owners=((Entity.parse("table:n/z/t"), "user:ben"),),
+        members=(("ann", Entity.parse("lake:o")),),
+        assignments=(Assignment(principal="user:ben", role="r"),),
+    )
+    found = shards(lake, state)
+    assert list(found) == [PEOPLE, "lake:m", "lake:n", "lake:o"]
+    stamps = {key: document.pop("revision") for key, document in found.items()}
+    assert found == {
+        PEOPLE: {
+            "shards": {"lake:m": True, "lake:n": True, "lake:o": True},
+            "principals": {"ann": "user:ann", "ben": "role:r\nuser:ben"},
+            **{part: {} for part in BY_NAME if part != "principals"},
+        },
+        "lake:m": {
+            "allow": {"READ": {"lake:m": {"user:ann": True}}, "WRITE": {"table:m/z/t": {"role:r": True}}},
+            "deny": {},
+            "owners": {},
+            "members": {},
+        },
+        "lake:n": {
+            "allow": {"READ": {"zone:n/z": {"user:ann": True}}},
+            "deny": {},
+            "owners": {"table:n/z/t": {"user:ben": True}},
+            "members": {},
+        },
+        "lake:o": {"allow": {}, "deny": {}, "owners": {}, "members": {"lake:o": {"ann": True}}},
+    }
+    assert stamps == {key: revision(document) for key, document in found.items()}
+
+
+def test_an_empty_state_has_people_and_no_shards(lake: Program) -> None:
+    found = shards(lake, State())
+    assert list(found) == [PEOPLE]
+    assert found[PEOPLE]["shards"] == {}
+
+
+def test_a_change_below_one_root_changes_that_shard_alone(lake: Program) -> None:
+    before = shards(lake, State(grants=(grant("table:m/z/t"), grant("table:n/z/t"))))
+    after = shards(lake, State(grants=(grant("table:m/z/t"), grant("table:m/z/u"), grant("table:n/z/t"))))
+    assert [key for key in before if before[key] != after[key]] == ["lake:m"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "world.yaml"
+    path.write_text(worlds.policy(seed))
+    program = pipeline.load_program(path)
+    state = worlds.state(program, seed)
+    whole, parts = index(program, state), shards(program, state)
+    assert json_bytes(merged(parts)) == json_bytes(whole)
+    other = State(
+        members=state.members[::-1],
+        memberships=state.memberships[::-1],
+        assignments=state.assignments[::-1],
+        grants=state.grants[::-1],
+        owners=state.owners[::-1],
+        service_admins=state.service_admins[::-1],
+    )
+    assert {key: json_bytes(part) for key, part in parts.items()} == {
+        key: json_bytes(part) for key, part in shards(program, other).items()
+    }
+    root = root_keys(program)
+    for key in parts.keys() - {PEOPLE}:
+        assert set(parts[key]) == {"revision", *HELD}
+        held = [*parts[key]["owners"], *parts[key]["members"]]
+        held += [k for effect in ("allow", "deny") for entities in parts[key][effect].values() for k in entities]
+        assert held
+        assert {root(k) for k in held} == {key}
+
+
+def test_shards_that_the_people_do_not_name_are_left_out(lake: Program) -> None:
+    parts = shards(lake, State(grants=(grant("lake:m"), grant("lake:n"))))
+    fewer = shards(lake, State(grants=(grant("lake:m"),)))
+    assert merged({**parts, PEOPLE: fewer[PEOPLE]}) == index(lake, State(grants=(grant("lake:m"),)))
+
+
+@given(one=NAMES, other=NAMES)
+@settings(max_examples=300)
+def test_names_of_shards_have_no_escapes_and_are_different(one: str, other: str) -> None:
+    assert not set("%~") & set(shard_name(one))
+    assert (shard_name(one) == shard_name(other)) == (one == other)
+
+
+def test_roots_do_not_overlap(lake: Program) -> None:
+    parts = shards(lake, bundles.nasty_state(1, roots=30))
+    all_roots = [root for key in parts for root in roots("lake", key)]
+    assert len(set(all_roots)) == len(all_roots)
+    assert not [(a, b) for a in all_roots for b in all_roots if a != b and f"{b}/".startswith(f"{a}/")]
+    for key, document in parts.items():
+        (first, *_) = roots("lake", key)
+        at: object = {"privtab_state": {"lake": content(key, document)}}
+        for name in first.split("/"):
+            assert isinstance(at, dict)
+            at = at[name]
