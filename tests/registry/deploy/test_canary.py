@@ -1,0 +1,144 @@
+"""Canaries: who is one, and what their decisions are compared by."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from privtab.errors import UsageError
+from privtab.registry.deploy.canary import Count, Counts, compare, counts, part, since
+from privtab.registry.deploy.nodes import Fleet, Tally
+from privtab.registry.deploy.trial import Trial, observe, sides
+from privtab.registry.nodes import Canary, Channel
+
+DURING = Channel(
+    channel="dev", system="shop", sequence=2, policy="old", state="s", canary=Canary(policy="new", share=0.1)
+)
+
+
+def sample(allowed: float, asked: int, seed: int, undefined: float = 0.0) -> Count:
+    chance = random.Random(seed)
+    draws = [chance.random() for _ in range(asked)]
+    empty = sum(draw < undefined for draw in draws)
+    yes = sum(undefined <= draw < undefined + allowed for draw in draws)
+    return Count(allowed=yes, denied=asked - yes - empty, undefined=empty)
+
+
+def verdicts(found: Counts, tolerance: float = 0.02) -> dict[tuple[str, str], str]:
+    return {(one.rule, one.of): one.verdict for one in compare(found, tolerance=tolerance)}
+
+
+def test_a_rule_that_refuses_more_has_moved() -> None:
+    found = {(True, "r"): sample(0.3, 300, 1), (False, "r"): sample(0.6, 3000, 2)}
+    assert verdicts(found) == {("r", "allowed"): "moved"}
+    assert (
+        "allowed 2" in compare(found, tolerance=0.02)[0].says or "allowed 3" in compare(found, tolerance=0.02)[0].says
+    )
+
+
+def test_answers_that_are_left_off_are_compared_too() -> None:
+    found = {(True, "r"): sample(0.6, 300, 1, undefined=0.2), (False, "r"): sample(0.8, 3000, 2)}
+    assert verdicts(found)["r", "undefined"] == "moved"
+
+
+def test_few_decisions_say_nothing() -> None:
+    found = {(True, "r"): Count(denied=19), (False, "r"): Count(allowed=3000), (False, "q"): Count(allowed=9)}
+    assert set(verdicts(found).values()) == {"few"}
+
+
+def test_what_lies_within_the_tolerance_has_not_moved() -> None:
+    found = {(True, "r"): Count(allowed=51_000, denied=49_000), (False, "r"): Count(allowed=500_000, denied=500_000)}
+    assert verdicts(found, tolerance=0.02)["r", "allowed"] == "alike"
+    assert verdicts(found, tolerance=0.005)["r", "allowed"] == "moved"
+
+
+def test_chance_alone_moves_a_rule_once_in_a_thousand_comparisons() -> None:
+    moved = 0
+    for seed in range(400):
+        found: Counts = {}
+        for rule in range(10):
+            found[True, str(rule)] = sample(0.5, 200, seed * 100 + rule)
+            found[False, str(rule)] = sample(0.5, 400, seed * 100 + rule + 50)
+        moved += any(one.verdict == "moved" for one in compare(found, tolerance=0.0))
+    assert moved <= 4
+
+
+def test_only_the_two_revisions_count_and_only_from_the_start_on() -> None:
+    fleet = Fleet(
+        tallies=(
+            Tally(revision="new", rule="r", allowed=5),
+            Tally(revision="old", rule="r", denied=7),
+            Tally(revision="older", rule="r", allowed=100),
+        )
+    )
+    found = counts(fleet, "new", "old")
+    assert found == {(True, "r"): Count(allowed=5), (False, "r"): Count(denied=7)}
+    assert since(found, {(True, "r"): Count(allowed=2)})[True, "r"] == Count(allowed=3)
+    assert since(found, {(True, "r"): Count(allowed=50)})[True, "r"] == Count(allowed=5), "the server was restarted"
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "labels"),
+    [
+        ("10%", 0.1, {}),
+        ("0.25", 0.25, {}),
+        ("zone=a", 1.0, {"zone": "a"}),
+        ("app=web, zone=b,5%", 0.05, {"app": "web", "zone": "b"}),
+    ],
+)
+def test_a_part_of_the_fleet(text: str, share: float, labels: dict[str, str]) -> None:
+    found = part(text)
+    assert found.share == pytest.approx(share)
+    assert found.labels == labels
+
+
+@pytest.mark.parametrize("text", ["", "0%", "150%", "-1", "half", "=a", "a=", "10%,20%"])
+def test_what_is_no_part(text: str) -> None:
+    with pytest.raises(UsageError, match="--canary"):
+        part(text)
+
+
+def trial(**more: object) -> Trial:
+    given = {"part": part("10%"), "seconds": 0.0, "decisions": 100, "tolerance": 0.02, "quiet_ok": False, **more}
+    return Trial(**given)  # type: ignore[arg-type]
+
+
+def growing(canary: Count, others: Count) -> Callable[[], Fleet]:
+    """A fleet that has decided nothing at the start, and so much afterwards."""
+    looks = [Fleet()]
+
+    def read() -> Fleet:
+        return looks.pop() if looks else Fleet(tallies=(tally("new", canary), tally("old", others)))
+
+    return read
+
+
+def tally(revision: str, count: Count) -> Tally:
+    return Tally(revision=revision, rule="r", allowed=count.allowed, denied=count.denied, undefined=count.undefined)
+
+
+def test_a_trial_ends_good_bad_or_without_a_word() -> None:
+    good = observe(growing(sample(0.5, 200, 1), sample(0.5, 900, 2)), DURING, trial(), None)
+    assert (good.outcome, good.good) == ("alike", True)
+    bad = observe(growing(sample(0.1, 200, 1), sample(0.5, 900, 2)), DURING, trial(seconds=60, decisions=10**6), None)
+    assert (bad.outcome, bad.good) == ("moved", False)
+    assert bad.says.startswith("1 of 1 moved: r: allowed")
+    assert bad.json()["compared"][0]["verdict"] == "moved"
+    quiet = observe(growing(Count(allowed=3), Count(allowed=900)), DURING, trial(), None)
+    assert (quiet.outcome, quiet.good) == ("quiet", False)
+    assert observe(growing(Count(), Count()), DURING, trial(quiet_ok=True), None).good
+
+
+def test_sides_are_told_apart_by_the_policy_else_by_the_state() -> None:
+    assert sides(DURING) == ("new", "old")
+    state = Channel(channel="dev", system="shop", policy="p", state="s", canary=Canary(policy="p", state="t"))
+    assert sides(state) == ("t", "s")
+    with pytest.raises(UsageError, match="shards alone"):
+        sides(Channel(channel="dev", system="shop", policy="p", canary=Canary(shards={"a": "b"})))
+
+
+@pytest.mark.parametrize(("text", "words"), [("10%", "10 %"), ("zone=a", "zone=a"), ("zone=a,2.5%", "2.5 % of zone=a")])
+def test_a_part_in_words(text: str, words: str) -> None:
+    assert trial(part=part(text)).words == words

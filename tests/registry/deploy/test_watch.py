@@ -1,0 +1,164 @@
+"""Watching: who is waited for, who is not, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from privtab.registry.deploy import watch as watching
+from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Standing, Wanted, moment_of, reported
+from privtab.registry.deploy.watch import Look, age, judge, watch
+
+NOW = datetime.now(tz=UTC)
+WANTED = Wanted(policy="new", state="same")
+
+
+def sidecar(name: str = "one", policy: str | None = "new", problem: str | None = None, **more: object) -> Sidecar:
+    bundles = (Loaded(name="policy", revision=policy, problem=problem), Loaded(name="state", revision="same"))
+    return Sidecar(**{"id": name, "bundles": bundles, "seen": datetime.now(tz=UTC), **more})  # type: ignore[arg-type]
+
+
+def read(*fleets: Iterable[Sidecar] | Fleet) -> Callable[[], Fleet]:
+    """One fleet after the other, the last one for ever."""
+    left = [one if isinstance(one, Fleet) else Fleet(sidecars=tuple(one)) for one in fleets]
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def last(looks: Iterable[Look]) -> Look:
+    found = list(looks)
+    assert [look.over for look in found] == [False] * (len(found) - 1) + [True]
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("seen", "standing", "why"),
+    [
+        (sidecar(), Standing.ACTIVE, ""),
+        (sidecar(policy="old"), Standing.WAITING, "still runs policy old"),
+        (sidecar(policy=None), Standing.WAITING, "still runs no policy"),
+        (sidecar(policy="old", problem="bad signature"), Standing.REFUSED, "policy: bad signature"),
+        (sidecar(problem="a later one is broken"), Standing.ACTIVE, "policy: a later one is broken"),
+        (sidecar(policy="old", seen=NOW - timedelta(minutes=20)), Standing.SILENT, "silent for 20 min"),
+        (sidecar(problem=None, bundles=(), seen=None), Standing.WAITING, "still runs no policy, no state"),
+        (Sidecar(id="x", problem="no answer"), Standing.UNREACHABLE, "no answer"),
+    ],
+)
+def test_how_far_a_sidecar_is(seen: Sidecar, standing: Standing, why: str) -> None:
+    found = judge(seen, WANTED, "shop", datetime.now(tz=UTC))
+    assert (found.standing, found.why) == (standing, why)
+
+
+def test_no_shard_may_be_an_old_one() -> None:
+    shards = (Loaded(name="policy", revision="new"), Loaded(name="a", revision="a1"), Loaded(name="b", revision="b2"))
+    wanted = Wanted(policy="new", outdated=frozenset({"a1", "b1"}))
+    found = judge(Sidecar(id="x", bundles=shards, seen=NOW), wanted, "shop", NOW)
+    assert (found.standing, found.why) == (Standing.WAITING, "still runs a a1")
+
+
+def test_what_a_sidecar_shows_when_it_asks_counts_too() -> None:
+    feed = Feed(channel="dev", system="shop", kind="policy", holds="new")
+    assert judge(sidecar(policy="old", feeds=(feed,)), WANTED, "shop", NOW).standing is Standing.ACTIVE
+
+
+def test_a_watch_ends_when_the_last_one_comes() -> None:
+    both = [sidecar("one"), sidecar("two")]
+    look = last(watch(read([sidecar("one", "old"), sidecar("two", "old")], [both[0], sidecar("two", "old")], both),
+                      WANTED, "shop", timeout=20, every=0))  # fmt: skip
+    assert look.complete
+    assert look.summary == "2 of 2 sidecars active"
+
+
+def test_time_is_up_and_the_late_one_is_named() -> None:
+    look = last(watch(read([sidecar("one"), sidecar("two", "old")]), WANTED, "shop", timeout=0.2, every=0.05))
+    assert not look.complete
+    assert [(one.sidecar.id, one.why) for one in look.late] == [("two", "still runs policy old")]
+
+
+def test_who_is_silent_for_long_is_not_waited_for() -> None:
+    gone = sidecar("gone", "old", seen=NOW - timedelta(hours=1))
+    look = last(watch(read([sidecar(), gone]), WANTED, "shop", timeout=20, every=0))
+    assert look.complete
+    assert len(look.stood) == 2
+
+
+def test_a_bundle_that_all_refuse_ends_the_watch_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PATIENCE", 0.1)
+    look = last(watch(read([sidecar("one", "old", "broken")]), WANTED, "shop", timeout=60, every=0.02))
+    assert look.seconds < 30
+    assert not look.complete
+
+
+def test_a_fleet_that_nobody_has_heard_of_is_given_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "GRACE", 0.1)
+    look = last(watch(read([]), WANTED, "shop", timeout=60, every=0.02))
+    assert look.complete
+    assert look.summary == "no sidecar has reported yet"
+
+
+def test_sidecars_that_must_be_there_are_waited_for() -> None:
+    look = last(watch(read([sidecar()]), WANTED, "shop", timeout=0.2, every=0.05, expect=2))
+    assert not look.complete
+    assert look.summary == "1 of 2 sidecars active; 1 never reported"
+
+
+def test_a_server_that_does_not_answer_completes_nothing() -> None:
+    old = Fleet(sidecars=(sidecar(),), problem="no answer")
+    assert not last(watch(read(old), WANTED, "shop", timeout=0.2, every=0.05)).complete
+    assert last(watch(read(old, [sidecar()]), WANTED, "shop", timeout=20, every=0)).complete
+
+
+def test_a_sidecar_of_another_channel_is_passed_over() -> None:
+    dev = Feed(channel="dev", system="shop", kind="policy", holds="old")
+    prod = sidecar("prod", "old", feeds=(Feed(channel="prod", system="shop", kind="policy", holds="old"),))
+    assert not prod.reads("dev", "shop")
+    assert sidecar(feeds=(dev,)).reads("dev", "shop")
+    assert sidecar().reads("dev", "shop"), "nobody knows"
+    look = last(watch(read([sidecar(), prod]), WANTED, "shop", timeout=20, only=lambda s: s.reads("dev", "shop")))
+    assert look.complete
+
+
+def test_opa_s_own_report_is_read() -> None:
+    status = {
+        "labels": {"id": "7", "zone": "a"},
+        "bundles": {
+            "shop-policy": {
+                "active_revision": "r1",
+                "last_successful_activation": "2026-11-21T12:21:56.786476194Z",
+                "code": "bundle_error",
+                "message": "1 error occurred",
+                "errors": [{"message": "rego_parse_error", "location": {"file": "a.rego", "row": 3}}, "other"],
+            },
+            "x-policy": {"active_revision": "", "last_successful_activation": "0001-01-01T00:00:00Z"},
+            "broken": "no object",
+        },
+    }
+    found = reported("one", status)
+    assert dict(found.labels)["zone"] == "a"
+    policy = found.loaded("policy", "shop")
+    assert policy is not None
+    assert policy.revision == "r1"
+    assert policy.since is not None
+    assert policy.problem == "1 error occurred; a.rego:3: rego_parse_error; other"
+    assert found.loaded("state", "shop") is None
+    assert found.bundles[1].since is None
+
+
+@pytest.mark.parametrize(
+    "status", [{}, {"labels": 1, "bundles": [1]}, {"bundles": {"p": {"errors": "text", "code": 7}}}]
+)
+def test_a_report_of_another_shape_is_passed_over(status: dict[str, object]) -> None:
+    assert reported("one", status).id == "one"
+
+
+@pytest.mark.parametrize("text", [None, 3, "", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00Z"])
+def test_what_is_no_moment_is_none(text: object) -> None:
+    assert moment_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-5, "0 s"), (59, "59 s"), (600, "10 min"), (9000, "2 h"), (9e5, "10 d")]
+)
+def test_ages(seconds: float, said: str) -> None:
+    assert age(timedelta(seconds=seconds)) == said
