@@ -217,7 +217,7 @@ def examined_schema(table: str) -> str:
 def examine(program: Program, table: str, not_text: Mapping[str, str], batches: Iterator[Any]) -> Iterator[Any]:
     """For `mapInArrow`: raw rows → what they say and what is to say about them; see `examined_schema`."""
     for batch in batches:
-        columns = {name: _texts(batch.column(i)) for i, name in enumerate(batch.schema.names)}
+        columns = {name: cells_of(batch.column(i)) for i, name in enumerate(batch.schema.names)}
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
         yield examined(program, table, not_text, rows)
 
@@ -293,7 +293,7 @@ def says(table: str, value: object) -> dict[str, str | None]:
                     return {"user": first, "group": second}
 
 
-def _texts(array: Any) -> list[object]:
+def cells_of(array: Any) -> list[object]:
     """The cells of a column; bytes that are no UTF-8 become what says so."""
     try:
         return list(array.to_pylist())

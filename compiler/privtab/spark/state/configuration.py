@@ -63,8 +63,10 @@ def label_of(table: str, given: Mapping[str, Any]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names as messages list them."""
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
-def wrongwrong_count(number: int) -> str:
+def wrong_count(number: int) -> str:
+    """`1 thing is wrong`, `3 things are wrong`."""
     return "1 thing is wrong" if number == 1 else f"{number} things are wrong"

@@ -77,6 +77,10 @@ class Read:
         found = [part for table in self.sources.tables for part in self._findings(table)]
         return _union(found) if found else self.spark.createDataFrame([], FINDINGS)
 
+    def findings_of(self, table: str) -> DataFrame:
+        """What is to say about the rows of one table."""
+        return _union(self._findings(table))
+
     def quarantined(self) -> DataFrame:
         """The wrong rows and why."""
         return self.findings().filter("severity = 'error'")
@@ -104,7 +108,7 @@ class Read:
         )
         stopping = wrong.limit(SHOWN).collect()
         if stopping:
-            raise StateInvalid(tuple(_finding(row.asDict()) for row in stopping))
+            raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping))
 
     def state(self, *, allow_partial: bool = False) -> SparkState:
         """The good rows as plans use them; raises StateInvalid where a wrong row may carry a denial, unless that is allowed."""
@@ -345,9 +349,10 @@ def _advise(program: Program, batches: Any) -> Any:
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
 
 
-def _finding(row: Mapping[str, Any]) -> StateFinding:
+def finding_of(row: Mapping[str, Any]) -> StateFinding:
+    """A row of findings as readers of files report it."""
     return StateFinding(
-        place=Place(path=row["source"], table=row["table"], row=0),
+        place=Place(path=row["source"] or "", table=row["table"], row=0),
         message=row["message"],
         code=row["code"],
         severity=row["severity"],

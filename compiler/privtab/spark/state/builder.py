@@ -1,0 +1,331 @@
+"""Rows in Spark → bundles in shards on a shared folder, made by the executors; what did not change is not made again.
+
+```
+state/
+  manifest.json            what the build is: read this, nothing else tells which files belong together
+  manifest.previous.json   the build before, for deltas
+  bundles/*.tar.gz         named by content; those of both builds
+  results-…/               findings and who is granted anything, by root (Parquet)
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+
+from privtab.bundle.archive import json_bytes
+from privtab.errors import FileError, StateInvalid
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import program_json
+from privtab.spark.state import scan
+from privtab.spark.state.files import Root, place
+from privtab.spark.state.people import REPORT, people_rows, people_writer
+from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
+from privtab.spark.state.schemas import FINDINGS, schema
+from privtab.spark.state.worker import RESULTS, work_on
+from privtab.state.uses import uses
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = 1
+MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
+BY_NAME = ("assignments", "memberships", "service_admins")
+"""The tables whose rows go by names, not by entities."""
+ROWS_OF_A_TASK = 150_000
+MOST_TASKS = 2_000
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A whole build, as its manifest says, and what this run did for it."""
+
+    folder: str
+    manifest: Mapping[str, Any]
+    rebuilt: tuple[str, ...] = ()
+    """Root keys whose rows changed."""
+    removed: tuple[str, ...] = ()
+    people: bool = False
+    """Whether the people's part is another one than before."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By stage."""
+
+    @property
+    def shards(self) -> Mapping[str, Mapping[str, Any]]:
+        """By root key: file, revision, bytes, how many rows of what."""
+        found: Mapping[str, Mapping[str, Any]] = self.manifest["shards"]
+        return found
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the rows were those of the build before, so that nothing was made."""
+        return not (self.rebuilt or self.removed or self.people)
+
+    def file(self, key: str) -> Path | str:
+        """Where the bundle of `people` or of a root key lies."""
+        part = self.manifest["people"] if key == "people" else self.shards[key]
+        root = place(self.folder)
+        return root.path(part["file"]) if root.local else f"{root.url}/{part['file']}"
+
+    def findings(self, spark: SparkSession) -> DataFrame:
+        """What is to say about the rows: the columns of `schemas.FINDINGS`."""
+        rows = spark.read.schema(RESULTS).parquet(place(self.folder).spark(self.manifest["results"]))
+        return rows.filter("kind = 'finding'").drop("kind", "root")
+
+
+def build(
+    spark: SparkSession,
+    configuration: object,
+    policy: object,
+    folder: str | Path,
+    *,
+    allow_partial: bool = False,
+    full: bool = False,
+    progress: Progress | None = None,
+) -> Build:
+    """Validate, index and bundle a state in shards below a folder that driver and executors share.
+
+    Shards whose rows are those of the build before stay as they are (`full`: make all anew). Raises StateInvalid where rows are
+    wrong, unless `allow_partial`; then nothing has changed but `rejected/`, which holds every finding.
+    """
+    read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
+    return _Builder(spark, read, place(folder), progress or (lambda _: None)).run(
+        allow_partial=allow_partial, full=full
+    )
+
+
+def opened(folder: str | Path, name: str = MANIFEST) -> Build:
+    """The build that a folder holds; raises FileError where there is no whole one."""
+    root = place(folder)
+    manifest = root.read_json(name)
+    if manifest is None or manifest.get("kind") != "shards":
+        raise FileError(f"no built state in {folder}: `{name}` is missing or of another kind")
+    return Build(folder=root.url, manifest=manifest)
+
+
+class _Builder:
+    """One run."""
+
+    def __init__(self, spark: SparkSession, read: Read, root: Root, progress: Progress) -> None:
+        self.spark, self.read, self.root, self.progress = spark, read, root, progress
+        self.program = read.program
+        self.seconds: dict[str, float] = {}
+        self.id = uuid.uuid4().hex[:12]
+
+    def run(self, *, allow_partial: bool, full: bool) -> Build:
+        """The stages, each with its time."""
+        before = self.root.read_json(MANIFEST)
+        policy = policy_digest(self.program, self.read.sources.orphans)
+        prints = self.timed("fingerprints", "reading the rows", self.fingerprints)
+        usable = before is not None and before.get("policy") == policy and before.get("format") == FORMAT and not full
+        old: Mapping[str, Any] = (before or {}) if usable else {}
+        known: Mapping[str, Any] = old.get("fingerprints", {})
+        if usable and known == prints and (allow_partial or not _errors(old["findings"])):
+            return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
+        changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
+        removed = sorted(r for r in known if _is_root(r) and r not in prints)
+        work = f"work-{self.id}"
+        try:
+            return self.made(before, old, prints, policy, changed, removed, work, allow_partial=allow_partial)
+        finally:
+            self.root.remove(work)
+
+    def made(
+        self,
+        before: Mapping[str, Any] | None,
+        old: Mapping[str, Any],
+        prints: Mapping[str, list[int]],
+        policy: str,
+        changed: list[str],
+        removed: list[str],
+        work: str,
+        *,
+        allow_partial: bool,
+    ) -> Build:
+        """A new build beside the old one; the manifest comes last."""
+        tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
+        rows = sum(prints[root][0] for root in changed)
+        fresh = f"{work}/fresh"
+        self.timed(
+            "shards", f"building {len(changed)} shards", lambda: self.shards(tables, changed, rows, not old, fresh)
+        )
+        results = f"results-{self.id}"
+        reports = self.timed("results", "gathering", lambda: self.results(old, fresh, results, changed, removed))
+        findings = self.counted(results)
+        if _errors(findings) and not allow_partial:
+            self.reject(results)
+        shards = {r: s for r, s in old.get("shards", {}).items() if r not in changed and r not in removed} | reports
+        people = self.timed("people", "working out principals", lambda: self.people(tables, results, sorted(shards)))
+        manifest = {
+            "format": FORMAT, "kind": "shards", "system": self.program.system, "version": self.program.version,
+            "policy": policy, "revision": _revision(people, shards), "people": people,
+            "shards": {root: shards[root] for root in sorted(shards)}, "findings": findings,
+            "fingerprints": dict(sorted(prints.items())), "results": results,
+        }  # fmt: skip
+        self.publish(before, manifest)
+        another = not old or old["people"]["revision"] != people["revision"]
+        real = [root for root in changed if _is_shard(root)]
+        return Build(
+            folder=self.root.url, manifest=manifest, rebuilt=tuple(real), removed=tuple(filter(_is_shard, removed)),
+            people=another, seconds=self.seconds,
+        )  # fmt: skip
+
+    def fingerprints(self) -> dict[str, list[int]]:
+        """Of each root and each table that goes by names: rows, and four sums."""
+        if not self.read.sources.tables:
+            return {}
+        rows = scan.fingerprints(self.read).collect()
+        return {row["root"]: [int(row[c]) for c in ("rows", "h0", "h1", "g0", "g1")] for row in rows}
+
+    def by_name(self, work: str) -> dict[str, DataFrame]:
+        """The good rows of the tables that go by names, written down: they are asked for several times."""
+        found: dict[str, DataFrame] = {}
+        for table in BY_NAME:
+            if table not in self.read.sources.tables:
+                found[table] = self.spark.createDataFrame([], schema(table))
+                continue
+            path = self.root.spark(f"{work}/{table}")
+            self.read.good(table).write.parquet(path)
+            found[table] = self.spark.read.schema(schema(table)).parquet(path)
+        return found
+
+    def shards(self, tables: Mapping[str, DataFrame], changed: list[str], rows: int, whole: bool, fresh: str) -> None:  # noqa: FBT001
+        """Every changed shard, by the executors; what they have to say goes to `fresh`."""
+        frame = scan.scanned(self.read, tables["assignments"], None if whole else changed)
+        if frame is None or not changed:
+            return
+        tasks = min(MOST_TASKS, max(2, min(2 * len(changed), rows // ROWS_OF_A_TASK + 1)))
+        worker = partial(
+            work_on, self.program, self.root, self.not_text(),
+            self.read.sources.orphans if self.read.sources.entities is not None else None,
+        )  # fmt: skip
+        made = frame.repartition(tasks, "root").mapInArrow(worker, RESULTS)
+        made.write.parquet(self.root.spark(fresh))
+
+    def not_text(self) -> dict[str, dict[str, str]]:
+        """By table the columns whose cells are no text, in whichever source."""
+        return {
+            table: {c: why for source in sources for c, why in source.not_text.items()}
+            for table, sources in self.read.sources.tables.items()
+        }
+
+    def results(
+        self, old: Mapping[str, Any], fresh: str, results: str, changed: list[str], removed: list[str]
+    ) -> dict[str, dict[str, Any]]:
+        """Old results of what stays and new ones together; gives the reports of the shards that were made."""
+        parts: list[DataFrame] = []
+        reports: dict[str, dict[str, Any]] = {}
+        if self.root.names(fresh):
+            new = self.spark.read.schema(RESULTS).parquet(self.root.spark(fresh))
+            reports = {r["root"]: json.loads(r["row"]) for r in new.filter("kind = 'shard'").collect()}
+            parts.append(new.filter("kind != 'shard'"))
+        if old:
+            kept = self.spark.read.schema(RESULTS).parquet(self.root.spark(old["results"]))
+            parts.append(kept.filter(~fn.col("root").isin([*changed, *removed, *BY_NAME])))
+        for table in BY_NAME:
+            if table in self.read.sources.tables:
+                found = self.read.findings_of(table).withColumns({"kind": fn.lit("finding"), "root": fn.lit(table)})
+                parts.append(found)
+        names = ["kind", "root", *(part.split("`")[1] for part in FINDINGS.split(", "))]
+        whole = self.spark.createDataFrame([], RESULTS)
+        for part in parts:
+            whole = whole.unionAll(part.select(*names))
+        whole.coalesce(8).write.parquet(self.root.spark(results))
+        return reports
+
+    def counted(self, results: str) -> list[list[Any]]:
+        """Table, code, severity and rows of the findings."""
+        rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results)).filter("kind = 'finding'")
+        counted = rows.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        return sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted)
+
+    def reject(self, results: str) -> None:
+        """Leave the findings in `rejected/` and raise StateInvalid with the first of them."""
+        rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results)).filter("kind = 'finding'")
+        self.root.remove("rejected")
+        rows.drop("kind", "root").write.parquet(self.root.spark("rejected"))
+        wrong = rows.filter("severity = 'error'").orderBy("table", "code", "row").limit(SHOWN).collect()
+        self.root.remove(results)
+        self.sweep()
+        raise StateInvalid(tuple(finding_of(row.asDict()) for row in wrong))
+
+    def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
+        """The people's part, made by one task."""
+        rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results))
+        granted = rows.filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
+        entries = people_rows(
+            self.program, tables["assignments"], tables["memberships"], tables["service_admins"], granted
+        )
+        worker = people_writer(self.program, shards, self.root)
+        (report,) = entries.coalesce(1).mapInArrow(worker, REPORT).collect()
+        return dict(report.asDict())
+
+    def publish(self, before: Mapping[str, Any] | None, manifest: Mapping[str, Any]) -> None:
+        """The new manifest; from now on readers see the new build."""
+        if before is not None:
+            self.root.write(PREVIOUS, _text(before))
+        self.root.write(MANIFEST, _text(manifest))
+        self.root.remove("rejected")
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove what neither this build nor the one before names."""
+        manifests = [m for m in (self.root.read_json(MANIFEST), self.root.read_json(PREVIOUS)) if m is not None]
+        files = {p["file"] for m in manifests for p in (m["people"], *m["shards"].values())}
+        for name in self.root.names("bundles"):
+            if f"bundles/{name}" not in files:
+                self.root.remove(f"bundles/{name}")
+        results = {m["results"] for m in manifests}
+        for name in self.root.names(""):
+            if name.startswith("results-") and name not in results:
+                self.root.remove(name)
+
+    def timed(self, stage: str, message: str, work: Callable[[], Any]) -> Any:
+        """Do a stage and note how long it took."""
+        self.progress(message)
+        started = time.perf_counter()
+        found = work()
+        self.seconds[stage] = time.perf_counter() - started
+        return found
+
+
+def policy_digest(program: Program, orphans: str) -> str:
+    """What a build hangs on beside its rows: the names and meanings of the policy, and what becomes of orphans."""
+    used = uses(program)
+    asked = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
+    document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
+    return hashlib.sha256(json_bytes([document, asked, orphans, FORMAT])).hexdigest()[:16]
+
+
+def _revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
+    parts = {"people": people["revision"]} | {root: shard["revision"] for root, shard in shards.items()}
+    return hashlib.sha256(json_bytes(parts)).hexdigest()[:16]
+
+
+def _is_root(key: str) -> bool:
+    """Whether a fingerprint is of rows that lie in shards (rows whose root nobody can tell among them)."""
+    return key not in BY_NAME
+
+
+def _is_shard(key: str) -> bool:
+    return ":" in key
+
+
+def _errors(findings: list[list[Any]]) -> bool:
+    return any(severity == "error" for _, _, severity, _ in findings)
+
+
+def _text(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

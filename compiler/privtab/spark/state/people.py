@@ -1,0 +1,212 @@
+"""The people's part of a state in shards: each user's principals, worked out by joins and written in one go."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as fn
+
+from privtab.ir.nodes import Program
+from privtab.spark.state.documents import Part, bundle_of, stamped
+from privtab.spark.state.files import Root
+from privtab.spark.state.texts import Codes, Texts, is_ascii, joined, json_texts, large, nested
+from privtab.state.index import scoped_principal
+from privtab.state.shards import PEOPLE
+from privtab.state.uses import uses
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS = "`part` string, `name` string, `key` string, `value` string"
+REPORT = "`revision` string, `bytes` bigint, `json_bytes` bigint, `sha256` string, `principals` bigint, `file` string"
+
+
+def people_rows(
+    program: Program, assignments: DataFrame, memberships: DataFrame, service_admins: DataFrame, granted: DataFrame
+) -> DataFrame:
+    """Every entry of the people's part: which part, the name, the key below it, the value.
+
+    Good rows of the three tables, each once; `granted`: one column `who`, every principal that a grant or an owner names.
+    """
+    used = uses(program)
+    declared = [f"role:{name}" for name in program.roles]
+    col, lit = fn.col, fn.lit
+    none = lit(None).cast("string")
+    if not used.state_groups:
+        memberships = memberships.limit(0)
+    held = assignments.select(
+        "principal",
+        fn.concat(lit("role:"), "role").alias("role"),
+        fn.when(col("scope_type").isNotNull(), fn.concat_ws(":", "scope_type", "scope_path")).alias("scope"),
+    )
+    matters = held if used.holds else _mattering(held, "role", granted, declared)
+    scoped_pairs = held.filter("scope is not null").select("role", "scope").distinct()
+    named = scoped_pairs.mapInArrow(_scoped_names, "`role_` string, `scope_` string, `text` string")
+    plain = matters.filter("scope is null").select("principal", col("role").alias("text"))
+    within = matters.filter("scope is not null").join(
+        named, (col("role") == col("role_")) & (col("scope") == col("scope_"))
+    )
+    given = plain.unionAll(within.select("principal", "text"))
+
+    def name(kind: str) -> Any:
+        return fn.substring(col("principal"), len(kind) + 2, 2**30).alias("name")
+
+    groups = memberships.select(col("user").alias("name"), fn.concat(lit("group:"), "group").alias("principal_"))
+    own_groups = groups.select("name", col("principal_").alias("text"))
+    if not used.group_membership:
+        own_groups = _mattering(own_groups, "text", granted, [])
+    by_user = [
+        given.filter(col("principal").startswith("user:")).select(name("user"), "text"),
+        groups.join(given, col("principal_") == col("principal")).select("name", "text"),
+        own_groups,
+        granted.filter(col("who").startswith("user:")).select(fn.substring("who", 6, 2**30).alias("name"), col("who").alias("text")),
+    ]  # fmt: skip
+    parts = [_flat("principals", by_user)]
+    scoped = held.filter(col("scope").isNotNull() & col("role").isin(declared))
+    by_scope = [
+        scoped.filter(col("principal").startswith("user:")).select(name("user"), "scope", "role"),
+        groups.join(scoped, col("principal_") == col("principal")).select("name", "scope", "role"),
+    ]
+    parts.append(_by_scope("scoped", by_scope))
+    if used.request_groups:
+        lone = [given.filter(col("principal").startswith("group:")).select(name("group"), "text")]
+        asked = granted.filter(col("who").startswith("group:")).select(fn.substring("who", 7, 2**30).alias("name"), col("who").alias("text"))  # fmt: skip
+        lone.append(asked)
+        if used.group_membership:
+            mine = held.filter(col("principal").startswith("group:"))
+            lone.append(mine.select(name("group"), col("principal").alias("text")))
+        parts.append(_flat("group_principals", lone))
+        parts.append(_by_scope("group_scoped", [scoped.filter(col("principal").startswith("group:")).select(name("group"), "scope", "role")]))  # fmt: skip
+    parts.append(named.select(lit("within"), "text", "role_", "scope_"))
+    parts.append(service_admins.select(lit("service_admins"), "user", none, none))
+    return reduce(lambda a, b: a.unionAll(b), parts).toDF("part", "name", "key", "value")
+
+
+def _mattering(rows: DataFrame, column: str, granted: DataFrame, declared: list[str]) -> DataFrame:
+    """The rows whose principal is granted something somewhere, or is declared with grants."""
+    known = granted.select(fn.col("who").alias("__who")).distinct()
+    if not declared:
+        return rows.join(known, fn.col(column) == fn.col("__who"), "left_semi")
+    by_name = fn.col(column).isin(declared)
+    return rows.filter(by_name).unionAll(
+        rows.filter(~by_name).join(known, fn.col(column) == fn.col("__who"), "left_semi")
+    )
+
+
+def _flat(part: str, frames: list[DataFrame]) -> DataFrame:
+    rows = reduce(lambda a, b: a.unionAll(b), frames)
+    text = fn.array_join(fn.array_sort(fn.collect_set("text")), "\n").alias("value")
+    flat = rows.groupBy("name").agg(text)
+    return flat.select(fn.lit(part), "name", fn.lit(None).cast("string"), "value")
+
+
+def _by_scope(part: str, frames: list[DataFrame]) -> DataFrame:
+    rows = reduce(lambda a, b: a.unionAll(b), frames)
+    text = fn.array_join(fn.array_sort(fn.collect_set("role")), "\n").alias("value")
+    return rows.groupBy("name", "scope").agg(text).select(fn.lit(part), "name", "scope", "value")
+
+
+def _scoped_names(batches: Iterator[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: roles and scopes → the same, and the principal for both."""
+    for batch in batches:
+        roles, scopes = (batch.column(at).to_pylist() for at in (0, 1))
+        texts = [scoped_principal(role, scope) for role, scope in zip(roles, scopes, strict=True)]
+        columns = [pa.array(column, pa.string()) for column in (roles, scopes, texts)]
+        yield pa.RecordBatch.from_arrays(columns, names=["role_", "scope_", "text"])
+
+
+def write_people(program: Program, shards: list[str], root: Root, batches: Iterator[Any]) -> Iterator[Any]:
+    """For `mapInArrow` over one partition: the entries → the bundle, written; gives one row of REPORT."""
+    schema = pa.schema([(name, pa.string()) for name in ("part", "name", "key", "value")])
+    table = _table(batches, schema)
+    revision, text = people_document(table, shards)
+    content = bundle_of(program, PEOPLE, revision, text, len(shards))
+    file = f"bundles/people-{revision}.tar.gz"
+    root.write(file, content)
+    principals = pc.sum(pc.equal(table.column("part"), "principals")).as_py() or 0
+    columns = [revision, len(content), len(text), hashlib.sha256(content).hexdigest(), int(principals), file]
+    names = ["revision", "bytes", "json_bytes", "sha256", "principals", "file"]
+    yield pa.RecordBatch.from_arrays([pa.array([value]) for value in columns], names=names)
+
+
+def _table(batches: Iterator[Any], schema: Any) -> Any:
+    found = list(batches)
+    return pa.Table.from_batches(found).cast(schema) if found else schema.empty_table()
+
+
+def people_document(table: Any, shards: list[str]) -> tuple[str, bytes]:
+    """The revision and the text of the people's part."""
+    roots = large(sorted(shards))
+    rows = {part: _sorted(table.filter(pc.equal(table.column("part"), part))) for part in _PARTS}
+    texts = [column for columns in rows.values() for column in columns if len(column)]
+    ascii_ = is_ascii(roots) and all(is_ascii(column) for column in texts)
+
+    def flat(part: str) -> Part:
+        name, _, value = rows[part]
+        return lambda a: _object(joined(json_texts(name, ascii_=a), ":", json_texts(value, ascii_=a)))
+
+    def scopes(part: str) -> Part:
+        name, key, value = rows[part]
+        return lambda a: _scopes(name, key, value, ascii_=a)
+
+    def pairs(a: bool) -> list[bytes]:  # noqa: FBT001 - a Part
+        name, key, value = (json_texts(column, ascii_=a) for column in rows["within"])
+        return _object(joined(name, ":[", key, ",", value, "]"))
+
+    def names(texts: Texts) -> Part:
+        return lambda a: _object(joined(json_texts(texts, ascii_=a), ":true"))
+
+    parts: dict[str, Part] = {
+        "principals": flat("principals"),
+        "group_principals": flat("group_principals"),
+        "scoped": scopes("scoped"),
+        "group_scoped": scopes("group_scoped"),
+        "within": pairs,
+        "service_admins": names(rows["service_admins"][0]),
+        "shards": names(roots),
+    }
+    return stamped(parts, ascii_=ascii_)
+
+
+_PARTS = ("principals", "group_principals", "scoped", "group_scoped", "within", "service_admins")
+
+
+def _sorted(table: Any) -> tuple[Texts, Texts, Texts]:
+    ordered = table.sort_by([("name", "ascending"), ("key", "ascending")])
+    name, key, value = (
+        large(ordered.column(column).combine_chunks().fill_null("")) for column in ("name", "key", "value")
+    )
+    return name, key, value
+
+
+def _object(members: Texts) -> list[bytes]:
+    """A flat object from its members in order."""
+    return nested([], (np.arange(len(members), dtype=np.int64), members))
+
+
+def _scopes(name: Texts, key: Texts, value: Texts, *, ascii_: bool) -> list[bytes]:
+    """Name → scope → list of roles, from roles with line breaks between them."""
+    lists = [_list(roles.split("\n"), ascii_=ascii_) for roles in value.to_pylist()]
+    names = name.dictionary_encode()
+    codes: Codes = np.asarray(names.indices).astype(np.int64)
+    members = joined(json_texts(key, ascii_=ascii_), ":", large(lists))
+    return nested(
+        [(codes, json_texts(large(names.dictionary), ascii_=ascii_))],
+        (np.arange(len(members), dtype=np.int64), members),
+    )
+
+
+def _list(roles: list[str], *, ascii_: bool) -> str:
+    return json.dumps(roles, ensure_ascii=ascii_, separators=(",", ":"))
+
+
+def people_writer(program: Program, shards: list[str], root: Root) -> Any:
+    """`write_people` for one program and one list of shards."""
+    return partial(write_people, program, shards, root)

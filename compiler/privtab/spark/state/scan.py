@@ -1,0 +1,145 @@
+"""Raw rows → the input of the workers that make shards, and a fingerprint of each root's rows."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as fn
+
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.spark.state import checks
+from privtab.spark.state.shards import ALLOW, DENY, ENTITY, MEMBER, OWNER, SCOPE, SUSPECT, TABLES
+from privtab.state.nodes import TABLES as ALL_TABLES
+from privtab.state.raw import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from privtab.spark.state.read import Read
+
+LOST = 64
+"""Into how many parts rows go whose root entity cannot be told; they are wrong rows."""
+_PLACES = {"grants": "entity", "owners": "entity", "members": "of", "assignments": "scope"}
+
+
+def root(program: Program, column: str, *others: str) -> Column:
+    """The key of the root entity of an entity cell; a number below LOST, as text, where it has none."""
+    by_root: dict[str, list[str]] = {}
+    for type_, chain in vocabulary(program).chains.items():
+        by_root.setdefault(chain[0][0], []).append(type_)
+    type_of = fn.substring_index(column, ":", 1)
+    known: Column | None = None
+    for root_type, types in by_root.items():
+        condition, value = type_of.isin(types), fn.lit(f"{root_type}:")
+        known = fn.when(condition, value) if known is None else known.when(condition, value)
+    assert known is not None
+    first = fn.expr(f"substring_index(substr(`{column}`, instr(`{column}`, ':') + 1), '/', 1)")
+    found = fn.when(fn.col(column).contains(":"), fn.concat(known, first))
+    lost = fn.pmod(fn.xxhash64(column, *others), fn.lit(LOST)).cast("string")
+    return fn.coalesce(found, lost)
+
+
+def scanned(read: Read, assignments: DataFrame, roots: list[str] | None = None) -> DataFrame | None:
+    """Rows for `shards.held`: the columns of `shards.INPUT`; of these roots alone where they are named.
+
+    `assignments`: the good ones, each once.
+    """
+    program = read.program
+    frames: list[DataFrame] = []
+    for number, table in enumerate(TABLES):
+        frames += [
+            _rows(program, table, number, source.rows, ordinary=not source.not_text)
+            for source in read.sources.tables.get(table, ())
+        ]
+    if "assignments" in read.sources.tables:
+        scopes = assignments.filter("scope_type is not null")
+        key = fn.concat_ws(":", "scope_type", "scope_path")
+        pairs = scopes.select(key.alias("a"), fn.concat(fn.lit("role:"), "role").alias("b")).distinct()
+        frames.append(_plain(program, pairs, SCOPE))
+    if read.sources.entities is not None:
+        listed = read.sources.entities.select(fn.col("entity").alias("a"), fn.lit(None).cast("string").alias("b"))
+        frames.append(_plain(program, listed, ENTITY))
+    if not frames:
+        return None
+    together = reduce(lambda a, b: a.unionAll(b), frames)
+    return together if roots is None else together.filter(fn.col("root").isin(roots))
+
+
+def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool) -> DataFrame:
+    """The rows of one source: ordinary ones in their place, all others as suspects."""
+    columns = COLUMNS[table].all
+    place = _PLACES[table]
+    marked = rows.withColumns({
+        "__good": checks.ordinary(program, table) if ordinary else fn.expr("false"),
+        "__root": root(program, place, *(c for c in columns if c != place)),
+    })  # fmt: skip
+    good, col = fn.col("__good"), fn.col
+    none = fn.lit(None).cast("string")
+    match table:
+        case "grants":
+            part = fn.when(col("effect") == "allow", fn.lit(ALLOW)).otherwise(fn.lit(DENY))
+            plain = [col("entity"), col("grantee"), col("privilege"), none]
+        case "owners":
+            part = fn.lit(OWNER)
+            bare = ~col("owner").contains(":")
+            plain = [
+                col("entity"),
+                fn.when(bare, fn.concat(fn.lit("user:"), "owner")).otherwise(col("owner")),
+                none,
+                none,
+            ]
+        case _:
+            part = fn.lit(MEMBER)
+            begins = col("user").startswith("user:")
+            name = fn.when(begins, fn.substring(col("user"), len("user:") + 1, 2**30)).otherwise(col("user"))
+            plain = [col("of"), name, none, none]
+    raw = [col(name) for name in columns] + [none] * (4 - len(columns))
+    cells = [fn.when(good, p).otherwise(r).alias(n) for n, p, r in zip("abcd", plain, raw, strict=True)]
+    parts = fn.when(good, part).otherwise(fn.lit(SUSPECT + number)).cast("tinyint")
+    return marked.select(col("__root").alias("root"), parts.alias("part"), *cells)
+
+
+def _plain(program: Program, pairs: DataFrame, part: int) -> DataFrame:
+    none = fn.lit(None).cast("string")
+    return pairs.select(
+        root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b", none.alias("c"),
+        none.alias("d"),
+    )  # fmt: skip
+
+
+def fingerprints(read: Read) -> DataFrame:
+    """Of each root's raw rows, and of each table that goes by names (`root` is the table's name): how many, and two hashes.
+
+    Sums of the halves of two 64-bit hashes of every row: the order of rows means nothing, each repetition counts.
+    """
+    program = read.program
+    frames: list[DataFrame] = []
+    for table in ALL_TABLES:
+        for source in read.sources.tables.get(table, ()):
+            frames += _hashed(program, table, source.rows)
+    if read.sources.entities is not None:
+        frames += _hashed(program, "entities", read.sources.entities)
+    hashed = reduce(lambda a, b: a.unionAll(b), frames)
+    low, high = "{} & 4294967295", "shiftrightunsigned({}, 32)"
+    sums = [fn.sum(fn.expr(half.format(h))).alias(f"{h}{n}") for h in ("h", "g") for n, half in enumerate((low, high))]
+    counted = [fn.sum(fn.expr("case when counts then 1L else 0L end")).alias("rows")]
+    return hashed.groupBy("root").agg(*counted, *sums)
+
+
+def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
+    columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
+    cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
+    title = fn.lit(table)
+    hashes = [fn.xxhash64(title, *cells).alias("h"), fn.xxhash64(fn.lit("privtab"), title, *cells).alias("g")]
+    place = "entity" if table == "entities" else _PLACES.get(table)
+    found: list[DataFrame] = []
+    counts = fn.lit(table in TABLES).alias("counts")
+    if place is not None:
+        there = rows if table != "assignments" else rows.filter("coalesce(scope, '') != ''")
+        others = [c for c in columns if c != place]
+        found.append(there.select(root(program, place, *others).alias("root"), counts, *hashes))
+    if table not in TABLES and table != "entities":
+        found.append(rows.select(title.alias("root"), counts, *hashes))
+    return found

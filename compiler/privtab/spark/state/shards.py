@@ -1,0 +1,312 @@
+"""The rows of one root entity → its shard: distinct, conflicts, index, JSON and bundle in one go, in the worker that has them.
+
+Texts become numbers once (Arrow's dictionaries), rows become one number each, and `numpy.unique` sorts, counts and makes
+distinct at the same time. Rows that no expression vouches for are judged here by the code that reads files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.ir.nodes import Program
+from privtab.spark.state import checks
+from privtab.spark.state.scoped import scoped_entries
+from privtab.spark.state.texts import Codes, Texts, large
+from privtab.state.names import Names
+from privtab.state.raw import COLUMNS
+
+TABLES = ("grants", "owners", "members")
+"""The tables whose rows lie in shards."""
+ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, SUSPECT = range(7)
+"""What a row of the input is; a suspect of the n-th of TABLES is SUSPECT + n."""
+INPUT = ("root", "part", "a", "b", "c", "d")
+"""Grants: entity, grantee, privilege; owners and members: entity, who; scopes: entity, role; suspects: their raw cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What is held at and below one root entity, by numbers: of privileges, of `keys` and of `names`."""
+
+    privileges: tuple[str, ...]
+    keys: Texts
+    names: Texts
+    grants: Mapping[str, tuple[Codes, Codes, Codes]]
+    """`allow` and `deny` → privilege, key, name."""
+    scoped: Mapping[str, Sequence[tuple[str, str, str, tuple[str, ...]]]]
+    """`allow` and `deny` → privilege, key, principal, entities of the rows."""
+    owners: tuple[Codes, Codes]
+    members: tuple[Codes, Codes]
+    entities: int = 0
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is to say about the rows of a shard, by table."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(
+        self, table: str, code: str, severity: str, message: str, help_: str | None, row: str, rows: int = 1
+    ) -> None:
+        """One finding: `row` is JSON text."""
+        self.rows.append(
+            {
+                "table": table,
+                "code": code,
+                "severity": severity,
+                "message": message,
+                "help": help_,
+                "row": row,
+                "rows": rows,
+            }
+        )
+
+
+def by_root(table: Any) -> Iterator[tuple[str, Any]]:
+    """The rows of a partition by root; each part holds its rows in the order they came in."""
+    encoded = table.column("root").combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    names = encoded.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], table
+        return
+    codes = np.asarray(encoded.indices)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    for number, name in enumerate(names):
+        yield name, table.take(pa.array(order[bounds[number] : bounds[number + 1]]))
+
+
+def held(
+    program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings, orphans: str | None
+) -> Held:
+    """The rows of one root, each once; `orphans` (`report`, `quarantine`): rows about unlisted entities, None for any."""
+    table = _with_judged(program, table, not_text, findings)
+    part = np.asarray(table.column("part").combine_chunks()).astype(np.int8)
+    key_codes, keys = _encoded(table.column("a"))
+    name_codes, names = _encoded(table.column("b"))
+    grants = part <= DENY
+    raw_codes, raws = _encoded(table.column("c").filter(pa.array(grants)))
+    raw_names = raws.to_pylist()
+    listed = _listed(part, key_codes, len(keys), orphans)
+    report = _Report(findings=findings, keys=keys, names=names, raws=raw_names, listed=listed, orphans=orphans)
+
+    columns = [part[grants].astype(np.int64), raw_codes, key_codes[grants], name_codes[grants]]
+    effect, raw, key, name = report.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
+    program_names = Names(program)
+    privileges, (effect, privilege, key, name) = _resolved(program_names, raw_names, keys, effect, raw, key, name)
+    if program.aliases or program.sets:
+        sizes = (2, len(privileges), len(keys), len(names))
+        (effect, privilege, key, name), _ = unique([effect, privilege, key, name], sizes)
+    found: dict[str, tuple[Codes, Codes, Codes]] = {}
+    for number, which in ((ALLOW, "allow"), (DENY, "deny")):
+        mask = effect == number
+        found[which] = (privilege[mask], key[mask], name[mask])
+    report.conflicts(found, privileges)
+
+    pairs: dict[int, tuple[Codes, Codes]] = {}
+    for number, title in ((OWNER, "owners"), (MEMBER, "members")):
+        mask = part == number
+        both = report.distinct(title, [key_codes[mask], name_codes[mask]], (len(keys), len(names)))
+        pairs[number] = (both[0], both[1])
+    mask = part == SCOPE
+    (scopes, roles), _ = unique([key_codes[mask], name_codes[mask]], (len(keys), len(names)))
+    scoped = {which: scoped_entries(program, found[which], privileges, keys, names, scopes, roles) for which in found}
+    used = np.zeros(len(keys), bool)
+    for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
+        used[codes] = True
+    return Held(
+        privileges=privileges, keys=keys, names=names, grants=found, scoped=scoped,
+        owners=pairs[OWNER], members=pairs[MEMBER], entities=int(used.sum()),
+    )  # fmt: skip
+
+
+def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes], Codes]:
+    """Distinct rows of number columns in order, and how often each stood there; `sizes`: how many numbers a column has."""
+    width = 1
+    for size in sizes:
+        width *= max(size, 1)
+    if width < 2**62:
+        packed = np.zeros(len(columns[0]), np.int64)
+        for column, size in zip(columns, sizes, strict=True):
+            packed = packed * max(size, 1) + column
+        values, counts = np.unique(packed, return_counts=True)
+        out: list[Codes] = []
+        for size in reversed(sizes):
+            values, column = np.divmod(values, max(size, 1))
+            out.append(column)
+        return out[::-1], counts
+    rows, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    return [rows[:, at] for at in range(len(columns))], counts
+
+
+@dataclass(slots=True, kw_only=True)
+class _Report:
+    """Rows that several together make remarkable."""
+
+    findings: Findings
+    keys: Texts
+    names: Texts
+    raws: list[str]
+    listed: Any
+    orphans: str | None
+
+    def distinct(self, table: str, columns: list[Codes], sizes: Sequence[int]) -> list[Codes]:
+        """The rows of a table, each once; repetitions and orphans are reported, orphans left out where they are quarantined."""
+        rows, counts = unique(columns, sizes)
+        said = f"the row says the same as another of `{table}`"
+        for at in np.flatnonzero(counts > 1).tolist():
+            cells = self._cells(table, rows, at)
+            self.findings.add(table, "S160", "warning", said, "leave it out", cells, int(counts[at]) - 1)
+        if self.listed is None:
+            return rows
+        key = rows[2 if table == "grants" else 0]
+        lost = ~self.listed[key]
+        severity = "error" if self.orphans == "quarantine" else "warning"
+        for at in np.flatnonzero(lost).tolist():
+            message = f"`{self.keys[int(key[at])].as_py()}` is not among the entities"
+            advice = "remove the row, or name the entity"
+            cells = self._cells(table, rows, at)
+            self.findings.add(table, "S114", severity, message, advice, cells, int(counts[at]))
+        return [column[~lost] for column in rows] if self.orphans == "quarantine" else rows
+
+    def conflicts(self, found: Mapping[str, tuple[Codes, Codes, Codes]], privileges: Sequence[str]) -> None:
+        """Privileges that one grantee is both allowed and denied on one entity."""
+        if not all(len(columns[0]) for columns in found.values()):
+            return
+        sizes = (len(privileges), len(self.keys), len(self.names))
+        together = [np.concatenate([found["allow"][at], found["deny"][at]]) for at in range(3)]
+        (privilege, key, name), counts = unique(together, sizes)
+        for at in np.flatnonzero(counts > 1).tolist():
+            who, what = self.names[int(name[at])].as_py(), privileges[int(privilege[at])]
+            row = {"grantee": who, "effect": "deny", "privilege": what, "entity": self.keys[int(key[at])].as_py()}
+            message = f"`{who}` is allowed and denied `{what}` here"
+            self.findings.add(
+                "grants", "S163", "warning", message, "the denial counts: leave one of them out", _json(row)
+            )
+
+    def _cells(self, table: str, rows: Sequence[Codes], at: int) -> str:
+        if table == "grants":
+            effect, raw, key, name = (int(column[at]) for column in rows)
+            return _json({
+                "grantee": self.names[name].as_py(), "effect": ("allow", "deny")[effect],
+                "privilege": self.raws[raw], "entity": self.keys[key].as_py(),
+            })  # fmt: skip
+        entity, who = (self.keys[int(rows[0][at])].as_py(), self.names[int(rows[1][at])].as_py())
+        return _json({"entity": entity, "owner": who} if table == "owners" else {"user": who, "of": entity})
+
+
+def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings) -> Any:
+    """The table with its suspects judged: good ones in the place of ordinary rows, findings noted."""
+    part = np.asarray(table.column("part").combine_chunks())
+    if not (part >= SUSPECT).any():
+        return table
+    more: list[dict[str, Any]] = []
+    for number, name in enumerate(TABLES):
+        suspects = table.filter(pa.array(part == SUSPECT + number))
+        if not suspects.num_rows:
+            continue
+        columns = COLUMNS[name].all
+        raw = suspects.select(["a", "b", "c", "d"][: len(columns)]).rename_columns(list(columns))
+        for start in range(0, raw.num_rows, 10_000):
+            cells = [checks.cells_of(column) for column in raw.slice(start, 10_000).columns]
+            rows = [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+            judged = checks.examined(program, name, not_text.get(name, {}), rows)
+            more += _good(name, judged)
+            _note(name, judged, findings)
+    ordinary = table.filter(pa.array(part < SUSPECT))
+    if not more:
+        return ordinary
+    extra = pa.Table.from_pylist([{"root": "", "d": None, "c": None} | row for row in more], schema=table.schema)
+    return pa.concat_tables([ordinary, extra])
+
+
+def _good(table: str, judged: Any) -> list[dict[str, Any]]:
+    """What good rows are in the input's columns."""
+    rows = [row for row in judged.to_pylist() if row["__good"]]
+    match table:
+        case "grants":
+            return [
+                {
+                    "part": ALLOW if row["effect"] == "allow" else DENY,
+                    "a": f"{row['type']}:{row['path']}",
+                    "b": row["grantee"],
+                    "c": row["privilege"],
+                }
+                for row in rows
+            ]
+        case "owners":
+            return [{"part": OWNER, "a": f"{row['type']}:{row['path']}", "b": row["owner"]} for row in rows]
+        case _:
+            return [{"part": MEMBER, "a": f"{row['type']}:{row['path']}", "b": row["user"]} for row in rows]
+
+
+def _note(table: str, judged: Any, findings: Findings) -> None:
+    counted: dict[tuple[Any, ...], int] = {}
+    for row in judged.to_pylist():
+        for found in row["__findings"]:
+            key = (found["code"], found["severity"], found["message"], found["help"], row["__row"])
+            counted[key] = counted.get(key, 0) + 1
+    for (code, severity, message, advice, cells), rows in counted.items():
+        findings.add(table, code, severity, message, advice, cells, rows)
+
+
+def _encoded(column: Any) -> tuple[Codes, Texts]:
+    """Numbers for the texts of a column, and the texts by number; a null has the number 0."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded = whole.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    return np.asarray(encoded.indices.fill_null(0)).astype(np.int64), large(encoded.dictionary)
+
+
+def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
+    """Whether each key is among the entities; None where nobody listed them."""
+    if orphans is None:
+        return None
+    found = np.zeros(count, bool)
+    found[keys[part == ENTITY]] = True
+    return found
+
+
+def _resolved(
+    names: Names, raws: Sequence[str], keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
+) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
+    """Grants by the privileges that they give on the types of their entities; privileges are numbered in order."""
+    types, type_names = type_codes(keys)
+    gives = {(r, t): names.given(rn, tn) for r, rn in enumerate(raws) for t, tn in enumerate(type_names)}
+    privileges = tuple(sorted({p for given in gives.values() for p in given}))
+    number = {p: at for at, p in enumerate(privileges)}
+    cell = raw * len(type_names) + types[key] if len(type_names) else raw
+    listed = [[number[p] for p in gives[r, t]] for r in range(len(raws)) for t in range(len(type_names))]
+    lengths = np.array([len(given) for given in listed], np.int64)
+    flat = np.array([p for given in listed for p in given], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    if not len(raw):
+        return privileges, (effect, raw, key, name)
+    counts = lengths[cell]
+    rows = np.repeat(np.arange(len(raw)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    privilege = flat[starts[cell[rows]] + within] if len(rows) else np.zeros(0, np.int64)
+    return privileges, (effect[rows], privilege, key[rows], name[rows])
+
+
+def type_codes(keys: Texts) -> tuple[Codes, list[str]]:
+    """The type of each key by number, and the types by number."""
+    if not len(keys):
+        return np.zeros(0, np.int64), []
+    types = pc.list_element(pc.split_pattern(keys, ":", max_splits=1), 0)
+    codes, names = _encoded(types)
+    return codes, names.to_pylist()
+
+
+def _json(row: Mapping[str, str]) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))

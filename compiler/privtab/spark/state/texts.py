@@ -1,0 +1,152 @@
+"""JSON text from Arrow arrays: nested objects by one `take` of ready pieces, no Python object for a row.
+
+The text of an object is a sequence of pieces: `"USE":{`, `"catalog:m":{`, `"role:r":true`, `,"role:s":true`, `}`. Every piece
+stands once in an array of text; numpy works out which follows which; the data buffer of `pieces.take(order)` is the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Codes: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Texts: TypeAlias = Any
+"""A pyarrow array of `large_string`."""
+
+_ROWS = 1 << 20
+"""Rows whose pieces are put together at a time: what is needed beside the text stays small."""
+
+
+def large(values: Sequence[str] | Any) -> Texts:
+    """Texts as an Arrow array whose size knows no bound."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
+
+
+def is_ascii(values: Texts) -> bool:
+    """Whether all texts are ASCII without DEL, so that their JSON is the same with and without escapes for the rest."""
+    return not pc.any(_beyond_ascii(values)).as_py()
+
+
+def json_texts(values: Texts, *, ascii_: bool = False) -> Texts:
+    r"""Each text as JSON writes it, byte for byte as `json.dumps` does; `ascii_`: other characters as `\uXXXX`.
+
+    >>> json_texts(large(['a"b', "c"])).to_pylist()
+    ['"a\\"b"', '"c"']
+    """
+    quote = pa.scalar('"', pa.large_string())
+    escaped = values
+    if pc.any(pc.match_substring_regex(values, r'[\\"\n]')).as_py():
+        escaped = pc.replace_substring(escaped, "\\", "\\\\")
+        escaped = pc.replace_substring(escaped, '"', '\\"')
+        escaped = pc.replace_substring(escaped, "\n", "\\n")
+    quoted = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", pa.large_string()))
+    odd = pc.match_substring_regex(values, r"[\x00-\x09\x0b-\x1f]")
+    if ascii_:
+        odd = pc.or_(odd, _beyond_ascii(values))
+    if pc.any(odd).as_py():
+        written = [json.dumps(text, ensure_ascii=ascii_) for text in values.filter(odd).to_pylist()]
+        quoted = pc.replace_with_mask(quoted, odd, large(written))
+    return quoted
+
+
+def _beyond_ascii(values: Texts) -> Any:
+    return pc.or_(pc.invert(pc.string_is_ascii(values)), pc.match_substring(values, "\x7f"))
+
+
+def joined(*parts: Texts | str) -> Texts:
+    """Texts put together element by element; a `str` stands in each."""
+    values = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*values, pa.scalar("", pa.large_string()))
+
+
+def ranks(values: Texts) -> Codes:
+    """The place of each text among all of them in order; equal texts must not occur."""
+    order = np.asarray(pc.sort_indices(values)).astype(np.int64)
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order))
+    return found
+
+
+def nested(levels: Sequence[tuple[Codes, Texts]], leaves: tuple[Codes, Texts]) -> list[bytes]:
+    """Nested objects: for each level the code of its key in every row, and the keys as JSON; the same for the leaves.
+
+    Rows must be sorted by all levels, each (keys, leaf) once. A leaf is a whole member: `"role:r":true`. Gives the text with
+    its braces in pieces.
+    """
+    count = len(leaves[0])
+    if count == 0:
+        return [b"{}"]
+    pools: list[Texts] = []
+    starts: list[tuple[int, int]] = []
+    at = 0
+    for texts in (*(joined(keys, ":{") for _, keys in levels), leaves[1]):
+        pools += [texts, joined(",", texts)]
+        starts.append((at, at + len(texts)))
+        at += 2 * len(texts)
+    closes = at
+    pools.append(large(["}" * number for number in range(len(levels) + 1)]))
+    pool = pa.concat_arrays(pools)
+    text = [b"{"]
+    for first in range(0, count, _ROWS):
+        last = min(first + _ROWS, count)
+        text.append(_rows(levels, leaves[0], starts, closes, pool, first, last))
+    text.append(b"}" * (len(levels) + 1))
+    return text
+
+
+def _rows(
+    levels: Sequence[tuple[Codes, Texts]],
+    leaves: Codes,
+    starts: Sequence[tuple[int, int]],
+    closes: int,
+    pool: Texts,
+    first: int,
+    last: int,
+) -> bytes:
+    """The text of some rows, without what closes the last."""
+    size = last - first
+    depth = len(levels)
+    order = np.full((size, depth + 2), -1, np.int64)
+    fresh = np.zeros(size, bool)
+    """Where an object of a level above begins."""
+    closed = np.zeros(size, np.int64)
+    for level, (codes, _) in enumerate(levels):
+        begins = fresh.copy()
+        here = codes[first:last]
+        begins[1:] |= here[1:] != here[:-1]
+        begins[0] |= first == 0 or codes[first - 1] != here[0]
+        plain, comma = starts[level]
+        opened = np.where(fresh | (_is_first(size, first)), plain, comma) + here
+        order[:, 1 + level] = np.where(begins, opened, -1)
+        closed += begins
+        fresh = begins
+    plain, comma = starts[depth]
+    order[:, 1 + depth] = np.where(fresh | (_is_first(size, first)), plain, comma) + leaves[first:last]
+    if first == 0:
+        closed[0] = 0
+    order[:, 0] = np.where(closed > 0, closes + closed, -1)
+    flat = order.ravel()
+    return buffer(pool.take(pa.array(flat[flat >= 0])))
+
+
+def _is_first(size: int, first: int) -> Any:
+    """True for the very first row of all."""
+    found = np.zeros(size, bool)
+    if first == 0:
+        found[0] = True
+    return found
+
+
+def buffer(texts: Texts) -> bytes:
+    """All texts of an array, one after the other."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)
+    begin, end = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
+    data = texts.buffers()[2]
+    return b"" if data is None else bytes(memoryview(data)[begin:end])

@@ -1,0 +1,150 @@
+"""Bundles that executors build are those that `bundle.pack` makes, and are made again only where rows changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from worlds import policy
+from worlds import state as random_state
+
+from privtab.bundle.pack import shard_bundles
+from privtab.errors import FileError, StateInvalid
+from privtab.ir.nodes import Program
+from privtab.pipeline import program_of
+from privtab.request import Entity
+from privtab.source import SourceFile
+from privtab.spark.state import Build, build, opened
+from privtab.state.nodes import Assignment, Grant, State
+from privtab.state.raw import COLUMNS
+
+STATE = State(
+    members=(("ann", Entity("lake", "l")), ("bob", Entity("lake", "m"))),
+    memberships=(("ann", "hr"), ("bob", "it")),
+    assignments=(
+        Assignment(principal="user:ann", role="keeper", scope=Entity("lake", "l")),
+        Assignment(principal="user:ann", role="clerk", scope=Entity("schema", "l/s")),
+        Assignment(principal="group:hr", role="clerk"),
+        Assignment(principal="user:bob", role="nothing"),
+    ),
+    grants=(
+        Grant(grantee="role:clerk", effect="allow", privilege="ALL", entity=Entity("schema", "l/s")),
+        Grant(grantee="role:clerk", effect="allow", privilege="SELECT", entity=Entity("lake", "l")),
+        Grant(grantee="user:ann", effect="deny", privilege="SELECT", entity=Entity("table", "l/s/a%2Fb")),
+        Grant(grantee="group:it", effect="allow", privilege="MANAGE", entity=Entity("depot", "d")),
+    ),
+    owners=((Entity("schema", "l/s"), "user:ann"),),
+    service_admins=("root",),
+)
+
+
+def cells(state: State) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of a state as its tables have them."""
+    return {
+        "members": [(user, str(entity)) for user, entity in state.members],
+        "memberships": list(state.memberships),
+        "assignments": [(a.principal, a.role, str(a.scope) if a.scope else None) for a in state.assignments],
+        "grants": [(g.grantee, g.effect, g.privilege, str(g.entity)) for g in state.grants],
+        "owners": [(str(entity), owner) for entity, owner in state.owners],
+        "service_admins": [(user,) for user in state.service_admins],
+    }
+
+
+def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
+    return {
+        table: spark.createDataFrame(rows, ", ".join(f"`{c}` string" for c in COLUMNS[table].all))
+        for table, rows in cells(state).items()
+    }
+
+
+def files(made: Build) -> dict[str, bytes]:
+    return {key: Path(made.file(key)).read_bytes() for key in ("people", *made.shards)}
+
+
+def listing(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} | {path.name for path in (folder / "bundles").iterdir()}
+
+
+def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
+    spark: SparkSession, shop: Program, tmp_path: Path
+) -> None:
+    first = build(spark, frames(spark, STATE), shop, tmp_path)
+    assert files(first) == shard_bundles(shop, STATE)
+    assert first.rebuilt == ("depot:d", "lake:l", "lake:m")
+    assert first.people
+    assert not first.unchanged
+    report = first.shards["lake:l"]
+    assert (report["allow"], report["deny"], report["owners"], report["members"]) == (3, 1, 1, 1)
+    assert opened(tmp_path).manifest == first.manifest
+
+    before = listing(tmp_path)
+    again = build(spark, frames(spark, replace(STATE, grants=STATE.grants[::-1])), shop, tmp_path)
+    assert again.unchanged
+    assert listing(tmp_path) == before
+
+    grants = (*STATE.grants[:3], replace(STATE.grants[3], grantee="user:carl"))
+    changed = replace(STATE, grants=grants, members=STATE.members[:1])
+    second = build(spark, frames(spark, changed), shop, tmp_path)
+    assert (second.rebuilt, second.removed, second.people) == (("depot:d",), ("lake:m",), True)
+    assert files(second) == shard_bundles(shop, changed)
+    assert second.shards["lake:l"] == first.shards["lake:l"]
+    assert opened(tmp_path, "manifest.previous.json").manifest == first.manifest
+
+
+def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
+    good = build(spark, frames(spark, STATE), shop, tmp_path)
+    wrong = frames(spark, STATE)
+    wrong["grants"] = wrong["grants"].unionAll(
+        spark.createDataFrame(
+            [("user:ann", "allow", "SELET", "lake:l"), ("user:ann", "allow", "SELECT", "nowhere"), (None,) * 4],
+            wrong["grants"].schema,
+        )
+    )
+    with pytest.raises(StateInvalid) as raised:
+        build(spark, wrong, shop, tmp_path)
+    codes = sorted(f.code for f in raised.value.findings)  # type: ignore[attr-defined]
+    assert codes == ["S103", "S103", "S103", "S103", "S110", "S130"]
+    assert opened(tmp_path).manifest == good.manifest
+    assert spark.read.parquet(str(tmp_path / "rejected")).filter("severity = 'error'").count() == 6
+    assert files(opened(tmp_path)) == files(good)
+
+    partial = build(spark, wrong, shop, tmp_path, allow_partial=True)
+    assert files(partial) == shard_bundles(shop, STATE)
+    assert not (tmp_path / "rejected").exists()
+    found = partial.findings(spark).filter("severity = 'error'").collect()
+    assert {json.loads(row.row).get("privilege") for row in found if row.code == "S130"} == {"SELET"}
+    with pytest.raises(StateInvalid):
+        build(spark, wrong, shop, tmp_path)
+
+
+def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles" / "people-0.tar.gz").write_bytes(b"")
+    with pytest.raises(FileError, match="no built state"):
+        opened(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 11])
+def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
+    program = program_of(SourceFile.of("world.yaml", policy(seed)))
+    world = random_state(program, seed)
+    made = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
+    assert files(made) == shard_bundles(program, world)
+
+
+def test_unlisted_entities_are_orphans(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
+    entities = spark.createDataFrame([("lake:l",), ("schema:l/s",), ("depot:d",)], "entity string")
+    given: Mapping[str, Any] = {"tables": frames(spark, STATE), "entities": entities}
+    reported = build(spark, given, shop, tmp_path)
+    orphans = reported.findings(spark).filter("code = 'S114'").collect()
+    assert {(row.table, row.severity) for row in orphans} == {("grants", "warning"), ("members", "warning")}
+    assert files(reported) == shard_bundles(shop, STATE)
+    left = build(spark, {**given, "orphans": "quarantine"}, shop, tmp_path, allow_partial=True)
+    kept = replace(STATE, grants=(*STATE.grants[:2], STATE.grants[3]), members=STATE.members[:1])
+    assert files(left) == shard_bundles(shop, kept)
