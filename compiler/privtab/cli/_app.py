@@ -29,6 +29,7 @@ from privtab.cli import (
     schema,
     serve,
     sign,
+    spark,
     state,
     status,
     stubs,
@@ -89,6 +90,7 @@ flow(opa.app)
 flow(registry.app)
 app.add_typer(state.app, name="state")
 app.add_typer(opa.app, name="opa")
+app.add_typer(spark.app, name="spark")
 app.add_typer(registry.app, name="registry")
 app.add_typer(keys.app, name="keys")
 

@@ -6,11 +6,9 @@ import csv
 import getpass
 import json
 import os
-import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import __version__
-from privtab.errors import FileError, UsageError
+from privtab.errors import UsageError
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import Totals, first_rows, heat_maps, totals
 from privtab.spark.certification.page import Origin, render
+from privtab.spark.folders import whole
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.frame import EntitiesLike, UsersLike, listed, matrix_frame, session_of, user_names
 from privtab.spark.matrix.opening import Source, open_state, open_world
@@ -167,31 +166,6 @@ def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequen
 def _cell(text: str) -> str:
     """A text that a spreadsheet takes for no formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-@contextmanager
-def whole(target: Path) -> Iterator[Path]:
-    """A folder to write into that takes the place of `target` once all is done, and goes away where it is not."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    mark = secrets.token_hex(4)
-    place = target.parent.resolve() / f".{target.name}.{mark}"
-    place.mkdir()
-    try:
-        yield place
-        if target.exists():
-            old = target.parent / f".{target.name}.{mark}.old"
-            target.rename(old)
-            place.rename(target)
-            if old.is_dir():
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                old.unlink()
-        else:
-            place.rename(target)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _counted(findings: Iterable[found.Finding]) -> Mapping[str, int]:

@@ -1,0 +1,39 @@
+"""`privtab spark`: the jobs of `privtab.spark`, each with the options that it has under spark-submit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import typer
+
+from privtab.cli._output import complain
+from privtab.spark.jobs import JOBS
+
+app = typer.Typer(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
+_ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+MISSING = 3
+
+
+def _command(job: str) -> Callable[[typer.Context], None]:
+    def run(context: typer.Context) -> None:
+        raise typer.Exit(_run(job, context.args))
+
+    run.__doc__ = JOBS[job]
+    return run
+
+
+def _run(job: str, arguments: Sequence[str]) -> int:
+    from importlib import import_module
+
+    try:
+        code: int = import_module(f"privtab.spark.jobs.{job}").main(list(arguments))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
+            raise
+        complain(f"{error.name} is not installed: pip install 'privtab[spark]'")
+        return MISSING
+    return code
+
+
+for _name in JOBS:
+    app.command(_name, context_settings=_ALL, add_help_option=False)(_command(_name))

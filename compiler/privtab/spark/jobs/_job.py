@@ -1,0 +1,334 @@
+"""What all jobs share: options, the session, progress on standard error, exit codes, output that is there whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
+from privtab.spark.jobs import JOBS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FINDINGS, USAGE, WORLD = 1, 2, 3
+BEAT = 10.0
+"""Seconds between two signs of life while Spark is at work."""
+FORMATS: Mapping[str, str] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".orc": "orc"}
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """As the other commands' help: a usage line, paragraphs, an example."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+
+def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentParser:
+    """The options of a job, those that all have among them."""
+    shown = "\n".join(f"  privtab spark {job} {example}" for example in examples)
+    module = f"  spark-submit …/privtab/spark/jobs/{job}.py [OPTIONS]\n  python -m privtab.spark.jobs.{job} [OPTIONS]"
+    made = argparse.ArgumentParser(
+        prog=f"privtab spark {job}",
+        usage=f"privtab spark {job} [OPTIONS]",
+        description=f"{JOBS[job]}\n\n{more}\n\nExample:\n{shown}",
+        epilog=f"The same as a program:\n{module}",
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    common = made.add_argument_group("session and output")
+    common.add_argument("--master", metavar="URL", help="Spark's master, as in local[4]; spark-submit gives its own")
+    common.add_argument("--remote", metavar="URL", help="a Spark Connect server, as in sc://host")
+    common.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may repeat"
+    )
+    common.add_argument("--format", choices=("text", "json"), default="text", help="for a person, or for a program")
+    common.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def policy_options(made: argparse.ArgumentParser) -> None:
+    """`--policy` and `--state`."""
+    made.add_argument(
+        "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final), a path, or a bundle"
+    )
+    made.add_argument(
+        "-s", "--state", required=True, metavar="STATE", help="a file, a folder of tables, or a state bundle"
+    )
+
+
+def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None:
+    """Where rows come from and where they go."""
+    if inputs:
+        made.add_argument(
+            "-i", "--input", required=True, metavar="TABLE", help="a file, a folder, or the name of a table"
+        )
+        made.add_argument(
+            "--input-format", metavar="NAME", help="csv, json, parquet, delta … ; by the ending where left off"
+        )
+        made.add_argument(
+            "--input-option", action="append", default=[], metavar="KEY=VALUE", help="of the reader; may repeat"
+        )
+    made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the result goes; must not exist")
+    made.add_argument("--output-format", metavar="NAME", help="as --input-format; parquet where nothing says otherwise")
+    made.add_argument("--overwrite", action="store_true", help="take the place of what is there")
+
+
+def named_options(made: argparse.ArgumentParser) -> None:
+    """What the requests of a table ask about besides users."""
+    made.add_argument("--resource", metavar="COLUMN", help="a column of entities (type:path)")
+    made.add_argument(
+        "--type", metavar="TYPE", help="the type of all resources; --path says which column has their paths"
+    )
+    made.add_argument("--path", metavar="COLUMN", help="a column of paths, beside --type")
+    made.add_argument(
+        "--with",
+        dest="with_",
+        action="append",
+        default=[],
+        metavar="SLOT=COLUMN",
+        help="a second object: SLOT=COLUMN, or SLOT=TYPE:COLUMN",
+    )
+    made.add_argument(
+        "--flag", action="append", default=[], metavar="NAME", help="a flag that is set for all rows; may repeat"
+    )
+    made.add_argument(
+        "--groups", metavar="COLUMN", help="a column of arrays of groups, for policies that take them from requests"
+    )
+    made.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark goes about it")
+
+
+def resource(options: argparse.Namespace) -> str | tuple[str, str]:
+    """The resource of a table's requests; raises UsageError."""
+    if options.resource and not (options.type or options.path):
+        return str(options.resource)
+    if options.type and options.path and not options.resource:
+        return str(options.type), str(options.path)
+    raise UsageError("give `--resource COLUMN`, or `--type TYPE` and `--path COLUMN`")
+
+
+def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
+    """The `with` objects of a table's requests."""
+    found: dict[str, str | tuple[str, str]] = {}
+    for slot, text in pairs(options.with_, "--with").items():
+        kind, colon, column = text.partition(":")
+        found[slot] = (kind, column) if colon else text
+    return found
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """`KEY=VALUE` options as a mapping; raises UsageError."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise UsageError(f"`{option} {text}`: write KEY=VALUE")
+        found[key] = value
+    return found
+
+
+@dataclass
+class Told:
+    """Progress: phases on standard error, with a sign of life while one lasts."""
+
+    quiet: bool
+    detail: str = ""
+    """What is known of how far it is."""
+    started: float = field(default_factory=time.monotonic)
+    _stop: threading.Event | None = None
+
+    def __call__(self, phase: str) -> None:
+        """A new phase begins."""
+        self.end()
+        self.detail = ""
+        if self.quiet:
+            return
+        sys.stderr.write(f"{self._clock()}  {phase}\n")
+        sys.stderr.flush()
+        self._stop = stop = threading.Event()
+        threading.Thread(target=self._beat, args=(phase, stop), daemon=True).start()
+
+    def end(self) -> None:
+        """Nothing goes on any more."""
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
+
+    def _beat(self, phase: str, stop: threading.Event) -> None:
+        while not stop.wait(BEAT):
+            sys.stderr.write(f"{self._clock()}  {phase} … {self.detail}".rstrip() + "\n")
+            sys.stderr.flush()
+
+    def watch(self, spark: SparkSession) -> None:
+        """Hear of a Connect session how many tasks are done; a Classic one draws its own bar on a terminal."""
+
+        def heard(stages: Any = None, **_: Any) -> None:
+            found = list(stages or ())
+            done, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
+            self.detail = f"{done:,} of {all_:,} tasks" if all_ else ""
+
+        if not self.quiet and "connect" in type(spark).__module__:
+            spark.registerProgressHandler(heard)
+
+    def _clock(self) -> str:
+        seconds = int(time.monotonic() - self.started)
+        return f"{seconds // 60:3d}:{seconds % 60:02d}"
+
+
+@contextmanager
+def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+    """A session as the options say, or the one that is there, which stays; raises UsageError for what excludes each other."""
+    from pyspark.sql import SparkSession as Session
+
+    if options.master and options.remote:
+        raise UsageError("give `--master` or `--remote`, not both")
+    settings = pairs(options.conf, "--conf")
+    active = Session.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    builder = Session.builder.appName(f"privtab {name}")
+    if options.master:
+        builder = builder.master(options.master)
+    if options.remote:
+        builder = builder.remote(options.remote)
+    elif sys.stderr.isatty() and not options.quiet:
+        builder = builder.config("spark.ui.showConsoleProgress", "true")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    made: SparkSession = builder.getOrCreate()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The table that a job reads."""
+    kind = options.input_format or _format(options.input)
+    settings = pairs(options.input_option, "--input-option")
+    if kind is None and "/" not in options.input and not Path(options.input).exists():
+        return spark.table(options.input)
+    if "://" not in options.input and not Path(options.input).exists():
+        raise FileError(f"no such table: {options.input}")
+    if kind == "csv":
+        settings = {"header": "true", "escape": '"'} | settings
+    return spark.read.format(kind or "parquet").options(**settings).load(options.input)
+
+
+def write(frame: DataFrame, options: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Write a result; where it lies and how many rows it has. Nothing is there until all of it is."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+    kind = options.output_format or _format(options.output) or "parquet"
+    seen = Observation("privtab")
+    counted = [F.count(F.lit(1)).alias("rows")]
+    if "allowed" in frame.columns:
+        counted.append(F.count_if(F.col("allowed")).alias("allowed"))
+    with placed(options.output, overwrite=options.overwrite) as place:
+        tell(f"writing {options.output}")
+        writer = frame.observe(seen, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
+        if kind == "csv":
+            writer = writer.option("header", "true").option("escape", '"')
+        writer.save(place)
+    return {"output": options.output, "format": kind, **seen.get}
+
+
+@contextmanager
+def placed(output: str, *, overwrite: bool) -> Iterator[str]:
+    """Where to write so that `output` is whole or as it was. Of what is no local folder Spark's own commit takes care."""
+    if "://" in output and not output.startswith("file://"):
+        yield output
+        return
+    target = Path(output.removeprefix("file://"))
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists: name another folder, or add `--overwrite`")
+    from privtab.spark.folders import whole
+
+    with whole(target) as place:
+        part = place / "part"
+        yield part.as_uri()
+        for path in list(part.iterdir()):
+            path.rename(place / path.name)
+        part.rmdir()
+
+
+def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """What a job has to say in the end, on standard output."""
+    text = (
+        json.dumps(result, indent=2, ensure_ascii=False, default=str) if options.format == "json" else "\n".join(lines)
+    )
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def run(
+    job: str,
+    body: Callable[[argparse.Namespace, SparkSession, Told], int],
+    made: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+) -> int:
+    """Run a job and give its exit code: 0 fine, 1 findings, 2 bad usage, 3 the world failed. No traceback for what is expected."""
+    try:
+        options = made.parse_args(arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else USAGE
+    from pyspark.errors import PySparkException
+
+    tell = Told(quiet=options.quiet)
+    try:
+        tell("starting Spark")
+        with session(options, job) as spark:
+            tell.watch(spark)
+            return body(options, spark, tell)
+    except (PolicyInvalid, StateInvalid) as error:
+        _complain(_told(error))
+        return FINDINGS
+    except (UsageError, InvalidRequest) as error:
+        _complain(str(error))
+        return USAGE
+    except (PrivtabError, OSError) as error:
+        _complain(str(error))
+        return WORLD
+    except PySparkException as error:
+        _complain(f"Spark: {_first_lines(str(error))}")
+        return WORLD
+    finally:
+        tell.end()
+
+
+def _told(error: PrivtabError) -> str:
+    if isinstance(error, StateInvalid):
+        from privtab.state.findings import render_text
+        from privtab.state.nodes import StateFinding
+
+        found = [finding for finding in error.findings if isinstance(finding, StateFinding)]
+        return f"{error}; they may carry a denial\n{render_text(found)}".rstrip()
+    return str(error)
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"privtab: {message}\n")
+
+
+def _first_lines(text: str) -> str:
+    """What Spark says without the stack of the JVM."""
+    lines = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("at ") or line.startswith("JVM stacktrace"):
+            break
+        lines.append(line)
+    return "\n".join(lines[:12]).strip()
+
+
+def _format(path: str) -> str | None:
+    return FORMATS.get(Path(path).suffix.lower())

@@ -1,0 +1,100 @@
+"""Write the matrix with figures, findings and a page: `python -m privtab.spark.jobs.certify --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.errors import FileError
+from privtab.spark.jobs import _job as job
+from privtab.spark.jobs.entitlements import entities, matrix_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.spark.certification.findings import Finding
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the exit code: 1 where `--fail-on` says so."""
+    made = job.parser(
+        "certify",
+        "The folder has report.html, which needs nothing else, summary.json, findings.csv, and entitlements/ with all rows.",
+        [
+            "-p gravitino/1.1.0 -s state.yaml -o certified",
+            "-p gravitino/1.1.0 -s state.yaml -o certified --people staff.txt --fail-on high --by 'audit team'",
+        ],
+    )
+    job.policy_options(made)
+    matrix_options(made)
+    made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes; must not exist")
+    made.add_argument("--overwrite", action="store_true", help="take the place of what is there")
+    made.add_argument("--data-format", choices=("parquet", "csv"), default="parquet", help="of the rows (parquet)")
+    made.add_argument("--people", metavar="FILE", help="the users that exist, one a line: others are told to have left")
+    made.add_argument(
+        "--destructive", action="append", metavar="WORD", help="a word by which an operation destroys; may repeat"
+    )
+    made.add_argument("--title", help="the title of the page")
+    made.add_argument("--by", metavar="NAME", help="who asked for it; the user of this process where left off")
+    made.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
+    made.add_argument(
+        "--fail-on", choices=("high", "medium", "low"), help="exit code 1 where there are findings as grave"
+    )
+    return job.run("certify", _certify, made, arguments)
+
+
+def _certify(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+    from privtab.spark import certify
+    from privtab.spark.certification.certifying import DESTRUCTIVE
+    from privtab.spark.certification.findings import LEVELS
+
+    written = certify(
+        options.policy,
+        options.state,
+        options.output,
+        entities(spark, options),
+        operations=options.operation,
+        users=options.user,
+        principals=options.principal,
+        flags=options.flag,
+        people=_people(options.people),
+        destructive=options.destructive or DESTRUCTIVE,
+        format=options.data_format,
+        title=options.title,
+        by=options.by,
+        shown=options.shown,
+        overwrite=options.overwrite,
+        spark=spark,
+        tell=tell,
+    )
+    totals = written.totals
+    page = Path(options.output) / "report.html"
+    held = f"{totals.entitlements:,} entitlements of {totals.principals:,} principals"
+    lines = [f"{page}  {held}, {len(written.findings):,} findings", *_kinds(written.findings)]
+    job.show(options, written.to_json() | {"output": options.output}, lines)
+    grave = LEVELS[: LEVELS.index(options.fail_on) + 1] if options.fail_on else ()
+    return job.FINDINGS if any(finding.level in grave for finding in written.findings) else 0
+
+
+def _kinds(findings: Sequence[Finding]) -> list[str]:
+    counts: dict[tuple[str, str], int] = {}
+    for finding in findings:
+        counts[finding.level, finding.kind] = counts.get((finding.level, finding.kind), 0) + 1
+    return [f"  {level:6}  {kind}: {count:,}" for (level, kind), count in counts.items()]
+
+
+def _people(path: str | None) -> list[str] | None:
+    if path is None:
+        return None
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    return [line.strip().removeprefix("user:") for line in lines if line.strip()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Decide a request for each row of a table: `python -m privtab.spark.jobs.decide --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from privtab.errors import UsageError
+from privtab.spark.jobs import _job as job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the exit code."""
+    made = job.parser(
+        "decide",
+        "The output has the rows and columns of the input, and two more: `allowed` (never null) and `reason`\n"
+        "(null where it is true). A denial is an answer: the exit code is 0.",
+        [
+            "-p cdap/final -s state.yaml -i requests.parquet -o decided --subject user --action get --resource entity",
+            "-p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --type dataset --path path",
+        ],
+    )
+    job.policy_options(made)
+    job.table_options(made)
+    made.add_argument("--subject", required=True, metavar="COLUMN", help="a column of user names")
+    made.add_argument("--action", metavar="OPERATION", help="the operation of all rows")
+    made.add_argument("--action-column", metavar="COLUMN", help="a column of operations")
+    job.named_options(made)
+    made.add_argument("--keep", choices=("all", "allowed", "denied"), default="all", help="which rows to write")
+    return job.run("decide", _decide, made, arguments)
+
+
+def _decide(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+    from privtab.spark import decide
+
+    if bool(options.action) == bool(options.action_column):
+        raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
+    resource = job.resource(options)
+    tell(f"reading {options.input}, the policy and the state")
+    frame = job.read(spark, options)
+    if options.action_column and options.action_column not in frame.columns:
+        raise UsageError(f"no column `{options.action_column}`; there are: {', '.join(frame.columns)}")
+    decided = decide(
+        frame,
+        options.policy,
+        options.state,
+        subject=options.subject,
+        action=options.action or F.col(options.action_column),
+        resource=resource,
+        with_=job.objects(options),
+        flags=options.flag,
+        groups=options.groups,
+        plan=options.plan,
+    )
+    if options.keep != "all":
+        decided = decided.where("allowed" if options.keep == "allowed" else "not allowed")
+    result = job.write(decided, options, tell)
+    rows, allowed = result["rows"], result["allowed"]
+    told = f"{options.output}  {rows:,} rows, {allowed:,} allowed, {rows - allowed:,} denied"
+    job.show(options, result | {"denied": rows - allowed}, [told])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Write the matrix, who may do what and through what: `python -m privtab.spark.jobs.entitlements --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.spark.jobs import _job as job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the exit code."""
+    made = job.parser(
+        "entitlements",
+        "One row for each entitlement: principal, operation, entity, and what it rests on.",
+        [
+            "-p gravitino/1.1.0 -s state.yaml -o matrix",
+            "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
+        ],
+    )
+    job.policy_options(made)
+    matrix_options(made)
+    job.table_options(made, inputs=False)
+    made.add_argument(
+        "--ways", choices=("first", "all"), default="first", help="a row for each way, or for the first alone"
+    )
+    return job.run("entitlements", _entitlements, made, arguments)
+
+
+def matrix_options(made: argparse.ArgumentParser) -> None:
+    """What a matrix is about."""
+    made.add_argument(
+        "-e",
+        "--entities",
+        metavar="TABLE",
+        help="a column `entity`, or `type` and `path`; all that the state names where left off",
+    )
+    made.add_argument(
+        "--operation", action="append", metavar="NAME", help="load, or table/load; may repeat; all where left off"
+    )
+    made.add_argument(
+        "--user", action="append", metavar="NAME", help="whom it is about; may repeat; every user where left off"
+    )
+    made.add_argument(
+        "--principal", action="append", metavar="NAME", help="role:analyst, group:hr, user:alice; may repeat"
+    )
+    made.add_argument("--flag", action="append", default=[], metavar="NAME", help="a flag that is set; may repeat")
+
+
+def entities(spark: SparkSession, options: argparse.Namespace) -> DataFrame | list[str] | None:
+    """The entities of a matrix."""
+    if options.entities is None:
+        return None
+    if Path(options.entities).suffix.lower() in (".txt", ".json"):
+        from privtab.spark.matrix.named import from_file
+
+        return from_file(Path(options.entities))
+    of_input = argparse.Namespace(input=options.entities, input_format=None, input_option=[])
+    return job.read(spark, of_input)
+
+
+def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+    from privtab.spark import entitlements
+
+    tell("reading the policy and the state")
+    matrix = entitlements(
+        options.policy,
+        options.state,
+        entities(spark, options),
+        operations=options.operation,
+        users=options.user,
+        principals=options.principal,
+        flags=options.flag,
+        ways=options.ways,
+        spark=spark,
+    )
+    if (options.output_format or Path(options.output).suffix) in ("csv", ".csv"):
+        matrix = matrix.withColumn("via", F.to_json("via"))
+    result = job.write(matrix, options, tell)
+    job.show(options, result, [f"{options.output}  {result['rows']:,} entitlements"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Read a state from any Spark source, check it, write the good rows: `python -m privtab.spark.jobs.state --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from privtab.spark.jobs import _job as job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the exit code: 1 where rows are wrong."""
+    made = job.parser(
+        "state",
+        "Good rows, findings and a summary go below the folder; its manifest is written last, and what it does not name\n"
+        "is not there. `privtab state build` makes bundles in shards of the same sources.\n\n"
+        "Exit code 1 where rows are wrong.",
+        ["sources.yaml -p gravitino/1.1.0 -o checked"],
+    )
+    made.add_argument(
+        "sources", metavar="SOURCES", help="a YAML file that says where each table is, or a folder with one for each"
+    )
+    made.add_argument("-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final) or a path")
+    made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes")
+    made.add_argument("--data-format", default="parquet", metavar="NAME", help="of the rows (parquet)")
+    return job.run("state", _state, made, arguments)
+
+
+def _state(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+    from privtab.spark import read_state
+
+    tell(f"reading {options.sources}")
+    found = read_state(spark, options.sources, options.policy)
+    tell(f"checking the rows, writing {options.output}")
+    written = found.write(options.output, options.data_format)
+    lines = [f"{options.output}  " + ", ".join(f"{count:,} {table}" for table, count in written["rows"].items())]
+    lines += [
+        f"  {severity:7}  {code} in {table}: {count:,} row(s)" for table, code, severity, count in written["findings"]
+    ]
+    job.show(options, written, lines)
+    return job.FINDINGS if any(severity == "error" for _, _, severity, _ in written["findings"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Keep the rows of a table that a user may see: `python -m privtab.spark.jobs.visible --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from privtab.errors import UsageError
+from privtab.spark.jobs import _job as job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the exit code."""
+    made = job.parser(
+        "visible",
+        "The output has the columns of the input, and of its rows those whose resource the user may do the action on.",
+        [
+            "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
+        ],
+    )
+    job.policy_options(made)
+    job.table_options(made)
+    made.add_argument("--user", metavar="NAME", help="one user for all rows")
+    made.add_argument("--subject", metavar="COLUMN", help="a column of user names")
+    made.add_argument("--action", default="list", metavar="OPERATION", help="the operation (list)")
+    job.named_options(made)
+    return job.run("visible", _visible, made, arguments)
+
+
+def _visible(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+    from privtab.spark import user, visible
+
+    if bool(options.user) == bool(options.subject):
+        raise UsageError("give `--user NAME` or `--subject COLUMN`")
+    resource = job.resource(options)
+    tell(f"reading {options.input}, the policy and the state")
+    kept = visible(
+        job.read(spark, options),
+        options.policy,
+        options.state,
+        subject=user(options.user) if options.user else options.subject,
+        resource=resource,
+        action=options.action,
+        with_=job.objects(options),
+        flags=options.flag,
+        groups=options.groups,
+        plan=options.plan,
+    )
+    result = job.write(kept, options, tell)
+    job.show(options, result, [f"{options.output}  {result['rows']:,} rows"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

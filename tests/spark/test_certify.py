@@ -1,0 +1,169 @@
+"""A certification says what the matrix says, and no name in it is more than a text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import generated
+import pytest
+from pyspark.sql import SparkSession
+
+from privtab.errors import UsageError
+from privtab.request import Entity
+from privtab.spark import certify
+from privtab.spark.certification import findings
+from privtab.spark.certification.page import script_json
+from privtab.spark.folders import whole
+from privtab.state.nodes import Assignment, Grant, State
+
+NASTY = "<script>alert(1)</script>"
+QUOTED = "\"'><img src=x onerror=alert(1)>{{7*7}}</script><!--"
+POLICY = """
+privtab: 1
+system: depot
+version: '1'
+title: The <b>depot</b>
+entities: {depot: {box: , user: , group: , role: }}
+privileges: [READ, DROP]
+semantics: {inheritance: down, owner: {kinds: [user]}}
+roles: {keeper: {grants: {box: [READ]}}}
+tables:
+  box: {look: READ (box), drop: DROP (box) or owner (box), smell: anyone}
+"""
+STATE = State(
+    memberships=(("ann", "packers"),),
+    assignments=(Assignment(principal="group:packers", role="reader"), Assignment(principal="user:ann", role="hollow")),
+    grants=(
+        Grant(grantee="role:reader", effect="allow", privilege="READ", entity=Entity("depot", "d")),
+        Grant(grantee="role:dormant", effect="allow", privilege="READ", entity=Entity("depot", "d")),
+        Grant(
+            grantee=f"user:{NASTY}",
+            effect="allow",
+            privilege="DROP",
+            entity=Entity("box", f"d/{QUOTED.replace('/', '%2F')}"),
+        ),
+        Grant(grantee="user:=cmd()", effect="allow", privilege="DROP", entity=Entity("box", "d/1")),
+    ),
+    owners=((Entity("box", "d/1"), "user:gone"),),
+)
+
+
+class Page(HTMLParser):
+    """What a browser would make of the page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.scripts: list[str] = []
+        self._script = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        self._script = tag == "script"
+        if self._script:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._script:
+            self.scripts[-1] += data
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    program, _ = generated.read(POLICY)
+    assert program is not None
+    folder = tmp_path_factory.mktemp("certified") / "it"
+    made = certify(
+        program, STATE, folder, people=["ann", NASTY], by=QUOTED, title=f"For {NASTY}", format="csv", spark=spark
+    )
+    return folder, made.to_json()
+
+
+def test_figures_are_of_the_matrix(written: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = written
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    # Two boxes: four users smell each, ann looks at each, three drop one.
+    assert summary["totals"]["kinds"] == {"anyone": 8, "grant": 4, "owner": 1}
+    assert summary["totals"]["entitlements"] == 13
+    assert (summary["totals"]["destructive"], summary["totals"]["principals"]) == (3, 4)
+    rows = [row for file in folder.glob("entitlements/*.csv") for row in csv.DictReader(file.open(newline=""))]
+    assert len(rows) == 13
+    assert {row["principal"] for row in rows if row["operation"] == "drop"} == {
+        f"user:{NASTY}",
+        "user:=cmd()",
+        "user:gone",
+    }
+    assert not list(folder.glob(".rows"))
+
+
+def test_findings_are_told(written: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = written
+    found = list(csv.DictReader((folder / "findings.csv").open(newline="")))
+    by_kind = {kind: [row["about"] for row in found if row["kind"] == kind] for kind in findings.WHAT}
+    assert sorted(by_kind["destructive operations"]) == [f"user:{NASTY}", "user:=cmd()", "user:gone"]
+    assert by_kind["somebody who has left"] == ["user:=cmd()", "user:gone"]
+    assert by_kind["orphaned owner"] == ["user:gone"]
+    assert by_kind["dormant role"] == ["role:dormant", "role:keeper"]
+    assert by_kind["empty role"] == ["role:hollow"]
+    assert by_kind["open to anyone"] == ["box/smell"]
+    assert summary["findings"]["direct grant"] == 2
+
+
+def test_no_name_becomes_markup(written: tuple[Path, dict[str, Any]]) -> None:
+    text = (written[0] / "report.html").read_text()
+    page = Page(text)
+    assert page.tags.count("script") == 2
+    assert not {"img", "b"} & {
+        tag for tag, (name, _) in zip(page.tags, page.attributes, strict=False) if name == "onerror"
+    }
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert not [value for name, value in page.attributes if name in ("src", "href")]
+    rows = json.loads(page.scripts[0])
+    assert f"user:{NASTY}" in {row[0] for row in rows}
+    assert {row[3] for row in rows} == {"d/1", f"d/{QUOTED.replace('/', '%2F')}"}
+    # Nothing is fetched: no address but that of no document at all.
+    assert not re.findall(r"(?:https?:)?//[a-z]", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+
+
+def test_json_in_a_script_ends_nothing() -> None:
+    text = script_json(["</script>", "<!--", "\u2028", "&lt;"])
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == ["</script>", "<!--", "\u2028", "&lt;"]
+
+
+def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    program, _ = generated.read(POLICY)
+    assert program is not None
+    made = certify(program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark)
+    assert made.shown == 2
+    text = (tmp_path / "it" / "report.html").read_text()
+    assert "This page holds 2 of 6 rows" in text
+    # What destroys comes first.
+    assert [row[1] for row in json.loads(Page(text).scripts[0])] == ["drop", "drop"]
+    with pytest.raises(UsageError, match="exists"):
+        certify(program, STATE, tmp_path / "it", spark=spark)
+
+
+def test_a_folder_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with pytest.raises(ValueError, match="stop"), whole(target) as place:
+        (place / "half").write_text("x")
+        raise ValueError("stop")
+    assert list(tmp_path.iterdir()) == []
+    for text in ("one", "two"):
+        with whole(target) as place:
+            (place / "all").write_text(text)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (target / "all").read_text() == "two"
