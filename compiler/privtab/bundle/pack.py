@@ -14,7 +14,7 @@ from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.state.index import index
+from privtab.state.index import index_bytes
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, content, roots, shards
 
@@ -122,9 +122,9 @@ def state_bundle(
     signing: SigningKey | None = None,
 ) -> bytes:
     """The state bundle: the key-lookup index of who holds what."""
-    document = index(program, state)
+    revision, document = index_bytes(program, state)
     manifest = {
-        "revision": document["revision"],
+        "revision": revision,
         "roots": [f"privtab_state/{program.system}"],
         "rego_version": 1,
         "metadata": {
@@ -137,7 +137,7 @@ def state_bundle(
     }
     files = {
         ".manifest": json_bytes(manifest),
-        f"privtab_state/{program.system}/data.json": json_bytes(document),
+        f"privtab_state/{program.system}/data.json": document,
     }
     return sealed(files, signing)
 

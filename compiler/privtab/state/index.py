@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
 from privtab.state.names import Names
-from privtab.state.nodes import Assignment, Effect, State
+from privtab.state.nodes import Effect, State
 from privtab.state.uses import Uses, uses
 
 SEPARATOR = "\n"
@@ -22,7 +22,7 @@ SEPARATOR = "\n"
 holds a line break (`names.py` refuses it)."""
 
 T = TypeVar("T")
-Truths: TypeAlias = dict[str, dict[str, bool]]
+Truths: TypeAlias = dict[str, dict[str, Any]]
 """Key → names, each with `true`: a set as JSON has it."""
 
 
@@ -35,24 +35,66 @@ def index(program: Program, state: State) -> dict[str, Any]:
     they take effect, at their entity where that lies in the scope, at the scope where their entity contains it. So an engine
     looks up a user's principals and asks nothing about scopes. Such an entry lists the entities that the rows name.
     """
-    used = uses(program)
-    names = Names(program)
-    scopes = _scopes(state)
-    document: dict[str, Any] = {
-        "allow": _grants(program, names, state, scopes, "allow"),
-        "deny": _grants(program, names, state, scopes, "deny"),
-        "owners": _nested((str(entity), owner) for entity, owner in state.owners),
-        "members": _nested((str(entity), user) for user, entity in state.members),
-        "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
-        **_people(program, state, used),
-    }
+    return stamped(unstamped(program, state))
+
+
+def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
+    """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; written once for both."""
+    return stamped_bytes(unstamped(program, state))
+
+
+def revision(document: Mapping[str, Any]) -> str:
+    """The content hash of an index without its revision: 16 hexadecimal digits."""
+    return _digest(_JSON(document), document)
+
+
+def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with its revision, the hash of everything else in it, its keys in order."""
     return {"revision": revision(document), **{part: document[part] for part in sorted(document)}}
 
 
-def revision(document: dict[str, Any]) -> str:
-    """The content hash of an index without its revision: 16 hexadecimal digits."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+def stamped_bytes(document: Mapping[str, Any]) -> tuple[str, bytes]:
+    """The revision of a document without one, and the document with it, as JSON."""
+    texts = {part: f"{_JSON(part)}:{_JSON(document[part])}" for part in sorted(document)}
+    found = _digest("{" + ",".join(texts.values()) + "}", document)
+    texts["revision"] = f'"revision":"{found}"'
+    return found, ("{" + ",".join(texts[part] for part in sorted(texts)) + "}").encode()
+
+
+_JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+def _digest(text: str, document: Mapping[str, Any]) -> str:
+    """The hash is of JSON in ASCII, which nearly all texts are as they stand."""
+    if not text.isascii() or "\x7f" in text:
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def unstamped(program: Program, state: State) -> dict[str, Any]:
+    """The index without its revision: what a revision is the hash of."""
+    with _no_collection():
+        grants = _grants(program, Names(program), state, _scopes(state))
+        return {
+            "allow": grants["allow"],
+            "deny": grants["deny"],
+            "owners": _nested((str(entity), owner) for entity, owner in state.owners),
+            "members": _nested((str(entity), user) for user, entity in state.members),
+            "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
+            **_people(program, state, uses(program)),
+        }
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without a search for cycles: there are none among millions of small maps, and the search takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def scoped_principal(role: str, scope: str) -> str:
@@ -70,93 +112,111 @@ def _scopes(state: State) -> dict[str, dict[str, Entity]]:
 
 
 def _grants(
-    program: Program, names: Names, state: State, scopes: Mapping[str, Mapping[str, Entity]], effect: Effect
-) -> dict[str, Any]:
-    """Privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
+    program: Program, names: Names, state: State, scopes: Mapping[str, Mapping[str, Entity]]
+) -> dict[Effect, dict[str, Truths]]:
+    """By effect: privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
     inherits = program.semantics.inheritance == "down"
     keys = vocabulary(program).keys
-    found: dict[str, dict[str, set[str]]] = {}
-    within: dict[tuple[str, str, str], set[str]] = {}
+    found: dict[Effect, dict[str, dict[str, dict[str, Any]]]] = {"allow": {}, "deny": {}}
+    given: dict[tuple[str, str], tuple[str, ...]] = {}
+    within: dict[tuple[Effect, str, str, str], set[str]] = {}
     for grant in state.grants:
-        if grant.effect != effect:
-            continue
-        key = str(grant.entity)
-        for privilege in names.given(grant.privilege, grant.entity.type):
-            found.setdefault(privilege, {}).setdefault(key, set()).add(grant.grantee)
-            for scope_key, scope in scopes.get(grant.grantee, {}).items():
-                principal = scoped_principal(grant.grantee, scope_key)
-                if scope_key in keys(grant.entity):
-                    within.setdefault((privilege, key, principal), set()).add(key)
-                elif inherits and key in keys(scope):
-                    within.setdefault((privilege, scope_key, principal), set()).add(key)
-    document: dict[str, dict[str, dict[str, Any]]] = {
-        privilege: _sorted(found[privilege]) for privilege in sorted(found)
+        entity, grantee, effect = grant.entity, grant.grantee, grant.effect
+        key = f"{entity.type}:{entity.id}"
+        privileges = given.get((grant.privilege, entity.type))
+        if privileges is None:
+            privileges = given[grant.privilege, entity.type] = names.given(grant.privilege, entity.type)
+        for privilege in privileges:
+            entities = found[effect].get(privilege)
+            if entities is None:
+                entities = found[effect][privilege] = {}
+            holders = entities.get(key)
+            if holders is None:
+                entities[key] = {grantee: True}
+            else:
+                holders[grantee] = True
+            if grantee in scopes:
+                for scope_key, scope in scopes[grantee].items():
+                    principal = scoped_principal(grantee, scope_key)
+                    if scope_key in keys(entity):
+                        within.setdefault((effect, privilege, key, principal), set()).add(key)
+                    elif inherits and key in keys(scope):
+                        within.setdefault((effect, privilege, scope_key, principal), set()).add(key)
+    for (effect, privilege, key, principal), held in within.items():
+        found[effect][privilege].setdefault(key, {})[principal] = sorted(held)
+    return {
+        effect: {privilege: _sorted(of_effect[privilege]) for privilege in sorted(of_effect)}
+        for effect, of_effect in found.items()
     }
-    for (privilege, key, principal), entities in sorted(within.items()):
-        document[privilege].setdefault(key, {})[principal] = sorted(entities)
-    return document
 
 
 def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     """Everything that is looked up by a user's or a group's name."""
     granted = {grant.grantee for grant in state.grants} | {owner for _, owner in state.owners}
     declared = {f"role:{role.name}" for role in program.roles.values()}
-    assigned: dict[str, list[Assignment]] = defaultdict(list)
-    for assignment in state.assignments:
-        assigned[assignment.principal].append(assignment)
     groups: dict[str, set[str]] = defaultdict(set)
     for user, group in state.memberships if used.state_groups else ():
-        groups[user].add(group)
-
-    def matters(principal: str) -> bool:
-        kind = principal.partition(":")[0]
-        asked = (kind == "group" and used.group_membership) or (kind == "role" and used.holds)
-        return asked or principal in granted or principal in declared
-
-    def principals(principal: str) -> frozenset[str]:
-        given = {principal} if matters(principal) else set()
-        for a in assigned.get(principal, ()):
-            role = f"role:{a.role}"
-            if matters(role):
-                given.add(role if a.scope is None else scoped_principal(role, str(a.scope)))
-        return frozenset(given)
-
-    def scoped(principal: str) -> frozenset[tuple[str, str]]:
-        given = ((str(a.scope), f"role:{a.role}") for a in assigned.get(principal, ()) if a.scope is not None)
-        return frozenset(pair for pair in given if pair[1] in declared)
-
-    named = {*assigned, *granted}
-    users = sorted({p.partition(":")[2] for p in named if p.startswith("user:")} | set(groups))
-    lone = sorted({p.partition(":")[2] for p in named if p.startswith("group:")}) if used.request_groups else []
-    by_user = {user: [f"user:{user}", *(f"group:{group}" for group in groups.get(user, ()))] for user in users}
-    by_group = {group: [f"group:{group}"] for group in lone}
+        groups[user].add(f"group:{group}")
+    named: dict[tuple[str, Entity | None], str | None] = {}
+    """Role and scope → the principal that stands for them, where it matters."""
+    held: dict[str, set[str]] = {}
+    """Principal → the principals that he has by his roles."""
+    scoped: dict[str, set[tuple[str, str]]] = {}
+    for a in state.assignments:
+        role = f"role:{a.role}"
+        at = (role, a.scope)
+        if at not in named:
+            matters = used.holds or role in granted or role in declared
+            given = role if a.scope is None else scoped_principal(role, str(a.scope))
+            named[at] = given if matters else None
+        principal = named[at]
+        has = held.setdefault(a.principal, set())
+        if principal is not None:
+            has.add(principal)
+        if a.scope is not None and role in declared:
+            scoped.setdefault(a.principal, set()).add((str(a.scope), role))
+    for principal in granted:
+        if not principal.startswith("role:"):
+            held.setdefault(principal, set()).add(principal)
+    users = sorted({p[5:] for p in held if p.startswith("user:")} | set(groups))
+    lone = sorted(p[6:] for p in held if p.startswith("group:")) if used.request_groups else []
+    if used.group_membership:
+        for group in {
+            *(g for of_user in groups.values() for g in of_user),
+            *(p for p in held if p.startswith("group:")),
+        }:
+            held.setdefault(group, set()).add(group)
+    by_user = {user: (f"user:{user}", *groups.get(user, ())) for user in users}
+    by_group = {group: (f"group:{group}",) for group in lone}
     return {
-        "principals": _flat(by_user, cache(principals)),
+        "principals": _flat(by_user, held),
         "within": {
             scoped_principal(f"role:{a.role}", str(a.scope)): [f"role:{a.role}", str(a.scope)]
             for a in sorted((a for a in state.assignments if a.scope is not None), key=lambda a: (a.role, str(a.scope)))
         },
-        "scoped": _by_scope(by_user, cache(scoped)),
-        "group_principals": _flat(by_group, principals),
+        "scoped": _by_scope(by_user, scoped),
+        "group_principals": _flat(by_group, held),
         "group_scoped": _by_scope(by_group, scoped),
     }
 
 
-def _united(people: dict[str, list[str]], of: Callable[[str], frozenset[T]]) -> dict[str, frozenset[T]]:
-    """For each name what its principals have together; names that have nothing are absent."""
-    found = ((name, frozenset().union(*map(of, principals))) for name, principals in people.items())
-    return {name: values for name, values in found if values}
+def _united(people: Mapping[str, Sequence[str]], has: Mapping[str, set[T]]) -> Iterator[tuple[str, Iterable[T]]]:
+    """For each name what its principals have together; names that have nothing are left out."""
+    for name, principals in people.items():
+        found = [values for principal in principals if (values := has.get(principal))]
+        if found:
+            yield name, found[0] if len(found) == 1 else set().union(*found)
 
 
-def _flat(people: dict[str, list[str]], of: Callable[[str], frozenset[str]]) -> dict[str, str]:
-    return {name: SEPARATOR.join(sorted(values)) for name, values in _united(people, of).items()}
+def _flat(people: Mapping[str, Sequence[str]], has: Mapping[str, set[str]]) -> dict[str, str]:
+    return {name: SEPARATOR.join(sorted(values)) for name, values in _united(people, has)}
 
 
 def _by_scope(
-    people: dict[str, list[str]], of: Callable[[str], frozenset[tuple[str, str]]]
+    people: Mapping[str, Sequence[str]], has: Mapping[str, set[tuple[str, str]]]
 ) -> dict[str, dict[str, list[str]]]:
     document: dict[str, dict[str, list[str]]] = {}
-    for name, pairs in _united(people, of).items():
+    for name, pairs in _united(people, has):
         scopes = document.setdefault(name, {})
         for scope, role in sorted(pairs):
             scopes.setdefault(scope, []).append(role)
@@ -164,11 +224,14 @@ def _by_scope(
 
 
 def _nested(pairs: Iterable[tuple[str, str]]) -> Truths:
-    found: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, dict[str, Any]] = {}
     for key, value in pairs:
-        found[key].add(value)
+        found.setdefault(key, {})[value] = True
     return _sorted(found)
 
 
-def _sorted(found: Mapping[str, AbstractSet[str]]) -> Truths:
-    return {key: dict.fromkeys(sorted(found[key]), True) for key in sorted(found)}
+def _sorted(found: Mapping[str, dict[str, Any]]) -> Truths:
+    return {
+        key: holders if len(holders := found[key]) == 1 else {name: holders[name] for name in sorted(holders)}
+        for key in sorted(found)
+    }

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.shard_names import shard_name
-from privtab.state.index import index, revision
+from privtab.state.index import stamped, unstamped
 from privtab.state.nodes import State
 
 Document: TypeAlias = dict[str, Any]
@@ -50,11 +50,11 @@ def shards(program: Program, state: State) -> dict[str, Document]:
 
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
     """
-    return parts(program, index(program, state))
+    return parts(program, unstamped(program, state))
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
-    """A whole index, taken apart; its inner maps are shared with the parts."""
+    """A whole index, with or without its revision, taken apart; its inner maps are shared with the parts."""
     root = root_keys(program)
     found: dict[str, Document] = {}
 
@@ -88,11 +88,6 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     for part in ("owners", "members"):
         whole[part] = _by_key(whole[part])
     return stamped(whole)
-
-
-def stamped(document: Document) -> Document:
-    """A part with its revision, the hash of everything else in it, its keys in order."""
-    return {"revision": revision(document), **{part: document[part] for part in sorted(document)}}
 
 
 def root_keys(program: Program) -> Callable[[str], str]:
