@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.cli import _spark_state
 from privtab.cli._files import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
 from privtab.cli._output import Format, count, out, print_json, show_state_findings
@@ -115,3 +116,6 @@ def _pack_shards(program: Program, good: State, output: Path, made_of: Provenanc
     if output.is_file() or output.name.endswith(".tar.gz"):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
     show_shards(output, write_shards(output, shard_bundles(program, good, provenance=made_of, signing=signing)))
+
+
+_spark_state.add_to(app)

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privtab.spark.state.builder import Build, build, opened
+    from privtab.spark.state.differences import Deltas, deltas
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
 
 _WHERE = {
+    "Deltas": "privtab.spark.state.differences",
     "Build": "privtab.spark.state.builder",
     "Read": "privtab.spark.state.read",
     "SparkState": "privtab.spark.state.tables",
     "build": "privtab.spark.state.builder",
+    "deltas": "privtab.spark.state.differences",
     "opened": "privtab.spark.state.builder",
     "read_state": "privtab.spark.state.read",
 }
 
-__all__ = ["Build", "Read", "SparkState", "build", "opened", "read_state"]
+__all__ = ["Build", "Deltas", "Read", "SparkState", "build", "deltas", "opened", "read_state"]
 
 
 def __getattr__(name: str) -> Any:

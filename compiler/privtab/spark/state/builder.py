@@ -4,6 +4,7 @@
 state/
   manifest.json            what the build is: read this, nothing else tells which files belong together
   manifest.previous.json   the build before, for deltas
+  shards.json              the list of bundles, as `privtab state pack --shards` writes it
   bundles/*.tar.gz         named by content; those of both builds
   results-…/               findings and who is granted anything, by root (Parquet)
 ```
@@ -24,15 +25,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.bundle.archive import json_bytes
+from privtab.bundle.shards import LISTING
 from privtab.errors import FileError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
+from privtab.shard_names import combined
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, place
 from privtab.spark.state.people import REPORT, people_rows, people_writer
 from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.schemas import FINDINGS, schema
 from privtab.spark.state.worker import RESULTS, work_on
+from privtab.state.shards import PEOPLE, roots
 from privtab.state.uses import uses
 
 if TYPE_CHECKING:
@@ -277,6 +281,7 @@ class _Builder:
         if before is not None:
             self.root.write(PREVIOUS, _text(before))
         self.root.write(MANIFEST, _text(manifest))
+        self.root.write(LISTING, _listing(self.program, manifest))
         self.root.remove("rejected")
         self.sweep()
 
@@ -309,9 +314,20 @@ def policy_digest(program: Program, orphans: str) -> str:
     return hashlib.sha256(json_bytes([document, asked, orphans, FORMAT])).hexdigest()[:16]
 
 
+def _listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
+    """The list of the bundles as `state pack --shards` writes it beside its own."""
+
+    def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
+        named = {name: part[name] for name in ("file", "revision", "bytes")}
+        return named | {"roots": sorted(roots(program.system, key))}
+
+    shards = {key: row(key, part) for key, part in manifest["shards"].items()}
+    head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}
+    return json_bytes({**head, "shards": shards}) + b"\n"
+
+
 def _revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
-    parts = {"people": people["revision"]} | {root: shard["revision"] for root, shard in shards.items()}
-    return hashlib.sha256(json_bytes(parts)).hexdigest()[:16]
+    return combined(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
 
 
 def _is_root(key: str) -> bool:

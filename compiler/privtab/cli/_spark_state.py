@@ -1,0 +1,276 @@
+"""`privtab state read`, `build` and `delta`: the commands that need Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
+from privtab.cli._output import Format, complain, count, err, out, print_json, table
+from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.spark.state import Build
+
+LARGEST = 10
+
+SourcesArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCES", help="A YAML or JSON file that says where the tables are, or a folder with one for each."
+    ),
+]
+FolderArgument = Annotated[str, typer.Argument(metavar="FOLDER", help="Where `state build` built.")]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of the Spark session; as often as needed."),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Where Spark runs: local[4], a cluster, or sc://… (Connect)."),
+]
+
+
+def read(
+    sources: SourcesArgument,
+    policy: PolicyOption,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write good rows, findings and counts here.")
+    ] = None,
+    files: Annotated[
+        str, typer.Option("--files", metavar="FORMAT", help="What is written: parquet, orc, json.")
+    ] = "parquet",
+    variant: VariantOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Check the rows of a state with Spark, and write good ones, wrong ones and counts.
+
+    Exit code 1 where rows are wrong.
+
+    Example:
+
+    \b
+      privtab state read exports/ --policy gravitino/1.1.0
+      privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
+    """
+    from privtab.pipeline import load_program
+
+    program = load_program(policy, variant=variant)
+    with _session(master, conf) as spark:
+        from privtab.spark.state import read_state
+
+        opened = read_state(spark, sources, program)
+        with _stages() as told:
+            told("checking rows")
+            if output is not None:
+                manifest = opened.write(output, files)
+                good, findings = manifest["rows"], manifest["findings"]
+            else:
+                rows = [row.asDict() for row in opened.summary().collect()]
+                good = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
+                findings = [[r["table"], r["code"], r["severity"], r["rows"]] for r in rows if r["code"] != "good"]
+    if format_ is Format.JSON:
+        print_json({"good": good, "findings": _finding_rows(findings), "output": output})
+    else:
+        _show_findings(findings)
+        out().print("good rows: " + ", ".join(count(n, t.replace("_", " ")[:-1]) for t, n in good.items()))
+        if output is not None:
+            out().print(f"written to {output}", soft_wrap=True)
+    if any(severity == "error" for _, _, severity, _ in findings):
+        raise typer.Exit(1)
+
+
+def build(
+    sources: SourcesArgument,
+    policy: PolicyOption,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FOLDER", help="A folder that driver and executors share.")
+    ],
+    variant: VariantOption = None,
+    allow_partial: PartialOption = False,
+    full: Annotated[bool, typer.Option("--full", help="Build every shard, changed or not.")] = False,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Check, index and bundle a state with Spark, in shards by root entity; what did not change is left as it is.
+
+    For a policy that is compiled with `--sharded`. Wrong rows: exit code 1, the last build stays, `rejected/` has every finding.
+
+    Example:
+
+    \b
+      privtab state build exports/ --policy gravitino/1.1.0 -o build/state
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
+    """
+    from privtab.pipeline import load_program
+
+    program = load_program(policy, variant=variant)
+    with _session(master, conf) as spark:
+        from privtab.spark.state import build as built
+
+        started = time.perf_counter()
+        with _stages() as told:
+            made = built(spark, sources, program, output, allow_partial=allow_partial, full=full, progress=told)
+        seconds = time.perf_counter() - started
+    findings = made.manifest["findings"]
+    if format_ is Format.JSON:
+        print_json(_build_json(made, seconds))
+        return
+    _show_findings(findings)
+    _show_build(made, seconds)
+
+
+def delta(
+    folder: FolderArgument,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="FOLDER", help="Another build; the one before in FOLDER where left off."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where `deltas/` goes.")
+    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Make delta bundles of two builds, each proved: base and delta are the full bundle.
+
+    Example:
+
+    \b
+      privtab state delta build/state
+      privtab state delta /shared/today --base /shared/yesterday -o /shared/deltas
+    """
+    with _session(master, conf) as spark:
+        from privtab.spark.state import deltas
+
+        with _stages() as told:
+            told("comparing bundles")
+            made = deltas(spark, folder, base=base, output=output)
+    if format_ is Format.JSON:
+        print_json([dict(row) for row in made.rows])
+        return
+    if not made.rows:
+        out().print("nothing differs")
+        return
+    shown = table("part", "what", "bytes", "full", "changes", right=("bytes", "full", "changes"))
+    for row in made.rows:
+        shown.add_row(
+            row["key"], row["kind"], *(f"{row[c]:,}" if row[c] else "" for c in ("bytes", "full", "operations"))
+        )
+    out().print(shown)
+    out().print(f"{count(made.proved, 'delta')}, proved; in {made.folder}", soft_wrap=True)
+
+
+@contextmanager
+def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
+    """A Spark session for one command; an open one of this process is used and left open."""
+    import os
+    import sys
+
+    settings: dict[str, str] = {}
+    for text in conf or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"`--conf {text}`: write NAME=VALUE, as in spark.driver.memory=8g")
+        settings[name] = value
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError("this needs Spark: `pip install 'privtab[spark]'`") from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("privtab state")
+    if master is not None:
+        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for name, value in ({"spark.ui.showConsoleProgress": "false"} | settings).items():
+        builder = builder.config(name, value)
+    with _stages() as told:
+        told("starting Spark")
+        spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _stages() -> Iterator[Any]:
+    """A line on standard error that says what is being done; silent where nobody looks."""
+    console = err()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
+
+
+def _show_findings(findings: list[list[Any]]) -> None:
+    from privtab.state.findings import CODES
+
+    if not findings:
+        return
+    shown = table("table", "code", "what", "severity", "rows", right=("rows",))
+    for name, code, severity, rows in findings:
+        shown.add_row(name, code, CODES[code], severity, f"{rows:,}")
+    err().print(shown)
+    wrong = sum(rows for *_, severity, rows in findings if severity == "error")
+    if wrong:
+        complain(f"{count(wrong, 'finding')} in rows that were left out")
+
+
+def _finding_rows(findings: list[list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(("table", "code", "severity", "rows"), row, strict=True)) for row in findings]
+
+
+def _build_json(made: Build, seconds: float) -> Mapping[str, Any]:
+    manifest = made.manifest
+    return {
+        "folder": made.folder, "revision": manifest["revision"], "unchanged": made.unchanged,
+        "rebuilt": list(made.rebuilt), "removed": list(made.removed), "people_changed": made.people,
+        "people": manifest["people"], "shards": manifest["shards"], "findings": _finding_rows(manifest["findings"]),
+        "seconds": {"all": seconds, **made.seconds},
+    }  # fmt: skip
+
+
+def _show_build(made: Build, seconds: float) -> None:
+    console, manifest = out(), made.manifest
+    shards = manifest["shards"]
+    if made.unchanged:
+        console.print(
+            f"{made.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}", soft_wrap=True
+        )
+        return
+    total = manifest["people"]["bytes"] + sum(shard["bytes"] for shard in shards.values())
+    shown = table("part", "bytes", "grants", "owners", "members", right=("bytes", "grants", "owners", "members"))
+    shown.add_row("people", f"{manifest['people']['bytes']:,}", "", "", "")
+    largest = sorted(shards.items(), key=lambda item: (-item[1]["bytes"], item[0]))
+    for key, shard in largest[:LARGEST]:
+        grants = shard["allow"] + shard["deny"]
+        shown.add_row(key, *(f"{n:,}" for n in (shard["bytes"], grants, shard["owners"], shard["members"])))
+    console.print(shown)
+    if len(largest) > LARGEST:
+        console.print(f"and {len(largest) - LARGEST} smaller ones")
+    parts = f"{count(len(shards), 'shard')}, {len(made.rebuilt)} rebuilt, {len(made.removed)} removed"
+    console.print(
+        f"{made.folder}/  {total:,} bytes: {parts}, revision {manifest['revision']}, {seconds:.1f} s", soft_wrap=True
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("read")(read)
+    app.command("build")(build)
+    app.command("delta")(delta)
