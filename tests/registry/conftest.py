@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from buckets import bucket
 from shelf import Bundles, bundles
 
 from privtab.registry import Registry
@@ -48,18 +48,3 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
             return Registry.open(f"memory://{place}/registry")
         case _:
             return Registry.open(f"s3://{place}/some/registry", **bucket(request.getfixturevalue("s3"), place))
-
-
-def bucket(endpoint: str, name: str) -> dict[str, object]:
-    """A new bucket, and the options to open it."""
-    import boto3
-
-    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
-    keys = {"aws_access_key_id": "some", "aws_secret_access_key": "thing", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=name)
-    return {
-        "key": "some",
-        "secret": "thing",
-        "endpoint_url": endpoint,
-        "client_kwargs": {"region_name": "us-east-1"},
-    }

@@ -189,6 +189,15 @@ class Registry:
             return self._greatest(known.channel, known.system, 0)
         return self._greatest(known.channel, known.system, known.sequence, current)
 
+    def confirm(self, known: Channel) -> None:
+        """Raise RegistryError where the switch that a channel is of is gone: storage that was emptied has nothing newer either."""
+        try:
+            self.store.size(names.entry(known.channel, known.system, known.sequence))
+        except Missing:
+            raise RegistryError(
+                f"{self.url} has lost switch {known.sequence} of {known.channel}/{known.system}"
+            ) from None
+
     def switch(
         self,
         channel: str,

@@ -93,7 +93,7 @@ class LocalStore:
 
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
-        with self._telling(path), self._staged(path, content) as staged:
+        with self._telling(path, writing=True), self._staged(path, content) as staged:
             try:
                 os.link(staged, self.folder / path)
             except FileExistsError:
@@ -104,7 +104,7 @@ class LocalStore:
 
     def replace(self, path: str, content: bytes) -> None:
         """As Store.replace."""
-        with self._telling(path), self._staged(path, content) as staged:
+        with self._telling(path, writing=True), self._staged(path, content) as staged:
             staged.replace(self.folder / path)
             self._settle(path)
 
@@ -158,12 +158,12 @@ class LocalStore:
             os.close(handle)
 
     @contextlib.contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
+    def _telling(self, path: str, *, writing: bool = False) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise Missing(path) from None
         except OSError as error:
+            if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError) and not writing:
+                raise Missing(path) from None
             raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
 
 

@@ -14,7 +14,8 @@ MOST_REVISIONS = 100
 """Those that decided last are kept."""
 MOST_RULES = 5000
 OTHER = "other"
-ANSWERS = ("allow", "deny", "listing", "undefined", "error")
+RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
+"""Those that decide; others tell of something else."""
 _RULE = re.compile(r"[\w./+:-]{1,200}")
 _REVISION = re.compile(r"[\w.-]{1,64}")
 
@@ -67,7 +68,7 @@ def answers(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Rule and answer of what an event decided: several for a batch, none for what is no decision of privtab's."""
     path = str(event.get("path", "")).strip("/")
     package, _, name = path.rpartition("/")
-    if not package.startswith("privtab/"):
+    if not package.startswith("privtab/") or name not in RULES:
         return
     system = package.removeprefix("privtab/")
     rule = _asked_rule(system, event.get("input"))

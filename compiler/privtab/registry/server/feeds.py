@@ -35,6 +35,8 @@ PATIENCE = 60.0
 FORGOTTEN = 1.0
 """Seconds for which a channel that is not there is not looked for again."""
 MOST_MISSING = 1000
+CONFIRMED = 2.0
+"""Seconds between two looks whether what runs is still there: an empty storage has nothing new either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ class Feeds:
         self._busy: dict[str, asyncio.Task[bytes | None]] = {}
         self._none: OrderedDict[str, None] = OrderedDict()
         self._workers: Executor | None = None
+        self._confirmed = time.monotonic()
         self.ended = False
 
     # --- channels ---
@@ -221,8 +224,13 @@ class Feeds:
     async def _look(self) -> None:
         if not self._channels and self.trouble is not None:
             await self.start()
+        confirm = time.monotonic() - self._confirmed > CONFIRMED
+        if confirm:
+            self._confirmed = time.monotonic()
         for channel in list(self._channels.values()):
             try:
+                if confirm or self.trouble is not None:
+                    await asyncio.to_thread(self.registry.confirm, channel)
                 newer = await asyncio.to_thread(self.registry.newer, channel)
                 if newer.sequence != channel.sequence:
                     await self._take(newer)

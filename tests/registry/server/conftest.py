@@ -1,0 +1,60 @@
+"""Registry servers that are really started, and OPAs that fetch from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sidecars
+from pdp import Server, start
+from shelf import Bundles, bundles
+from sidecars import Opa
+
+from privtab.registry import Registry
+
+Serving = Callable[..., Server]
+Sidecars = Callable[..., list[Opa]]
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+    return bundles(tmp_path_factory.mktemp("shelf"))
+
+
+@pytest.fixture
+def registry(tmp_path: Path, shelf: Bundles) -> Registry:
+    """A registry whose channel dev runs the first policy and the first state of the shop."""
+    made = Registry.open(str(tmp_path / "registry"))
+    made.switch("dev", "shop", policy=made.put(shelf.policies[0]).id, state=made.put(shelf.states[0]).id)
+    return made
+
+
+@pytest.fixture
+def serving(tmp_path: Path, registry: Registry) -> Iterator[Serving]:
+    """Starts servers of the registry, and ends them."""
+    started: list[Server] = []
+
+    def serve(*arguments: str | Path, url: str = "") -> Server:
+        server = start(["--registry", url or registry.url, *arguments], tmp_path)
+        started.append(server)
+        return server
+
+    yield serve
+    for server in started:
+        if server.process.poll() is None:
+            server.stop()
+        assert "Traceback" not in server.log.read_text(), server.log.read_text()
+
+
+@pytest.fixture
+def opas(tmp_path: Path) -> Iterator[Sidecars]:
+    """Starts OPAs with configurations, and ends them."""
+    with ExitStack() as stack:
+
+        def run(*configs: dict[str, Any]) -> list[Opa]:
+            return stack.enter_context(sidecars.running(tmp_path, *configs))
+
+        yield run
