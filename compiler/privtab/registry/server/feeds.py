@@ -11,10 +11,11 @@ import contextlib
 import hashlib
 import logging
 import multiprocessing
+import signal
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ PATIENCE = 60.0
 FORGOTTEN = 1.0
 """Seconds for which a channel that is not there is not looked for again."""
 MOST_MISSING = 1000
+MARK = 16
+"""Digits of a bundle's SHA-256 in its ETag."""
 CONFIRMED = 2.0
 """Seconds between two looks whether what runs is still there: an empty storage has nothing new either."""
 
@@ -61,7 +64,7 @@ class Wanted:
     @property
     def etag(self) -> str:
         """Names the bytes of the whole bundle, whether they came whole or as a delta."""
-        return f'"{self.id}.{self.digest[:16]}"'
+        return f'"{self.id}.{self.digest[:MARK]}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ class Feeds:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._busy: dict[str, asyncio.Task[bytes | None]] = {}
         self._none: OrderedDict[str, None] = OrderedDict()
-        self._workers: Executor | None = None
+        self._workers: ProcessPoolExecutor | None = None
         self._confirmed = time.monotonic()
         self.ended = False
 
@@ -196,7 +199,7 @@ class Feeds:
     async def delta(self, wanted: Wanted, held: str) -> bytes | None:
         """The delta from the bundle that an ETag names; None where it is none of this stream, or a delta does not pay."""
         identity, point, mark = held.strip('"').rpartition(".")
-        if not point or (identity, mark) == (wanted.id, wanted.digest[:16]) or wanted.kind not in ("state", "shard"):
+        if not point or (identity, mark) == (wanted.id, wanted.digest[:MARK]) or wanted.kind not in ("state", "shard"):
             return None
         key = f"{held}→{wanted.digest}"
         if key in self._none:
@@ -214,6 +217,9 @@ class Feeds:
         for task in self._busy.values():
             task.cancel()
         if self._workers is not None:
+            # A delta that is worked out just now is nobody's any more; Python waits for it unless its process ends.
+            for process in list((self._workers._processes or {}).values()):  # noqa: SLF001
+                process.kill()
             self._workers.shutdown(wait=False, cancel_futures=True)
 
     # --- inside ---
@@ -296,23 +302,21 @@ class Feeds:
         return found
 
     async def _older(self, wanted: Wanted, identity: str, mark: str) -> bytes | None:
-        """A bundle that ran before; None where the registry never had it."""
-        for digest, content in [*self._running.items(), *self._kept.items()]:
-            if digest.startswith(mark) and len(digest) == 64:
-                return content
+        """A bundle of the same feed that was kept before; None where the registry does not know it."""
         try:
             record = await asyncio.to_thread(
                 self.registry.revision, wanted.channel.system, wanted.kind, identity, wanted.shard
             )
         except PrivtabError:
             return None
-        return await self.bundle(record.digest) if record.digest.startswith(mark) else None
+        return await self.bundle(record.digest) if record.digest[:MARK] == mark else None
 
     async def _worked_out(self, old: bytes, new: bytes) -> bytes | None:
         if max(len(old), len(new)) < LARGE:
             return await asyncio.to_thread(_delta_of, old, new, self._unsigned)
         if self._workers is None:
-            self._workers = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+            context = multiprocessing.get_context("spawn")
+            self._workers = ProcessPoolExecutor(1, mp_context=context, initializer=_leave_signals)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._workers, _delta_of, old, new, self._unsigned)
         except (BrokenProcessPool, RuntimeError) as error:
@@ -359,6 +363,11 @@ def chosen(channel: Channel, sidecar: Sidecar) -> bool:
     tried = canary.policy or canary.state or "".join(sorted(canary.shards.values()))
     digest = hashlib.sha256(f"{channel.channel}/{channel.system}/{tried}/{sidecar.instance}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64 < canary.share
+
+
+def _leave_signals() -> None:
+    """Ctrl-C at a terminal reaches all processes; the server ends this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _delta_of(old: bytes, new: bytes, unsigned: bool) -> bytes | None:  # noqa: FBT001  (crosses to another process)

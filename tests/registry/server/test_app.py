@@ -1,0 +1,373 @@
+"""The server's answers, one by one: ETags, long polls, deltas, bounds. Asked in process, of real storage."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from shelf import Bundles
+
+from privtab.bundle.delta import proof
+from privtab.errors import RegistryError
+from privtab.registry import Canary, Channel, Registry
+from privtab.registry.server import bodies, feeds
+from privtab.registry.server.app import GZIP, LONG_POLL, Served, application
+from privtab.registry.server.feeds import Feeds, Sidecar, chosen
+from privtab.registry.server.fleet import MOST_REFUSED, Fleet
+
+POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.tar.gz"
+DELTA = {"Prefer": "modes=snapshot,delta"}
+
+
+@asynccontextmanager
+async def asking(registry: Registry, **more: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Served]]:
+    served = Served(feeds=Feeds(registry, poll=0.05, **more), fleet=Fleet())
+    app = application(served)
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> dict[str, str]:
+        if not started.is_set():
+            return {"type": "lifespan.startup"}
+        await ended.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: Any) -> None:
+        started.set()
+
+    async def live() -> None:
+        await app({"type": "lifespan"}, receive, send)
+
+    life = asyncio.create_task(live())
+    await started.wait()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://registry") as client:
+        yield client, served
+    ended.set()
+    await life
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (of what nobody tells)
+            await asyncio.sleep(0.01)
+
+
+def within(registry: Registry, body: Callable[[httpx.AsyncClient, Served], Awaitable[None]], **more: Any) -> None:
+    async def run() -> None:
+        async with asking(registry, **more) as (client, served):
+            await body(client, served)
+
+    asyncio.run(run())
+
+
+def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, shelf: Bundles) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        first = await client.get(POLICY)
+        assert (first.status_code, first.content, first.headers["content-type"]) == (200, shelf.policies[0], GZIP)
+        etag = first.headers["etag"]
+        for held in (etag, f"W/{etag}", f'{etag}, "older.1"'):
+            again = await client.get(POLICY, headers={"If-None-Match": held})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+        other = await client.get(POLICY, headers={"If-None-Match": f'"newer.1", {etag}'})
+        assert other.status_code == 200
+
+    within(registry, body)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/channels/prod/shop/policy.tar.gz",
+        "/channels/dev/none/policy.tar.gz",
+        "/channels/dev/shop/wasm.tar.gz",
+        "/channels/dev/shop/history.tar.gz",
+        "/channels/../dev/policy.tar.gz",
+        "/channels/%2e%2e/shop/policy.tar.gz",
+        "/channels/dev%2fshop/x/policy.tar.gz",
+        "/channels/dev/shop/shards/x.tar.gz",
+        "/channels/dev/shop/policy.tar.gz/",
+        "/etc/passwd",
+        "/..%2f..%2fetc/passwd",
+        "/blobs/%2e%2e/registry.json",
+        "/blobs/.hidden",
+        "/none",
+    ],
+)
+def test_there_is_nothing_else(registry: Registry, path: str) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(path)).status_code == 404
+
+    within(registry, body)
+
+
+def test_only_some_channels_are_served(registry: Registry) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(POLICY)).status_code == 404
+
+    within(registry, body, only=["prod"])
+
+
+def test_a_long_poll_ends_with_the_switch(registry: Registry, shelf: Bundles) -> None:
+    new = registry.put(shelf.policies[1]).id
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        first = await client.get(POLICY, headers={"Prefer": "modes=snapshot,delta;wait=20"})
+        assert first.headers["content-type"] == LONG_POLL
+        held = {"If-None-Match": first.headers["etag"]}
+        short = await client.get(POLICY, headers={**held, "Prefer": "wait=0"})
+        assert short.status_code == 304
+        polls = [asyncio.create_task(client.get(POLICY, headers={**held, "Prefer": "wait=20"})) for _ in range(20)]
+        await until(lambda: served.polls == 20)
+        started = time.monotonic()
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new))
+        answers = await asyncio.gather(*polls)
+        assert time.monotonic() - started < 1
+        assert {(one.status_code, one.content) for one in answers} == {(200, shelf.policies[1])}
+        assert served.polls == 0
+
+    within(registry, body)
+
+
+def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, shelf: Bundles) -> None:
+    new = registry.put(shelf.policies[1]).id
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        etag = (await client.get(STATE)).headers["etag"]
+        asked = client.get(STATE, headers={"If-None-Match": etag, "Prefer": "wait=1"})
+        poll = asyncio.create_task(asked)
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new))
+        started = time.monotonic()
+        assert (await poll).status_code == 304
+        assert time.monotonic() - started > 0.5
+
+    within(registry, body)
+
+
+def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, shelf: Bundles) -> None:
+    before = registry.channel("dev", "shop").state
+    registry.put(shelf.states[1])
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        etag = (await client.get(STATE)).headers["etag"]
+        new = registry.put(shelf.states[1]).id
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", state=new))
+        await until(lambda: served.feeds.channels["dev", "shop"].state != before)
+
+        async def ask(instance: str = "a", held: str = etag, **headers: str) -> httpx.Response:
+            return await client.get(
+                STATE, headers={"If-None-Match": held, "X-Privtab-Instance": instance, **DELTA, **headers}
+            )
+
+        delta = await ask()
+        proof(shelf.states[0], delta.content, shelf.states[1])
+        assert delta.headers["etag"].startswith(f'"{new}.')
+        assert (await ask()).content == shelf.states[1]  # what could not be used once is not sent again
+        assert (await ask("b")).content == delta.content
+        assert (await ask("c", Prefer="modes=snapshot")).content == shelf.states[1]
+        assert (await ask("d", Prefer="")).content == shelf.states[1]
+        assert (await ask("e", '"0123456789abcdef.0123456789abcdef"')).content == shelf.states[1]
+        assert (await ask("f", "nonsense")).content == shelf.states[1]
+        assert served.counted["served", "dev", "shop", "state", "delta"] == 2
+
+    within(registry, body)
+
+
+def test_large_deltas_are_worked_out_elsewhere(
+    registry: Registry, shelf: Bundles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "LARGE", 0)
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        etag = (await client.get(STATE)).headers["etag"]
+        old = registry.channel("dev", "shop").state
+        registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
+        await until(lambda: served.feeds.channels["dev", "shop"].state != old)
+        asked = [
+            client.get(STATE, headers={"If-None-Match": etag, "X-Privtab-Instance": str(at), **DELTA})
+            for at in range(5)
+        ]
+        answers = await asyncio.gather(*asked)
+        assert len({answer.content for answer in answers}) == 1
+        proof(shelf.states[0], answers[0].content, shelf.states[1])
+
+    within(registry, body)
+
+
+def test_a_policy_has_no_deltas(registry: Registry, shelf: Bundles) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        etag = (await client.get(POLICY)).headers["etag"]
+        registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+        await asyncio.sleep(0.5)
+        answer = await client.get(POLICY, headers={"If-None-Match": etag, **DELTA})
+        assert answer.content == shelf.policies[1]
+
+    within(registry, body)
+
+
+def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "LARGEST", 10_000)
+    monkeypatch.setattr(bodies, "LARGEST_UNPACKED", 50_000)
+    gzipped = {"Content-Encoding": "gzip"}
+    event = {"labels": {"id": "o"}, "path": "privtab/shop/allow", "result": True, "bundles": {"p": {"revision": "r1"}}}
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        async def post(path: str, content: bytes, **headers: str) -> int:
+            return (await client.post(path, content=content, headers=headers)).status_code
+
+        assert await post("/logs", gzip.compress(json.dumps([event] * 3).encode()), **gzipped) == 200
+        assert await post("/logs/audit", json.dumps([event, 7, {}, {"path": "privtab/x/allow"}]).encode()) == 200
+        assert await post("/status", json.dumps({"labels": {"id": "o"}}).encode()) == 200
+        assert await post("/status/zone", json.dumps({"labels": {"id": "o"}}).encode()) == 200
+        for path, content, headers, status in (
+            ("/status", b"{}", {}, 400),
+            ("/status", b"[]", {}, 400),
+            ("/logs", b"{}", {}, 400),
+            ("/logs", b"nonsense", {}, 400),
+            ("/logs", b"[" * 9000, {}, 400),
+            ("/logs", b"nonsense", gzipped, 400),
+            ("/logs", gzip.compress(b"[]")[:-6], gzipped, 400),
+            ("/logs", b"[" + b" " * 10_000, {}, 413),
+            ("/logs", gzip.compress(b" " * 1_000_000), gzipped, 413),
+            ("/logs", b"x", {"Content-Encoding": "br"}, 415),
+        ):
+            assert await post(path, content, **headers) == status, (content[:20], headers)
+        assert served.fleet.counts.to_json() == {
+            "r1": {"other": {"allow": 4}},
+            "unknown": {"other": {"undefined": 1}},
+        }
+        assert [one["id"] for one in served.fleet.sidecars()] == ["o"]
+
+    within(registry, body)
+
+
+def test_the_fleet_is_told_by_channel(registry: Registry, shelf: Bundles) -> None:
+    registry.switch("prod", "shop", policy=registry.put(shelf.policies[1]).id)
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        for name, channel in (("a", "dev"), ("b", "prod")):
+            await client.get(f"/channels/{channel}/shop/policy.tar.gz", headers={"X-Privtab-Instance": name})
+        for question, ids in (
+            ("", ["a", "b"]),
+            ("?channel=dev", ["a"]),
+            ("?channel=prod&system=shop", ["b"]),
+            ("?system=x", []),
+        ):
+            found = (await client.get(f"/fleet{question}")).json()
+            assert [one["id"] for one in found["sidecars"]] == ids
+        found = (await client.get("/fleet?channel=dev")).json()
+        assert [Channel(**{**one, "canary": None}) for one in map(without_version, found["channels"])] == [
+            registry.channel("dev", "shop")
+        ]
+        (one,) = found["sidecars"]
+        assert one["feeds"]["dev/shop/policy"]["holds"] is None
+        assert not one["current"]
+
+    within(registry, body)
+
+
+def without_version(channel: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in channel.items() if name != "privtab_channel"}
+
+
+def test_a_storage_that_never_answered_is_no_registry(tmp_path: Path) -> None:
+    class Down(Registry):
+        def channel(self, channel: str, system: str) -> Channel:  # noqa: ARG002
+            raise RegistryError("down")
+
+        def channels(self) -> list[Channel]:
+            raise RegistryError("down")
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(POLICY)).status_code == 503
+        assert (await client.get("/health")).status_code == 503
+        assert "privtab_registry_storage_ok 0" in (await client.get("/metrics")).text
+
+    within(Down(Registry.open(str(tmp_path)).store), body)
+
+
+def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, shelf: Bundles) -> None:
+    new = registry.put(shelf.policies[1])
+    lost = [True]
+    blob = registry.blob
+
+    def reading(digest: str) -> bytes:
+        if digest == new.digest and lost[0]:
+            raise RegistryError("lost")
+        return blob(digest)
+
+    registry.blob = reading  # type: ignore[method-assign]
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(POLICY)).content == shelf.policies[0]
+        await asyncio.to_thread(partial(Registry(registry.store).switch, "dev", "shop", policy=new.id))
+        await asyncio.sleep(0.3)
+        stale = await client.get(POLICY)
+        assert stale.content == shelf.policies[0]
+        assert "x-privtab-stale" in stale.headers
+        lost[0] = False
+        await until(lambda: served.feeds.channels["dev", "shop"].policy == new.id)
+        assert (await client.get(POLICY)).content == shelf.policies[1]
+        assert served.feeds.trouble is None
+
+    within(registry, body)
+
+
+def test_a_share_is_always_the_same_and_grows() -> None:
+    names = [f"sidecar-{at}" for at in range(2000)]
+
+    def those(share: float, policy: str = "p2") -> set[str]:
+        channel = Channel(
+            channel="dev", system="shop", sequence=1, policy="p1", canary=Canary(policy=policy, share=share)
+        )
+        return {name for name in names if chosen(channel, Sidecar(instance=name, labels={}))}
+
+    tenth, half = those(0.1), those(0.5)
+    assert 140 < len(tenth) < 260
+    assert 900 < len(half) < 1100
+    assert tenth < half < those(1.0) == set(names)
+    assert those(0.1, "p3") != tenth
+    channel = Channel(channel="dev", system="shop", policy="p1", canary=Canary(policy="p2"))
+    assert not chosen(channel, Sidecar(instance="", labels={}))
+
+
+def test_memory_has_bounds() -> None:
+    fleet = Fleet()
+    for at in range(MOST_REFUSED * 3):
+        fleet.refused(Sidecar(instance=str(at), labels={}), "1.2.3.4", "/", 401, "no")
+    assert len(fleet.turned_away()) == MOST_REFUSED
+    from privtab.registry.server import fleet as module
+
+    for at in range(module.MOST_SIDECARS + 50):
+        fleet.reports(Sidecar(instance=f"{at:05}", labels={}), "1.2.3.4", {"bundles": {str(i): {} for i in range(3)}})
+    assert len(fleet.sidecars()) == module.MOST_SIDECARS
+    for at in range(20_000):
+        event = {
+            "path": "privtab/x/allow",
+            "result": True,
+            "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}},
+        }
+        fleet.decided(
+            Sidecar(instance="00100", labels={}), "", [event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]
+        )
+    counts = fleet.counts.to_json()
+    assert len(counts) == 100
+    assert sum(map(len, counts.values())) <= 20_000
+
+
+def test_who_was_not_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(forget=10)
+    fleet.reports(Sidecar(instance="a", labels={}), "", {})
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 9)
+    fleet.reports(Sidecar(instance="b", labels={}), "", {})
+    monkeypatch.setattr(time, "time", lambda: now + 12)
+    assert [one["id"] for one in fleet.sidecars()] == ["b"]
