@@ -21,6 +21,8 @@ class Texts:
         self.layout = layout
         self.names = names
         self.found = found
+        self.masks: dict[int, int] = {}
+        """By word: the bits that conditions read."""
 
     def case(self, case: Case) -> str:
         """Whether a case's condition holds; never null."""
@@ -42,7 +44,7 @@ class Texts:
             case "has":
                 return self._has(fact, case)
             case "owner":
-                return self._set(OWNER, fact, case, self.layout.chain(fact.slot, fact.type)[-1:])
+                return self._set(OWNER, fact, case, self.layout.chain(fact.type)[-1:])
             case "service_admin":
                 return self._set(ADMIN, fact, case, self.layout.tests(fact))
             case "self":
@@ -70,8 +72,8 @@ class Texts:
     def _has(self, fact: Fact, case: Case) -> str:
         layout, meaning = self.layout, self.layout.meaning
         places = layout.looked_at(fact)
-        word, allowed = layout.bit(("allow", fact.privilege))
-        _, denied = layout.bit(("deny", fact.privilege))
+        word, allowed = self._bit(("allow", fact.privilege))
+        denied = self._bit(("deny", fact.privilege))[1] if meaning.denies else 0
         here = self._words(fact, case, places, word)
         defaults = self._defaults(fact, case, places)
         if not defaults:
@@ -86,20 +88,25 @@ class Texts:
 
     def _defaults(self, fact: Fact, case: Case, places: list[Place]) -> list[str]:
         """By the default grants of declared roles: those held everywhere, and those whose scope an entity lies in."""
-        chain = self.layout.chain(fact.slot, fact.type)
+        chain = self.layout.chain(fact.type)
         found = []
         for place in places:
             within = [Place(EVERYWHERE, 0), *chain[: chain.index(place) + 1]]
             words: dict[int, int] = {}
             for role in self.layout.defaults(fact.privilege, place):
-                word, bit = self.layout.bit(("role", role))
+                word, bit = self._bit(("role", role))
                 words[word] = words.get(word, 0) | bit
             found += [f"({self._words(fact, case, within, word)} & {bits}L) <> 0L" for word, bits in words.items()]
         return found
 
     def _set(self, held: Held, fact: Fact, case: Case, places: list[Place]) -> str:
-        word, bit = self.layout.bit(held)
+        word, bit = self._bit(held)
         return f"({self._words(fact, case, places, word)} & {bit}L) <> 0L"
+
+    def _bit(self, held: Held) -> tuple[int, int]:
+        word, bit = self.layout.numbers.bit(held)
+        self.masks[word] = self.masks.get(word, 0) | bit
+        return word, bit
 
     def _words(self, fact: Fact, case: Case, places: list[Place], word: int) -> str:
         types = {RESOURCE: case.type, **dict(case.withs)}

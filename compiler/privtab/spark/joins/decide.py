@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
+from privtab.errors import UsageError
 from privtab.spark.joins.conditions import Texts
-from privtab.spark.joins.figures import Figures, Limits, measured
+from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, Place, layout
 from privtab.spark.joins.prepare import Prepared, prepare
 from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared
-from privtab.spark.joins.text import chosen, literal, one_of
+from privtab.spark.joins.text import chosen, either, literal, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.spark.policies import OpenPolicy, PolicyLike
     from privtab.spark.state.tables import SparkState
 
 NOT_GRANTED = "not granted"
@@ -30,12 +32,12 @@ NOT_GRANTED = "not granted"
 
 def decide_by_joins(
     requests: DataFrame,
-    policy: Any,
+    policy: PolicyLike,
     state: SparkState,
     *,
     constants: Mapping[str, str | bool] | None = None,
     figures: Figures | None = None,
-    limits: Limits | None = None,
+    limits: JoinLimits | None = None,
 ) -> DataFrame:
     """`requests` with `allowed` (never null) and `reason` (null where allowed).
 
@@ -44,16 +46,17 @@ def decide_by_joins(
     """
     from privtab.spark.policies import open_policy
 
+    if requests.isStreaming:
+        raise UsageError('a stream cannot be decided by joins: take `plan="kernel"`')
     names = Names(columns=frozenset(requests.columns), constants=dict(constants or {}))
-    program = open_policy(policy).json
-    plan = Joins.of(program, names, state, limits or Limits())
+    plan = Joins.of(open_policy(policy), names, state, limits or JoinLimits())
     return plan.decide(requests, figures)
 
 
 class Joins:
     """Requests of one kind over one state."""
 
-    def __init__(self, compiled: Layout, names: Names, holdings: Prepared, limits: Limits) -> None:
+    def __init__(self, compiled: Layout, names: Names, holdings: Prepared, limits: JoinLimits) -> None:
         self.layout = compiled
         self.names = names
         self.holdings = holdings
@@ -62,12 +65,12 @@ class Joins:
         """By part: (number of a place, word) that some condition reads."""
         texts = Texts(compiled, names, self._found)
         self.conditions = [texts.case(case) for case in compiled.cases]
+        self.masks = texts.masks
 
     @classmethod
-    def of(cls, program: Mapping[str, Any], names: Names, state: SparkState, limits: Limits) -> Joins:
-        """Compile what requests with these names may ask, and prepare the state for it."""
-        compiled = compile_for(program, names)
-        return cls(compiled, names, prepare(compiled, state, limits), limits)
+    def of(cls, policy: OpenPolicy, names: Names, state: SparkState, limits: JoinLimits) -> Joins:
+        """Compile what requests with these names may ask, and prepare the state."""
+        return cls(compile_for(policy.json, names), names, prepare(policy, state, limits), limits)
 
     def _found(self, part: str, type_: str, place: Place, number: int) -> str:
         at = self.layout.specs[part][type_].index(place)
@@ -105,10 +108,7 @@ class Joins:
         single = all(len(places) == 1 for places in specs.values())
         if not single:
             asked = asked.distinct()
-        places = self.holdings.places
-        looked = self._looked_at(asked, part).join(
-            F.broadcast(places) if self.holdings.broadcasts("places") else places, KEY, "left_semi"
-        )
+        looked = self._looked_at(asked, part).join(self._side("places").select(KEY), KEY, "left_semi")
         if single:
             looked = looked.distinct()
         return self._held(looked, part, keys)
@@ -133,20 +133,24 @@ class Joins:
         return asked.select("*", F.expr(f"inline({text})").alias("at", KEY))
 
     def _held(self, looked: DataFrame, part: str, keys: list[str]) -> DataFrame:
-        holdings = self.holdings
         if self.names.has("groups"):
             whos = f"concat(array({WHO}), transform({GROUPS}, g -> concat('group:', g)))"
             looked = looked.select("*", F.expr(f"explode({whos})").alias(HOLDER))
         else:
             looked = looked.withColumn(HOLDER, F.col(WHO))
-        principals = F.broadcast(holdings.principals) if holdings.broadcasts("principals") else holdings.principals
-        held = F.broadcast(holdings.held) if holdings.broadcasts("held") else holdings.held
-        found = looked.join(principals, HOLDER).join(held, [PRINCIPAL, KEY])
+        found = looked.join(self._side("principals"), HOLDER).join(self._side("held"), [PRINCIPAL, KEY])
         columns = [
             F.expr(f"bit_or(CASE WHEN at = {at} THEN {word(number)} ELSE 0L END)").alias(_column(part, at, number))
             for at, number in self.used[part]
         ]
         return found.groupBy(*keys).agg(*columns)
+
+    def _side(self, name: str) -> DataFrame:
+        """A table of the state: the rows with something that conditions read, sent to all executors if it is small."""
+        frame: DataFrame = getattr(self.holdings, name)
+        if name != "principals":
+            frame = frame.where(either(f"({word(n)} & {mask}L) <> 0L" for n, mask in sorted(self.masks.items())))
+        return F.broadcast(frame) if self.holdings.sizes[name] <= self.limits.broadcast else frame
 
     def _answered(self, decided: DataFrame, requests: DataFrame) -> DataFrame:
         conditions = self.conditions
@@ -173,7 +177,7 @@ def compile_for(program: Mapping[str, Any], names: Names) -> Layout:
     return layout(
         program,
         action=action if isinstance(action, str) else None,
-        type=type_ if isinstance(type_, str) else None,
+        type_=type_ if isinstance(type_, str) else None,
         flags=flags,
     )
 

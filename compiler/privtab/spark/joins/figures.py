@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class JoinLimits:
     """Up to where sides are sent to every executor instead of being shuffled."""
 
     broadcast: int = 64 << 20
     """Bytes of one side."""
+    keep: Literal["checkpoint", "persist"] = "checkpoint"
+    """How what is derived from a state is kept. A local checkpoint is quicker; where executors come and go, `persist` lets
+    Spark make anew what was lost with one, where a checkpoint would make the job fail."""
 
     def broadcasts(self, rows: int | None, width: int) -> bool:
         """Whether so many rows of so many bytes may be; None: nobody knows how many there are."""
@@ -38,9 +41,7 @@ class Figures:
 
 
 def measured(rows: DataFrame, keys: Mapping[str, Sequence[str]]) -> Figures:
-    """Count roughly, in one pass; nothing for a stream."""
-    if rows.isStreaming:
-        return Figures()
+    """Count roughly, in one pass."""
     counts = [F.approx_count_distinct(F.xxhash64(*columns)).alias(part) for part, columns in keys.items()]
     found = rows.agg(*counts).collect()[0]
     return Figures(pairs={part: found[part] for part in keys})

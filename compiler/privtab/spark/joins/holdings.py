@@ -6,13 +6,15 @@ No name of a principal holds a line break, so none imitates it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Held, Layout
+from privtab.engines.conditions import Reader
+from privtab.engines.plan import Meaning
+from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Held, Numbers
 from privtab.spark.joins.text import beginning, chosen, encoded, literal, one_of, united
 
 if TYPE_CHECKING:
@@ -26,130 +28,138 @@ def word(number: int) -> str:
     return f"__privtab_word_{number}"
 
 
-class Tables:
-    """Derives what joins need from the tables of a state."""
+class Holdings:
+    """Derives what joins need from the tables of a state: all that any row of the policy may ask."""
 
-    def __init__(self, layout: Layout, tables: Mapping[str, DataFrame]) -> None:
-        self.layout = layout
+    def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame]) -> None:
+        self.meaning = Meaning.read(program)
+        self.numbers = Numbers(program, self.meaning)
         self.tables = tables
-        sources = layout.engine.program["semantics"]["groups"]
-        self._state_groups = "state" in sources
+        self._privileges = list(program["privileges"])
+        self._chains = Reader(program).chains
+        self._state_groups = "state" in program["semantics"]["groups"]
+        self._asked = {kind for rules in program["rules"].values() for rule in rules.values() for kind in _kinds(rule)}
+        self._principal_types = {entity["principal"] for entity in program["entities"].values()}
 
     def held(self) -> DataFrame:
-        """(principal, key, words): one row for each principal and place where he holds anything that is asked for."""
-        words = range(self.layout.words)
-        frames = [*self._grants(), *self._facts()]
-        rows = reduce(lambda one, other: one.unionAll(other), frames)
-        return rows.groupBy(PRINCIPAL, KEY).agg(*(F.expr(f"bit_or({word(n)})").alias(word(n)) for n in words))
+        """(principal, key, words): one row for each principal and place where he holds anything."""
+        rows = reduce(lambda one, other: one.unionAll(other), [*self._grants(), *self._facts()])
+        return rows.groupBy(PRINCIPAL, KEY).agg(*_any(self.numbers.words))
+
+    def places(self, held: DataFrame) -> DataFrame:
+        """(key, words): what anybody holds at a place."""
+        return held.groupBy(KEY).agg(*_any(self.numbers.words))
 
     def principals(self, held: DataFrame) -> DataFrame:
-        """(who, principal) for each user, and each group where requests bring groups: who holds anything at all."""
+        """(holder, principal) for each user, and each group where requests bring groups: those that hold anything at all."""
         assignments, memberships = self.tables["assignments"], self._memberships()
         named = held.select(PRINCIPAL).distinct()
-        direct = named.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'")
-        assigned = assignments.select(F.col("principal").alias("who"), F.expr(_role()).alias(PRINCIPAL))
-        in_group = memberships.select(
-            F.expr("concat('user:', user)").alias("who"), F.expr("concat('group:', group)").alias("of")
+        own = named.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'").selectExpr(
+            f"{PRINCIPAL} AS who", PRINCIPAL
         )
+        assigned = assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}")
+        in_group = memberships.selectExpr("concat('user:', user) AS who", "concat('group:', group) AS of")
         through = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
-        own = direct.selectExpr(f"{PRINCIPAL} AS who", PRINCIPAL)
-        all_ = own.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(assigned).unionAll(through)
-        if not self.layout.meaning.request_groups:
-            all_ = all_.where("who LIKE 'user:%'")
-        return all_.join(named, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
+        every = own.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(assigned).unionAll(through)
+        if not self.meaning.request_groups:
+            every = every.where("who LIKE 'user:%'")
+        return every.join(named, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
 
     def _memberships(self) -> DataFrame:
         rows = self.tables["memberships"]
         return rows if self._state_groups else rows.where("false")
 
-    def _entry(self, frame: DataFrame, principal: str, key: str, bits: Mapping[Held, str]) -> DataFrame:
+    def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[Held, str]) -> DataFrame:
         """Rows of `held`; `bits`: what is entered where a condition holds."""
         words: dict[int, list[str]] = {}
-        for held, condition in bits.items():
-            number, bit = self.layout.bit(held)
-            words.setdefault(number, []).append(chosen([(condition, f"{bit}L")], "0L") if condition else f"{bit}L")
-        columns = (f"{united(words.get(n, []))} AS {word(n)}" for n in range(self.layout.words))
+        for held, condition in bits:
+            number, bit = self.numbers.bit(held)
+            words.setdefault(number, []).append(chosen([(condition, f"{bit}L")], "0L"))
+        columns = (f"{united(words.get(n, []))} AS {word(n)}" for n in range(self.numbers.words))
         return frame.selectExpr(f"{principal} AS {PRINCIPAL}", f"{key} AS {KEY}", *columns)
 
     def _grants(self) -> list[DataFrame]:
         """Grants, and those of roles within scopes."""
-        layout = self.layout
-        asked = [one_of("privilege", layout.privileges), one_of("type", sorted(layout.reader.chains))]
-        if not layout.meaning.denies:
-            asked.append("effect = 'allow'")
-        grants = self.tables["grants"].where(" AND ".join(asked))
+        grants = self.tables["grants"].where(one_of("privilege", self._privileges))
+        if not self.meaning.denies:
+            grants = grants.where("effect = 'allow'")
         words: dict[int, list[tuple[str, str]]] = {}
-        for privilege in layout.privileges:
-            number, allowed = layout.bit(("allow", privilege))
-            _, denied = layout.bit(("deny", privilege))
+        for privilege in self._privileges:
+            number, allowed = self.numbers.bit(("allow", privilege))
+            _, denied = self.numbers.bit(("deny", privilege))
             value = f"CASE effect WHEN 'allow' THEN {allowed}L ELSE {denied}L END"
             words.setdefault(number, []).append((f"privilege = {literal(privilege)}", value))
-        entered = [f"{chosen(words.get(n, []), '0L')} AS {word(n)}" for n in range(layout.words)]
-        kept = [word(n) for n in range(layout.words)]
+        kept = [word(n) for n in range(self.numbers.words)]
+        entered = [f"{chosen(words.get(n, []), '0L')} AS {word(n)}" for n in range(self.numbers.words)]
         plain = grants.selectExpr(f"grantee AS {PRINCIPAL}", f"concat(type, ':', path) AS {KEY}", *entered)
-        scoped = self._scoped().selectExpr("role", "scoped", "concat(scope_type, ':', scope_path) AS scope")
-        above = grants.selectExpr(
-            "grantee AS role",
-            f"concat(type, ':', path) AS {KEY}",
-            f"explode({self._chain('type', 'path')}) AS scope",
-            *entered,
-        )
-        within = above.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *kept)
-        if not layout.meaning.down:
+        scoped = self._scoped().select("role", "scoped", "scope")
+        on_and_above = f"explode({self._chain('type', 'path')}) AS scope"
+        inside = grants.selectExpr("grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *entered)
+        within = inside.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *kept)
+        if not self.meaning.down:
             return [plain, within]
-        ancestors = self._scoped().selectExpr(
-            "role", "scoped", "concat(scope_type, ':', scope_path) AS scope",
-            f"explode({self._chain('scope_type', 'scope_path')}) AS on",
-        )  # fmt: skip
-        over = plain.withColumnsRenamed({PRINCIPAL: "role", KEY: "on"}).join(
-            ancestors.where("on <> scope"), ["role", "on"]
+        above = self._scoped().selectExpr(
+            "role", "scoped", "scope", f"explode({self._chain('scope_type', 'scope_path')}) AS on"
         )
+        over = plain.withColumnsRenamed({PRINCIPAL: "role", KEY: "on"}).join(above.where("on <> scope"), ["role", "on"])
         return [plain, within, over.selectExpr(f"scoped AS {PRINCIPAL}", f"scope AS {KEY}", *kept)]
 
-    def _facts(self) -> list[DataFrame]:
+    def _facts(self) -> Iterator[DataFrame]:
         """All that is no grant."""
-        layout, tables = self.layout, self.tables
-        types = sorted(layout.types)
-        on = "concat(type, ':', path)"
-        always: Mapping[Held, str] = {MEMBER: ""}
-        found = []
-        if layout.asks("owner") or layout.meaning.owner_holds:
-            found.append(self._entry(tables["owners"].where(one_of("type", types)), "owner", on, {OWNER: ""}))
-        if layout.members:
-            members = tables["members"].where(one_of("type", sorted(layout.members)))
-            found.append(self._entry(members, "concat('user:', user)", on, always))
-        if layout.asks("service_admin"):
-            found.append(self._entry(tables["service_admins"], "concat('user:', user)", f"'{EVERYWHERE}'", {ADMIN: ""}))
-        if layout.names_groups:
+        tables, on = self.tables, "concat(type, ':', path)"
+        member = (MEMBER, "true")
+        yield self._entry(tables["owners"], "owner", on, (OWNER, "true"))
+        if "member" in self._asked:
+            yield self._entry(tables["members"], "concat('user:', user)", on, member)
+        if "service_admin" in self._asked:
+            yield self._entry(tables["service_admins"], "concat('user:', user)", literal(EVERYWHERE), (ADMIN, "true"))
+        if "member" in self._asked and "group" in self._principal_types:
             groups = self._memberships().select("group").distinct()
-            who = "concat('group:', group)"
-            found.append(self._entry(groups, who, f"concat(':group/', {encoded('group')})", always))
-            found.append(self._entry(groups, who, "concat(':group=', group)", always))
+            for key in (f"concat(':group/', {encoded('group')})", "concat(':group=', group)"):
+                yield self._entry(groups, "concat('group:', group)", key, member)
         assignments = tables["assignments"].select("role", "scope_type", "scope_path").distinct()
-        if layout.asks("holds"):
-            found.append(self._entry(assignments, _role(), f"concat(':role/', {encoded('role')})", always))
-            found.append(self._entry(assignments, _role(), "concat(':role=', role)", always))
-        if layout.roles:
-            given: dict[Held, str] = {("role", role): f"role = {literal(role[5:])}" for role in layout.roles}
-            declared = assignments.where(one_of("role", [role[5:] for role in layout.roles]))
+        if "holds" in self._asked:
+            for key in (f"concat(':role/', {encoded('role')})", "concat(':role=', role)"):
+                yield self._entry(assignments, _role(), key, member)
+        if self.meaning.roles:
+            given: list[tuple[Held, str]] = [(("role", r), f"role = {literal(r[5:])}") for r in self.meaning.roles]
+            declared = assignments.where(one_of("role", [role[5:] for role in self.meaning.roles]))
             where = f"CASE WHEN scope_type IS NULL THEN '{EVERYWHERE}' ELSE concat(scope_type, ':', scope_path) END"
-            found.append(self._entry(declared, _role(), where, given))
-        return found
+            yield self._entry(declared, _role(), where, *given)
 
     def _scoped(self) -> DataFrame:
         """The roles that are held within scopes: role, its principal there, and the scope."""
         rows = self.tables["assignments"].where("scope_type IS NOT NULL")
         return rows.selectExpr(
-            "concat('role:', role) AS role", f"{_role()} AS scoped", "scope_type", "scope_path"
-        ).distinct()
+            "concat('role:', role) AS role", f"{_role()} AS scoped",
+            "concat(scope_type, ':', scope_path) AS scope", "scope_type", "scope_path",
+        ).distinct()  # fmt: skip
 
     def _chain(self, type_: str, path: str) -> str:
         """The keys of an entity and of all that contain it."""
         arms: dict[str, list[str]] = {}
-        for name, chain in self.layout.reader.chains.items():
+        for name, chain in self._chains.items():
             keys = ", ".join(f"concat({literal(link + ':')}, {beginning(path, depth)})" for link, depth in chain)
             arms.setdefault(f"array({keys})", []).append(name)
-        return chosen(((one_of(type_, names), keys) for keys, names in arms.items()), "array()")
+        return chosen(((one_of(type_, names), keys) for keys, names in arms.items()), "cast(null AS array<string>)")
+
+
+def _any(words: int) -> list[Any]:
+    return [F.expr(f"bit_or({word(n)})").alias(word(n)) for n in range(words)]
+
+
+def _kinds(formula: object) -> Iterator[str]:
+    """The names of the nodes of a rule."""
+    match formula:
+        case Mapping():
+            for name, value in formula.items():
+                yield name
+                yield from _kinds(value)
+        case list():
+            for part in formula:
+                yield from _kinds(part)
+        case _:
+            return
 
 
 def _role() -> str:

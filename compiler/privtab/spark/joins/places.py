@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from privtab.engines.conditions import NEVER, RESOURCE, Condition, Fact, facts
 from privtab.engines.index import Index
-from privtab.engines.plan import Plan
+from privtab.engines.plan import Meaning, Plan
 from privtab.engines.python import PythonEngine
 
 ABOVE, AT = "above", "at"
@@ -75,6 +75,24 @@ class Rule:
     """By (named, flags set, types of the `with` objects)."""
 
 
+class Numbers:
+    """A bit for all that a policy may ask of a state, the same whatever requests ask: a state is prepared once."""
+
+    def __init__(self, program: Mapping[str, Any], meaning: Meaning) -> None:
+        held: list[Held | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in meaning.roles)]
+        held += [None] * (len(held) % 2)  # A privilege and its denial share a word.
+        for privilege in program["privileges"]:
+            held += [("allow", privilege), ("deny", privilege)]
+        self._numbers = {one: number for number, one in enumerate(held) if one is not None}
+        self.words = (len(held) - 1) // WORD + 1
+        """How many columns the bits take."""
+
+    def bit(self, held: Held) -> tuple[int, int]:
+        """Where something is: (word, bit)."""
+        word, at = divmod(self._numbers[held], WORD)
+        return word, 1 << at
+
+
 class Layout:
     """The places and the bits of some operations of a policy."""
 
@@ -86,11 +104,9 @@ class Layout:
         self.reader = engine.reader
         self.specs: dict[str, dict[str, tuple[Place, ...]]] = {}
         """By part, then by the type of its entity: the places looked at."""
-        self.bits: dict[Held, int] = {}
-        """The number of each thing that may be found; a denial's is one more than its privilege's."""
-        self.used: dict[tuple[str, str, Place], set[int]] = {}
-        """By part, type and place: the words that some condition reads."""
-        self._number()
+        self.numbers = Numbers(engine.program, engine.meaning)
+        self.roles = self._roles()
+        """The declared roles whose default grants count, as `role:…`."""
         found: dict[str, dict[str, dict[Place, None]]] = {}
         for case in self.cases:
             for slot, type_, place in self._places(case):
@@ -98,59 +114,19 @@ class Layout:
         for part, types in sorted(found.items()):
             self.specs[part] = {type_: tuple(places) for type_, places in sorted(types.items())}
 
-    @property
-    def words(self) -> int:
-        """How many columns the bits take."""
-        return max(self.bits.values(), default=0) // WORD + 1
-
     def part(self, slot: str, type_: str, place: Place) -> str:
         """The part of a request that a place belongs to."""
         if slot != RESOURCE:
             return slot_part(slot)
         return ABOVE if place.depth < self.reader.depth(type_) or place.prefix == EVERYWHERE else AT
 
-    def bit(self, held: Held) -> tuple[int, int]:
-        """Where something is: (word, bit)."""
-        word, at = divmod(self.bits[held], WORD)
-        return word, 1 << at
-
-    @property
-    def privileges(self) -> tuple[str, ...]:
-        """All that conditions ask for."""
-        return tuple(held[1] for held in self.bits if isinstance(held, tuple) and held[0] == "allow")
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """The declared roles whose default grants count, as `role:…`."""
-        return tuple(held[1] for held in self.bits if isinstance(held, tuple) and held[0] == "role")
-
-    @property
-    def types(self) -> frozenset[str]:
-        """The types of the entities that are looked at."""
-        places = itertools.chain.from_iterable(s for specs in self.specs.values() for s in specs.values())
-        return frozenset(p.prefix[:-1] for p in places if not p.prefix.startswith(EVERYWHERE))
-
-    def asks(self, kind: str) -> bool:
-        """Whether a condition asks for facts of a kind."""
-        return any(fact.kind == kind for case in self.cases for fact in facts(case.condition))
-
-    @property
-    def members(self) -> frozenset[str]:
-        """The types that membership is asked for."""
-        return frozenset(f.type for case in self.cases for f in facts(case.condition) if f.kind == "member")
-
-    @property
-    def names_groups(self) -> bool:
-        """Whether membership is asked for in entities that are groups."""
-        return any(self.reader.principal[type_] == "group" for type_ in self.members)
-
-    def chain(self, slot: str, type_: str) -> list[Place]:
+    def chain(self, type_: str) -> list[Place]:
         """The places that count for what is held on an entity of a type, the root first."""
         return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
 
     def looked_at(self, fact: Fact) -> list[Place]:
         """The places whose grants count for a fact; its own last."""
-        whole = self.chain(fact.slot, fact.type)
+        whole = self.chain(fact.type)
         return whole if self.meaning.down else whole[-1:]
 
     def defaults(self, privilege: str, place: Place) -> list[str]:
@@ -172,26 +148,13 @@ class Layout:
             case _:
                 return []
 
-    def _number(self) -> None:
-        asked = [fact for case in self.cases for fact in facts(case.condition)]
-        self.bits[OWNER] = 0
-        self.bits[MEMBER] = 1
-        self.bits[ADMIN] = 2
-        privileges = sorted({fact.privilege for fact in asked if fact.kind == "has"})
-        types = {link for fact in asked if fact.kind == "has" for link, _ in self.reader.chains[fact.type]}
-        given = [
+    def _roles(self) -> tuple[str, ...]:
+        asked = [fact for case in self.cases for fact in facts(case.condition) if fact.kind == "has"]
+        return tuple(
             role
             for role, grants in self.meaning.roles.items()
-            if any(p in privileges for type_ in types for p in grants.get(type_, ()))
-        ]
-        for role in given:
-            self.bits["role", role] = len(self.bits)
-        at = len(self.bits)
-        for privilege in privileges:
-            at += at % 2  # A privilege and its denial share a word.
-            self.bits["allow", privilege] = at
-            self.bits["deny", privilege] = at + 1
-            at += 2
+            if any(f.privilege in grants.get(link, ()) for f in asked for link, _ in self.reader.chains[f.type])
+        )
 
     def _places(self, case: Case) -> Iterator[tuple[str, str, Place]]:
         """(slot, type of the slot's entity, place) for everything that a case's condition looks at."""
@@ -199,7 +162,7 @@ class Layout:
         for fact in facts(case.condition):
             if fact.kind in ("has", "owner"):
                 whole = fact.kind == "has" and (self.meaning.down or self.roles)
-                own = self.chain(fact.slot, fact.type)
+                own = self.chain(fact.type)
                 places = own if whole else own[-1:]
                 if fact.kind == "has" and self.roles:
                     yield RESOURCE, case.type, Place(EVERYWHERE, 0)
@@ -226,13 +189,9 @@ def named_places(kind: str, depth: int) -> list[Place]:
 
 
 def layout(
-    program: Mapping[str, Any],
-    *,
-    action: str | None = None,
-    type: str | None = None,
-    flags: Mapping[str, bool | None],
+    program: Mapping[str, Any], *, action: str | None, type_: str | None, flags: Mapping[str, bool | None]
 ) -> Layout:
-    """The layout of all operations that requests may name; `action` and `type` where all name the same.
+    """The layout of all operations that requests may name; `action` and `type_` where all name the same.
 
     `flags`: those that rows may set: True where all do, None where a column says; others are not set.
     """
@@ -241,7 +200,7 @@ def layout(
     rules: list[Rule] = []
     cases: list[Case] = []
     for (of_type, operation), (asked, slots) in engine.shapes.items():
-        if type not in (None, of_type) or action not in (None, operation):
+        if type_ not in (None, of_type) or action not in (None, operation):
             continue
         row = program["rules"][of_type][operation]
         unnamed = row["unnamed"] and not engine.single(of_type)

@@ -2,54 +2,80 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.spark.joins.figures import Limits
-from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Tables
-from privtab.spark.joins.places import Layout
+from privtab.spark.joins.figures import JoinLimits
+from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Holdings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.spark.policies import OpenPolicy
     from privtab.spark.state.tables import SparkState
+
+REMEMBERED = 2
+"""States that stay prepared."""
+
+_known: list[tuple[tuple[int, str, str], SparkState, Prepared]] = []
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """Principals, bits and places of a state, for what some requests ask."""
+    """Principals, bits and places of a state."""
 
     principals: DataFrame
     held: DataFrame
     places: DataFrame
     rows: Mapping[str, int]
-    bytes: Mapping[str, int]
-    limits: Limits
-
-    def broadcasts(self, table: str) -> bool:
-        """Whether a table is small enough to be sent to every executor."""
-        return self.bytes[table] <= self.limits.broadcast
+    sizes: Mapping[str, int]
+    """About how many bytes each takes in a hash table."""
 
 
-def prepare(layout: Layout, state: SparkState, limits: Limits) -> Prepared:
-    """Derive and count."""
-    tables = Tables(layout, state.tables)
-    held = tables.held().persist()
-    principals = tables.principals(held).persist()
-    places = held.select(KEY).distinct().persist()
+def prepare(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
+    """Derive and count; the last states are remembered, so that only the first decision over one waits for it."""
+    key = (id(state), policy.digest, limits.keep)
+    with _lock:
+        for at, (known, _, made) in enumerate(_known):
+            if known == key:
+                _known.append(_known.pop(at))
+                return made
+    prepared = _prepared(policy, state, limits)
+    with _lock:
+        _known.append((key, state, prepared))
+        del _known[:-REMEMBERED]
+    return prepared
+
+
+def forget(state: SparkState | None = None) -> None:
+    """Let go of what was derived from a state, or from all: Spark gives its memory back when nothing else reads it."""
+    with _lock:
+        _known[:] = [entry for entry in _known if state is not None and entry[1] is not state]
+
+
+def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
+    holdings = Holdings(policy.json, state.tables)
+    held = _kept(holdings.held(), limits)
+    frames = {
+        "held": (held, [PRINCIPAL, KEY]),
+        "principals": (_kept(holdings.principals(held), limits), [HOLDER, PRINCIPAL]),
+        "places": (_kept(holdings.places(held), limits), [KEY]),
+    }
     rows, sizes = {}, {}
-    for name, frame, keys in (
-        ("held", held, [PRINCIPAL, KEY]),
-        ("principals", principals, [HOLDER, PRINCIPAL]),
-        ("places", places, [KEY]),
-    ):
+    for name, (frame, keys) in frames.items():
         length = sum((F.octet_length(key) for key in keys), F.lit(0))
-        found = frame.agg(
-            F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(length), F.lit(0)).alias("bytes")
-        ).collect()[0]
+        counted = frame.agg(F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(length), F.lit(0)).alias("bytes"))
+        found = counted.collect()[0]
         rows[name] = found["rows"]
-        sizes[name] = found["bytes"] + found["rows"] * (32 + 8 * layout.words)
-    return Prepared(principals=principals, held=held, places=places, rows=rows, bytes=sizes, limits=limits)
+        sizes[name] = found["bytes"] + found["rows"] * (40 + 8 * holdings.numbers.words)
+    return Prepared(principals=frames["principals"][0], held=held, places=frames["places"][0], rows=rows, sizes=sizes)
+
+
+def _kept(frame: DataFrame, limits: JoinLimits) -> DataFrame:
+    """A checkpoint ends a plan: plans that hold plans of kept tables take longer to be written down than to be run."""
+    return frame.localCheckpoint() if limits.keep == "checkpoint" else frame.persist()

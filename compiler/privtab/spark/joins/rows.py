@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.engines.columns import DEPTH, MALFORMED, NULL, REASONS, UNKNOWN, WITH
 from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part
@@ -69,7 +69,7 @@ def prepared(requests: DataFrame, layout: Layout, names: Names) -> DataFrame:
         given = names.text("groups")
         more[GROUPS] = f"CASE WHEN {REASON} IS NULL THEN array_sort(array_distinct({given})) END"
     for part, specs in layout.specs.items():
-        more |= {name: text for name, text in _piece(layout, names, part, specs).items()}
+        more |= _piece(layout, names, part, specs)
     return frame.select("*", *(F.expr(text).alias(name) for name, text in more.items()))
 
 
