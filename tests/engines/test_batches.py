@@ -17,9 +17,10 @@ import worlds
 
 from privtab import pipeline
 from privtab.bundle import policy_artifacts
-from privtab.engines import kernel
+from privtab.engines import arrays, kernel
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
+from privtab.engines.packed import packed, unpacked
 from privtab.engines.python import MANY, PythonEngine
 from privtab.errors import InvalidRequest
 from privtab.request import Entity, Request, Vocabulary
@@ -66,7 +67,15 @@ def shop(tmp_path: Path) -> Batches:
     return Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
 
 
-def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule: int) -> tuple[int, int, list[str]]:
+def differences(
+    seed: int,
+    folder: Path,
+    *,
+    policies: int,
+    states: int,
+    per_rule: int,
+    batches: Callable[[PythonEngine], Batches] = Batches,
+) -> tuple[int, int, list[str]]:
     """How many requests, how many allowed, and every difference between columns and asking one by one."""
     total = allowed = 0
     found: list[str] = []
@@ -80,7 +89,7 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
             engine = PythonEngine(document, Index(index(program, state)))
             asked = worlds.requests(program, turn, per_rule)
             wanted = [engine.allow(request) for request in asked]
-            got = Batches(engine).allow_requests(asked)
+            got = batches(engine).allow_requests(asked)
             total += len(asked)
             allowed += sum(wanted)
             for at, request in enumerate(asked):
@@ -115,6 +124,32 @@ def test_what_columns_cannot_say_is_asked_one_by_one(
     assert not found, found[0]
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_users_with_many_principals_are_answered_from_the_other_side(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here everybody has many, and rows are spread in small parts."""
+    monkeypatch.setattr(arrays, "HEAVY", 0)
+    monkeypatch.setattr(kernel, "HEAVY", 0)
+    monkeypatch.setattr(kernel, "MOST_SPREAD", 3)
+    _, _, found = differences(seed, tmp_path, policies=8, states=4, per_rule=8)
+    assert not found, found[0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_arrays_are_all_that_an_executor_needs(seed: int, tmp_path: Path) -> None:
+    """Packed, sent, and asked in columns and one by one: the index is made again from them."""
+
+    def sent(engine: PythonEngine) -> Batches:
+        copy = unpacked(packed(Batches(engine)))
+        assert isinstance(copy, Batches)
+        return copy
+
+    total, allowed, found = differences(seed, tmp_path, policies=8, states=4, per_rule=8, batches=sent)
+    assert not found, found[0]
+    assert total > allowed > 0
+
+
 def test_a_condition_for_columns_may_ask_for_31_privileges(tmp_path: Path) -> None:
     for count, fits in ((31, True), (32, False)):
         names = [f"P{number}" for number in range(count)]
@@ -131,6 +166,32 @@ def test_a_condition_for_columns_may_ask_for_31_privileges(tmp_path: Path) -> No
         assert kernel.in_columns(engine.plan_of("thing", "use", frozenset(), {}, named=True)) is fits
         answers = Batches(engine).decide_columns(["ann", "bob"], ["t", "t"], action="use", type="thing")
         assert answers.allowed.tolist() == [True, False]
+
+
+def test_flags_and_groups_may_be_columns(tmp_path: Path) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text(
+        "privtab: 1\nsystem: g\nversion: '1'\nentities: {thing:}\nprivileges: [USE, PUSH]\n"
+        "semantics: {groups: [state, request], deny: overrides}\n"
+        "tables: {thing: {use: USE (thing) and (PUSH (thing) when force)}}\n"
+    )
+    program = pipeline.load_program(policy)
+    rows = [
+        {"grantee": "group:hr", "effect": "allow", "privilege": "USE", "entity": "thing:t"},
+        {"grantee": "group:hr", "effect": "allow", "privilege": "PUSH", "entity": "thing:t"},
+        {"grantee": "user:ann", "effect": "allow", "privilege": "USE", "entity": "thing:t"},
+        {"grantee": "group:it", "effect": "deny", "privilege": "USE", "entity": "thing:t"},
+    ]
+    state, _ = validate(program, from_tables({"grants": rows}, "rows"))
+    engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+    groups = pa.array([[], ["hr"], ["hr", "it"], None, ["hr", None], [], ["hr"], ["other"]])
+    force = [False, True, False, False, False, True, None, None]
+    for asking in (Batches(engine), unpacked(packed(Batches(engine)))):
+        answers = asking.decide_columns(
+            ["ann"] * 8, ["t"] * 8, action="use", type="thing", flags={"force": force}, groups=groups
+        )
+        assert answers.allowed.tolist() == [True, True, False, False, False, False, True, False]
+        assert [answers.reason(row) for row in (3, 4)] == ["null", "null"]
 
 
 def test_requests_that_bring_groups_are_asked_one_by_one(tmp_path: Path) -> None:

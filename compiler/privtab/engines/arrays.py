@@ -2,108 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from privtab.engines.index import Index
+from privtab.engines.lookups import Bits, Codes, Names, Numbered, Truth, pair
 
-Codes: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of users, entities and so on; -1: none such."""
-Bits: TypeAlias = npt.NDArray[np.uint64]
-Truth: TypeAlias = npt.NDArray[np.bool_]
-
-_EMPTY = -1
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""The golden ratio: neighbouring numbers come to lie far apart."""
+HEAVY = 32
+"""Principals of a user from which on it may be better to go through those who hold something on an entity."""
 WORD = 60
 """Bits of an index's number in one word of an array."""
-
-
-def pair(one: Codes, other: Codes) -> Codes:
-    """Two numbers as one; -1 where either is -1."""
-    both: Codes = np.where((one < 0) | (other < 0), _EMPTY, one << 32 | other)
-    return both
-
-
-class Numbered:
-    """An open-addressing table: numbers to their positions among the keys it was made from."""
-
-    def __init__(self, keys: Codes) -> None:
-        """`keys`: not negative, each once."""
-        bits = max(4, int(2 * len(keys)).bit_length())
-        self._shift = np.uint64(64 - bits)
-        self._mask = (1 << bits) - 1
-        self._keys = np.full(1 << bits, _EMPTY, np.int64)
-        self._values = np.full(1 << bits, _EMPTY, np.int32)
-        left = np.arange(len(keys))
-        at = self._home(keys)
-        while len(left):
-            free = self._keys[at] == _EMPTY
-            self._keys[at[free]] = keys[left[free]]
-            placed = self._keys[at] == keys[left]
-            self._values[at[placed]] = left[placed]
-            left, at = left[~placed], at[~placed] + 1 & self._mask
-
-    def _home(self, keys: Codes) -> Codes:
-        home: Codes = (keys.astype(np.uint64) * _SPREAD >> self._shift).astype(np.int64)
-        return home
-
-    def find(self, keys: Codes) -> Codes:
-        """The position of each key; -1 where it is none."""
-        at = self._home(keys)
-        there = self._keys[at]
-        found: Codes = np.where(there == keys, self._values[at], np.int64(_EMPTY))
-        left = np.flatnonzero((there != keys) & (there != _EMPTY))
-        at = at[left]
-        while len(left):
-            at = at + 1 & self._mask
-            there, wanted = self._keys[at], keys[left]
-            hit = there == wanted
-            found[left[hit]] = self._values[at[hit]]
-            on = ~hit & (there != _EMPTY)
-            left, at = left[on], at[on]
-        return found
-
-
-class Names:
-    """Texts by number. What is pickled is one Arrow array; the dictionary is made where it is needed."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        self._array = pa.array(list(self._codes), pa.string())
-
-    def __getstate__(self) -> pa.Array:
-        return self._array
-
-    def __setstate__(self, array: pa.Array) -> None:
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, text: str) -> int:
-        return self._codes.get(text, -1)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._codes)
-
-    @cached_property
-    def _codes(self) -> dict[str, int]:
-        return {text: number for number, text in enumerate(self._array.to_pylist())}
-
-    def find(self, texts: pa.Array) -> Codes:
-        """The number of each text; -1 where it has none."""
-        if len(texts) * 8 < len(self):
-            # Arrow builds its table of all names anew for each call.
-            return np.fromiter(map(self.__getitem__, texts.to_pylist()), np.int64, len(texts))
-        found: Codes = pc.fill_null(pc.index_in(texts, value_set=self._array), -1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
 
 
 class Kind:
@@ -167,22 +78,45 @@ class Entries:
                 bits[:-1] |= (self.words[word] >> np.uint64(at) & np.uint64(1)) << np.uint64(target.bit_length() - 1)
         used = np.zeros(self._count + 1, np.bool_)
         used[self.places[bits[:-1] != 0]] = True
-        return Column(self._table, bits, used)
+        return Column(self, bits, used)
+
+    @cached_property
+    def by_place(self) -> tuple[Codes, Codes]:
+        """The entries in the order of their places, and where those of each place begin."""
+        first = np.zeros(self._count + 1, np.int64)
+        np.cumsum(np.bincount(self.places, minlength=self._count), out=first[1:])
+        return np.argsort(self.places, kind="stable"), first
+
+    def find(self, principals: Codes, places: Codes) -> Codes:
+        """The entries of pairs; -1: none."""
+        return self._table.find(principals << 32 | places)
 
 
 class Column:
     """What principals hold of a few privileges on the entities of one type."""
 
-    def __init__(self, table: Numbered, bits: Bits, used: Truth) -> None:
+    def __init__(self, entries: Entries, bits: Bits, used: Truth) -> None:
         """`bits` and `used` have one more at their end, for what is not there."""
-        self._table = table
+        self._entries = entries
         self._bits = bits
         self.used = used
         """By place: whether anybody holds anything."""
 
     def held(self, principals: Codes, places: Codes) -> Bits:
         """Bits by (principal, place)."""
-        return self._bits[self._table.find(principals << 32 | places)]
+        return self._bits[self._entries.find(principals, places)]
+
+    def holders(self, places: Codes) -> Codes:
+        """How many principals hold anything on each place."""
+        _, first = self._entries.by_place
+        return first[places + 1] - first[places]
+
+    def all_held(self, places: Codes) -> tuple[Codes, Codes, Bits]:
+        """Everything that is held on some places: the position of the place, the principal, the bits."""
+        order, first = self._entries.by_place
+        at, entries = _spans(first, places)
+        entries = order[entries]
+        return at, self._entries.principals[entries], self._bits[entries]
 
 
 class People:
@@ -217,12 +151,28 @@ class People:
         spans = zip(self.users, first, first[1:], strict=False)
         return {user: tuple(flat[begin:end]) for user, begin, end in spans if end > begin}
 
+    def counts(self, users: Codes) -> Codes:
+        """How many principals each user has; `users`: not negative."""
+        return self._first[users + 1] - self._first[users]
+
+    @cached_property
+    def _heavy(self) -> Numbered:
+        """(user, principal) of the users with many principals."""
+        at, principals = _spans(self._first, np.flatnonzero(np.diff(self._first) > HEAVY))
+        users = np.flatnonzero(np.diff(self._first) > HEAVY)
+        return Numbered(users[at] << 32 | self._flat[principals])
+
+    def have(self, users: Codes, principals: Codes) -> Truth:
+        """Whether users with many principals have these."""
+        found: Truth = self._heavy.find(users << 32 | principals) >= 0
+        return found
+
     def spread(self, users: Codes) -> tuple[Codes, Codes, Codes]:
         """All principals of some users: the positions of those that have any, where each begins, and the principals.
 
         `users`: not negative.
         """
-        counts = self._first[users + 1] - self._first[users]
+        counts = self.counts(users)
         some = np.flatnonzero(counts)
         counts = counts[some]
         begins = np.cumsum(counts) - counts
@@ -231,12 +181,13 @@ class People:
 
     def unite(self, users: Codes, bits: Bits) -> Bits:
         """What each user has by all his principals; `bits` are by principal."""
-        united = np.zeros(len(users), np.uint64)
-        known = np.flatnonzero(users >= 0)
-        some, begins, principals = self.spread(users[known])
+        distinct, inverse = np.unique(users, return_inverse=True)
+        united = np.zeros(len(distinct), np.uint64)
+        known = np.flatnonzero(distinct >= 0)
+        some, begins, principals = self.spread(distinct[known])
         if len(some):
             united[known[some]] = np.bitwise_or.reduceat(bits[principals], begins)
-        return united
+        return united[inverse]
 
     def label(self, kind: str) -> tuple[Names, Codes]:
         """The names of the principals of a kind, and the number of each principal's name; -1 where it is of another kind."""
@@ -380,6 +331,15 @@ def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dic
             single = chain[-1][1] == chain[-2][1]
             found[chain[-2][0]].update((_parent(path, single=single), None) for path in found[type_])
     return found
+
+
+def _spans(first: Codes, chosen: Codes) -> tuple[Codes, Codes]:
+    """All positions of some spans, each with the number of its span among the chosen; `first`: where each span begins."""
+    counts = first[chosen + 1] - first[chosen]
+    begins = np.cumsum(counts) - counts
+    return np.repeat(np.arange(len(chosen)), counts), np.repeat(first[chosen] - begins, counts) + np.arange(
+        counts.sum()
+    )
 
 
 def _parent(path: str, *, single: bool) -> str:

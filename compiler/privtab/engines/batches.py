@@ -6,17 +6,16 @@ requests are denied, each with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.engines.arrays import Arrays, Codes, Truth
+from privtab.engines.arrays import Arrays
 from privtab.engines.columns import (
     DEPTH,
     MALFORMED,
@@ -32,17 +31,12 @@ from privtab.engines.columns import (
     texts,
 )
 from privtab.engines.conditions import RESOURCE
+from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
+from privtab.engines.lookups import Codes, Truth
 from privtab.engines.python import PythonEngine
 from privtab.engines.repeats import Watch
 from privtab.request import Entity, Request
-
-Value: TypeAlias = str | Texts
-"""A constant, or a column."""
-Truths: TypeAlias = pa.Array | npt.NDArray[np.bool_] | Sequence[bool | None]
-"""A column of truths."""
-
-YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +121,12 @@ class Batches:
         """
         names, ids = texts(users), texts(resources)
         withs = {slot: texts(paths) for slot, (_, paths) in (with_ or {}).items()}
-        of_rows, for_all = _flags(flags)
+        of_rows, for_all = separate(flags)
         if {len(column) for column in (*withs.values(), *of_rows.values())} - {len(names)} or len(ids) != len(names):
             raise ValueError("the columns are not equally long")
         answers = _none(len(names))
         kinds = [action, type, *(kind for kind, _ in (with_ or {}).values()), *of_rows.values()]
-        for (of_action, of_type, *others), rows in _combinations(kinds, len(names)):
+        for (of_action, of_type, *others), rows in combinations(kinds, len(names)):
             if of_action is None or of_type is None:
                 answers.reasons[_all_of(rows, len(names))] = NULL
                 continue
@@ -226,6 +220,9 @@ class Batches:
         for column in (names, *(column for _, column in columns.values()), *([] if groups is None else [groups])):
             if column.null_count:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
+        if groups is not None:
+            nameless = pc.equal(pc.coalesce(groups.flatten(), ""), "").to_numpy(zero_copy_only=False)
+            answers.reasons[pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[nameless]] = NULL
         if answers.reasons.any():
             columns = {slot: (kind, column.fill_null("")) for slot, (kind, column) in columns.items()}
             names = names.fill_null("")
@@ -276,8 +273,7 @@ class Batches:
         asked = zip(_take(names, rows).to_pylist(), _take(groups, rows).to_pylist(), strict=True)
         return np.fromiter(
             (
-                None not in brought
-                and self.one_by_one.allow(
+                self.one_by_one.allow(
                     Request(
                         user=user,
                         action=group.action,
@@ -338,15 +334,6 @@ class Batches:
         return self._kernels[key]
 
 
-def _flags(flags: Iterable[str] | Mapping[str, bool | Truths]) -> tuple[dict[str, pa.Array], frozenset[str]]:
-    """Those that are set for some rows, as columns of texts, and those that are set for all."""
-    if not isinstance(flags, Mapping):
-        return {}, frozenset(flags)
-    columns = {name: pa.array(value) for name, value in flags.items() if not isinstance(value, bool)}
-    of_rows = {name: pc.if_else(column.fill_null(fill_value=True), YES, NO) for name, column in columns.items()}
-    return of_rows, frozenset(name for name, value in flags.items() if value is True)
-
-
 def _none(rows: int) -> Answers:
     return Answers(allowed=np.zeros(rows, np.bool_), reasons=np.zeros(rows, np.uint8))
 
@@ -379,29 +366,3 @@ def _take(column: Any, rows: Codes | None) -> Any:
 
 def _all_of(rows: Codes | None, count: int) -> Codes | slice:
     return slice(0, count) if rows is None else rows
-
-
-def _combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[str | None, ...], Codes | None]]:
-    """The combinations of values that occur, each with its rows; None: all rows."""
-    columns = [value if isinstance(value, str) else texts(value) for value in values]
-    if all(isinstance(column, str) for column in columns):
-        yield tuple(columns), None
-        return
-    code: Codes = np.zeros(count, np.int64)
-    kinds: list[list[str | None]] = []
-    for column in columns:
-        if isinstance(column, str):
-            kinds.append([column])
-            continue
-        if len(column) != count:
-            raise ValueError("the columns are not equally long")
-        encoded = column.dictionary_encode(null_encoding="encode")
-        kinds.append(encoded.dictionary.to_pylist())
-        code = code * len(kinds[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
-    for number in np.unique(code):
-        rest = int(number)
-        found: list[str | None] = []
-        for kind in reversed(kinds):
-            rest, at = divmod(rest, len(kind))
-            found.append(kind[at])
-        yield tuple(reversed(found)), np.flatnonzero(code == number)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.engines.arrays import Arrays, Codes, Truth
+from privtab.engines.arrays import Arrays
+from privtab.engines.lookups import Codes, Truth
 
 Texts: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""

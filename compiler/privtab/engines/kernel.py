@@ -6,7 +6,7 @@ columns. What columns cannot say is asked row by row; `in_columns` tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -14,16 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.engines.arrays import Arrays, Bits, Codes, Column, People, Truth, pair
+from privtab.engines.arrays import HEAVY, Arrays, Column, People
 from privtab.engines.columns import Paths, decoded, encoded
 from privtab.engines.conditions import All, Condition, Fact, Some, facts
 from privtab.engines.index import OWNER
+from privtab.engines.lookups import Bits, Codes, Truth, pair
 from privtab.engines.plan import Plan, Step, needed
 
 Truths: TypeAlias = Callable[[Fact], Truth]
 
 MOST_PRIVILEGES = 31
 """That one condition may ask for in columns: two bits of 64 for each, and one for ownership."""
+MOST_SPREAD = 1 << 23
+"""Elements of the arrays that rows are spread to at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +114,29 @@ class Kernel:
         # Most rows share user and catalog, and so on, with another.
         distinct = pa.array(pair(users[asked], places[asked])).dictionary_encode()
         pairs = distinct.dictionary.to_numpy()
-        each = np.zeros(len(pairs), np.uint64)
-        some, begins, principals = self._people.spread(pairs >> 32)
-        if len(some):
-            counts = np.diff(np.append(begins, len(principals)))
-            held = column.held(principals, np.repeat(pairs[some] & 0xFFFFFFFF, counts))
-            each[some] = np.bitwise_or.reduceat(held, begins)
-        bits[asked] = each[distinct.indices.to_numpy()]
+        bits[asked] = self._each(pairs >> 32, pairs & 0xFFFFFFFF, column)[distinct.indices.to_numpy()]
         return bits
+
+    def _each(self, users: Codes, places: Codes, column: Column) -> Bits:
+        """What users hold on places, pair by pair."""
+        each = np.zeros(len(users), np.uint64)
+        counts = self._people.counts(users)
+        heavy = counts > HEAVY
+        if heavy.any():
+            # Users with thousands of roles: those who hold something on a place are mostly fewer.
+            heavy[heavy] = column.holders(places[heavy]) < counts[heavy]
+            rows = np.flatnonzero(heavy)
+            for part in parts(rows, column.holders(places[rows])):
+                at, principals, held = column.all_held(places[part])
+                theirs = self._people.have(users[part][at], principals)
+                np.bitwise_or.at(each, part[at[theirs]], held[theirs])
+        light = np.flatnonzero(~heavy)
+        for part in parts(light, counts[light]):
+            some, begins, principals = self._people.spread(users[part])
+            if len(some):
+                wanted = np.repeat(places[part[some]], np.diff(np.append(begins, len(principals))))
+                each[part[some]] = np.bitwise_or.reduceat(column.held(principals, wanted), begins)
+        return each
 
     def _default(self, step: Step) -> dict[str, int]:
         """What each declared role gives on a step's entities, in the bits of the columns."""
@@ -198,13 +216,24 @@ class Kernel:
         last, whole = names.find(decoded(paths.name(depth))), names.find(paths.path(depth))
         truth = np.zeros(len(users), np.bool_)
         asked = np.flatnonzero((users >= 0) & ((last >= 0) | (whole >= 0)))
-        some, begins, principals = self._people.spread(users[asked])
-        if len(some):
-            rows = np.repeat(asked[some], np.diff(np.append(begins, len(principals))))
-            own = label[principals]
-            hit = (own >= 0) & ((own == last[rows]) | (own == whole[rows]))
-            truth[rows[hit]] = True
+        for part in parts(asked, self._people.counts(users[asked])):
+            some, begins, principals = self._people.spread(users[part])
+            if len(some):
+                rows = np.repeat(part[some], np.diff(np.append(begins, len(principals))))
+                own = label[principals]
+                hit = (own >= 0) & ((own == last[rows]) | (own == whole[rows]))
+                truth[rows[hit]] = True
         return truth
+
+
+def parts(rows: Codes, counts: Codes) -> Iterator[Codes]:
+    """`rows` in parts whose counts come to a bounded sum: what they are spread to has to fit the memory."""
+    ends = np.cumsum(counts)
+    if not len(rows) or ends[-1] <= MOST_SPREAD:
+        yield rows
+        return
+    cuts = np.flatnonzero(np.diff(ends // MOST_SPREAD)) + 1
+    yield from np.split(rows, cuts)
 
 
 def _united(bits: Iterable[int]) -> int:

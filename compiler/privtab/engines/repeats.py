@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from privtab.engines.arrays import Codes
+from privtab.engines.lookups import Codes
 
 WORTH = 0.7
 """The share of distinct rows up to which deciding each once is worth finding them."""

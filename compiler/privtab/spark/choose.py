@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from privtab.errors import UsageError
 from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
-from privtab.spark.states import counted, is_bundle
+from privtab.spark.states import bundle_size, counted, is_bundle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,8 +104,8 @@ def _chosen(request: Asked, policy: OpenPolicy, state: Any, plan: str, limits: L
         case _:
             raise UsageError(f"there is no plan `{plan}`: it is `auto`, `kernel` or `joins`")
     if is_bundle(state):
-        size = os.path.getsize(state)  # noqa: PTH202  (text or path alike)
-        return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundle bytes": size})
+        size = bundle_size(state)
+        return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
     return _by_size(request, counted(policy, state, request.frame.sparkSession), limits)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.engines.batches import Batches
-from privtab.engines.index import Index
+from privtab.engines.index import Index, Numbers, Part, in_parts
 from privtab.engines.python import PythonEngine
 from privtab.errors import UsageError
 from privtab.spark.policies import OpenPolicy
@@ -29,10 +29,13 @@ _lock = threading.Lock()
 
 
 def is_bundle(state: Any) -> bool:
-    """Whether a state is given as a bundle's path."""
+    """Whether a state is given as the path of a bundle, or of a folder with bundles: the parts of a state."""
     if not isinstance(state, str | os.PathLike):
         return False
-    return os.fspath(state).endswith(_ARCHIVES) or (Path(state) / ".manifest").is_file()
+    path = Path(state)
+    if path.is_dir():
+        return (path / ".manifest").is_file() or any(file.name.endswith(_ARCHIVES) for file in path.iterdir())
+    return path.name.endswith(_ARCHIVES)
 
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
@@ -126,10 +129,26 @@ def _mark(state: Any) -> tuple[object, ...]:
 def _bundled(policy: OpenPolicy, where: str) -> Index:
     from privtab.client._bundles import LocalPlace
 
-    states: dict[str, Index] = {
-        name: index for found in LocalPlace(where).read({}, Index) for name, index in found.content.states.items()
-    }
-    if policy.system not in states:
+    numbers = Numbers()
+
+    def keep(document: Mapping[str, Any]) -> Index | Part:
+        return Part(document, numbers) if in_parts(document) else Index(document)
+
+    states: dict[str, list[Any]] = {}
+    for found in LocalPlace(where).read({}, keep):
+        for name, index in found.content.states.items():
+            states.setdefault(name, []).append(index)
+    of_system = states.get(policy.system)
+    if not of_system:
         held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {held}, and none of `{policy.system}`")
-    return states[policy.system]
+    whole = [index for index in of_system if isinstance(index, Index)]
+    if whole and len(of_system) > 1:
+        raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
+    return whole[0] if whole else Index.of(of_system)
+
+
+def bundle_size(state: str | os.PathLike[str]) -> int:
+    """Bytes of a bundle, or of those in a folder."""
+    path = Path(state)
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())

@@ -1,0 +1,56 @@
+"""Columns that say of which form a request is: rows with the same values are asked together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.engines.columns import Texts, texts
+from privtab.engines.lookups import Codes
+
+Value: TypeAlias = str | Texts
+"""A constant, or a column."""
+Truths: TypeAlias = pa.Array | npt.NDArray[np.bool_] | Sequence[bool | None]
+"""A column of truths."""
+
+YES, NO = "yes", "no"
+
+
+def separate(flags: Iterable[str] | Mapping[str, bool | Truths]) -> tuple[dict[str, pa.Array], frozenset[str]]:
+    """Those that are set for some rows, as columns of texts, and those that are set for all."""
+    if not isinstance(flags, Mapping):
+        return {}, frozenset(flags)
+    columns = {name: pa.array(value) for name, value in flags.items() if not isinstance(value, bool)}
+    of_rows = {name: pc.if_else(column.fill_null(fill_value=True), YES, NO) for name, column in columns.items()}
+    return of_rows, frozenset(name for name, value in flags.items() if value is True)
+
+
+def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[str | None, ...], Codes | None]]:
+    """The combinations of values that occur, each with its rows; None: all rows."""
+    columns = [value if isinstance(value, str) else texts(value) for value in values]
+    if all(isinstance(column, str) for column in columns):
+        yield tuple(columns), None
+        return
+    code: Codes = np.zeros(count, np.int64)
+    kinds: list[list[str | None]] = []
+    for column in columns:
+        if isinstance(column, str):
+            kinds.append([column])
+            continue
+        if len(column) != count:
+            raise ValueError("the columns are not equally long")
+        encoded = column.dictionary_encode(null_encoding="encode")
+        kinds.append(encoded.dictionary.to_pylist())
+        code = code * len(kinds[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+    for number in np.unique(code):
+        rest = int(number)
+        found: list[str | None] = []
+        for kind in reversed(kinds):
+            rest, at = divmod(rest, len(kind))
+            found.append(kind[at])
+        yield tuple(reversed(found)), np.flatnonzero(code == number)

@@ -1,0 +1,102 @@
+"""Look-ups in bulk: texts and numbers to numbers, for whole columns at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Codes: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of users, entities and so on; -1: none such."""
+Bits: TypeAlias = npt.NDArray[np.uint64]
+Truth: TypeAlias = npt.NDArray[np.bool_]
+
+_EMPTY = -1
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""The golden ratio: neighbouring numbers come to lie far apart."""
+
+
+def pair(one: Codes, other: Codes) -> Codes:
+    """Two numbers as one; -1 where either is -1."""
+    both: Codes = np.where((one < 0) | (other < 0), _EMPTY, one << 32 | other)
+    return both
+
+
+class Numbered:
+    """An open-addressing table: numbers to their positions among the keys it was made from."""
+
+    def __init__(self, keys: Codes) -> None:
+        """`keys`: not negative, each once."""
+        bits = max(4, int(2 * len(keys)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._mask = (1 << bits) - 1
+        self._keys = np.full(1 << bits, _EMPTY, np.int64)
+        self._values = np.full(1 << bits, _EMPTY, np.int32)
+        left = np.arange(len(keys))
+        at = self._home(keys)
+        while len(left):
+            free = self._keys[at] == _EMPTY
+            self._keys[at[free]] = keys[left[free]]
+            placed = self._keys[at] == keys[left]
+            self._values[at[placed]] = left[placed]
+            left, at = left[~placed], at[~placed] + 1 & self._mask
+
+    def _home(self, keys: Codes) -> Codes:
+        home: Codes = (keys.astype(np.uint64) * _SPREAD >> self._shift).astype(np.int64)
+        return home
+
+    def find(self, keys: Codes) -> Codes:
+        """The position of each key; -1 where it is none."""
+        at = self._home(keys)
+        there = self._keys[at]
+        found: Codes = np.where(there == keys, self._values[at], np.int64(_EMPTY))
+        left = np.flatnonzero((there != keys) & (there != _EMPTY))
+        at = at[left]
+        while len(left):
+            at = at + 1 & self._mask
+            there, wanted = self._keys[at], keys[left]
+            hit = there == wanted
+            found[left[hit]] = self._values[at[hit]]
+            on = ~hit & (there != _EMPTY)
+            left, at = left[on], at[on]
+        return found
+
+
+class Names:
+    """Texts by number. What is pickled is one Arrow array; the dictionary is made where it is needed."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        self._array = pa.array(list(self._codes), pa.string())
+
+    def __getstate__(self) -> pa.Array:
+        return self._array
+
+    def __setstate__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, text: str) -> int:
+        return self._codes.get(text, -1)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._codes)
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {text: number for number, text in enumerate(self._array.to_pylist())}
+
+    def find(self, texts: pa.Array) -> Codes:
+        """The number of each text; -1 where it has none."""
+        if len(texts) * 8 < len(self):
+            # Arrow builds its table of all names anew for each call.
+            return np.fromiter(map(self.__getitem__, texts.to_pylist()), np.int64, len(texts))
+        found: Codes = pc.fill_null(pc.index_in(texts, value_set=self._array), -1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
