@@ -225,7 +225,7 @@ def sidecar(name: str, url: str, server: str, system: str, zone: str) -> Part:
     """An OPA with the configuration that the containers have."""
     address = url.removeprefix("http://")
     command = [str(binary.find()), "run", "--server", "--addr", address, "--skip-version-check"]
-    command += ["--config-file", str(ROOT / "opa" / "config-registry.yaml"), "--log-level", "info"]
+    command += ["--config-file", str(ROOT / "opa" / "config-registry.yaml"), "--shutdown-grace-period", "2"]
     environment = {
         "PRIVTAB_REGISTRY_URL": server,
         "PRIVTAB_CHANNEL": CHANNEL,

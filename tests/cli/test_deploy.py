@@ -1,0 +1,318 @@
+"""`privtab deploy` against a real registry server and real sidecars."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty import free_port
+from rig import POLICY, STATE, WIDER, Rig, outcome
+
+from privtab import Client
+from privtab.opa.server import OpaServer
+from privtab.registry import Registry
+
+Privtab = Callable[..., Any]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with Rig(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def fleet(rig: Rig) -> Rig:
+    """A server and two sidecars that have nothing yet."""
+    rig.serve()
+    rig.sidecar("one", "zone=a")
+    rig.sidecar("two", "zone=b")
+    return rig
+
+
+def deploy(privtab: Privtab, rig: Rig, *more: object, watched: bool = True) -> Any:
+    server = ["--server", rig.server, "--expect", len(rig.urls), "--timeout", 40] if watched else []
+    return privtab("deploy", rig.policy, "-r", rig.registry, *map(str, server), *map(str, more))
+
+
+def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Rig) -> None:
+    ran = deploy(privtab, fleet, "--state", fleet.state, "--why", "the first one")
+    assert ran.code == 0, ran.err
+    assert "dev/shop: switch 1" in ran.out
+    assert "2 of 2 sidecars active" in ran.err
+    assert [fleet.decides(name, "ann") for name in ("one", "two")] == [True, True]
+    assert fleet.decides("one", "olga") is False
+
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    ran = deploy(privtab, fleet)
+    assert ran.code == 1
+    assert "item/read" in ran.out
+    assert "stopped; nothing was switched" in ran.out
+    assert fleet.decides("one", "olga") is False
+
+    ran = deploy(privtab, fleet, "--fail-on", "none", "--format", "json")
+    assert ran.code == 0, ran.err
+    told = outcome(ran.out)
+    assert told["outcome"] == "deployed"
+    assert told["before"]["policy"] != told["after"]["policy"]
+    assert told["after"]["state"] == told["before"]["state"]
+    assert [gate["outcome"] for gate in told["gates"]] == ["passed"] * 3
+    assert told["gates"][2]["diff"]["operations"][0]["verdict"] == "wider"
+    assert told["watched"]["all"]["active"] == 2
+    assert {"lint", "tests", "diff", "pack", "put", "switch", "watch"} <= told["seconds"].keys()
+    assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
+
+    ran = deploy(privtab, fleet)
+    assert ran.code == 0
+    assert "nothing to switch" in ran.out
+
+
+def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, rig: Rig) -> None:
+    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
+    rig.policy.write_text(WIDER, encoding="utf-8")
+    waivers = rig.folder / "waivers.yaml"
+    waivers.write_text(
+        "waivers:\n  - {operation: item/read, change: wider, who: ada, why: owners read, until: 2999-01-01}\n",
+        encoding="utf-8",
+    )
+    ran = deploy(privtab, rig, "--waivers", waivers, "--skip-tests", "they ran before", watched=False)
+    assert ran.code == 0, ran.err
+    assert "nobody watches" in ran.out
+    [_, last] = Registry.open(rig.registry).history("dev", "shop")
+    assert last.why == "tests left out: they ran before; wider and waived: item/read (ada: owners read)"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda rig: rig.policy.write_text(POLICY.replace("READ (item)", "REED (item)")), "unknown privilege"),
+        (lambda rig: rig.state.write_text(STATE.replace("READ", "REED")), "REED"),
+        (
+            lambda rig: (rig.folder / "shop.scenarios.yaml").write_text(
+                "scenarios: 1\nstate: state.yaml\n"
+                "cases: [{user: ann, action: read, resource: 'item:s/a/i', decision: deny, why: a test}]\n"
+            ),
+            "1 failed",
+        ),
+    ],
+    ids=["lint", "state", "tests"],
+)
+def test_what_fails_a_gate_is_neither_kept_nor_switched(
+    privtab: Privtab, rig: Rig, break_it: Callable[[Rig], object], said: str
+) -> None:
+    break_it(rig)
+    ran = deploy(privtab, rig, "--state", rig.state, watched=False)
+    assert ran.code == 1
+    assert said in ran.out + ran.err
+    registry = Registry.open(rig.registry)
+    assert registry.channel("dev", "shop").sequence == 0
+    assert registry.revisions("shop") == []
+
+
+def test_a_dry_run_keeps_nothing(privtab: Privtab, rig: Rig) -> None:
+    ran = deploy(privtab, rig, "--dry-run", watched=False)
+    assert ran.code == 0
+    assert "nothing was switched" in ran.out
+    assert not Path(rig.registry).exists()
+
+
+def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab, fleet: Rig) -> None:
+    assert deploy(privtab, fleet, "--state", fleet.state).code == 0
+    before = Registry.open(fleet.registry).channel("dev", "shop")
+    fleet.end("two", kill=True)
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    ran = deploy(privtab, fleet, "--fail-on", "none", "--timeout", "3", "--rollback-on-failure")
+    assert ran.code == 3
+    assert "two: waiting: still runs policy " + str(before.policy) in ran.err
+    assert "(last seen" in ran.err
+    assert "back to policy " + str(before.policy) in ran.out
+    after = Registry.open(fleet.registry).channel("dev", "shop")
+    assert (after.policy, after.state, after.sequence) == (before.policy, before.state, 3)
+    fleet.wait(lambda: fleet.decides("one", "olga") is False)
+
+
+def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: Rig) -> None:
+    direct = [word for url in fleet.urls.values() for word in ("--opa", url)]
+    ran = deploy(privtab, fleet, "--state", fleet.state, *direct, watched=False)
+    assert ran.code == 0, ran.err
+    assert f"{fleet.urls['one']} active" in ran.err
+    nobody = f"http://127.0.0.1:{free_port()}"
+    ran = deploy(privtab, fleet, *direct, "--opa", nobody, "--timeout", "1", watched=False)
+    assert ran.code == 3
+    assert f"{nobody}: unreachable: no answer" in ran.err
+
+
+def test_a_server_that_comes_back_is_waited_for(privtab: Privtab, fleet: Rig) -> None:
+    assert deploy(privtab, fleet, "--state", fleet.state).code == 0
+    fleet.end("server", kill=True)
+    again = threading.Timer(1.0, fleet.serve)
+    again.start()
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    ran = deploy(privtab, fleet, "--fail-on", "none")
+    again.join()
+    assert ran.code == 0, ran.err
+    assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
+
+
+def asked_without_end(rig: Rig, user: str) -> threading.Event:
+    """Somebody asks every sidecar again and again, until the event is set."""
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            for name in rig.urls:
+                rig.decides(name, user)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return stop
+
+
+@pytest.mark.parametrize(("user", "good"), [("ann", True), ("olga", False)])
+def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Rig, user: str, *, good: bool) -> None:
+    """Owners may read now: nothing changes for ann; that olga is allowed suddenly is seen."""
+    assert deploy(privtab, fleet, "--state", fleet.state).code == 0
+    before = Registry.open(fleet.registry).channel("dev", "shop")
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    stop = asked_without_end(fleet, user)
+    try:
+        ran = deploy(
+            privtab,
+            fleet,
+            *("--fail-on", "none", "--canary", "zone=b", "--canary-seconds", "20", "--canary-decisions", "40"),
+            *("--format", "json"),
+        )
+    finally:
+        stop.set()
+    told = outcome(ran.out)
+    assert told["watched"]["canary"]["active"] == 1
+    rules = [one["rule"] for one in told["canary"]["compared"]]
+    assert rules == ["shop/item/read"]
+    after = Registry.open(fleet.registry).channel("dev", "shop")
+    assert after.canary is None
+    if good:
+        assert ran.code == 0, ran.err
+        assert told["outcome"] == "deployed"
+        assert after.policy != before.policy
+        assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
+    else:
+        assert ran.code == 1
+        assert told["outcome"] == "canary-refused"
+        assert "moved: shop/item/read: allowed 100.0%" in told["canary"]["says"]
+        assert after.policy == before.policy
+        assert [fleet.decides(name, "olga") for name in ("one", "two")] == [False, False]
+
+
+def test_a_canary_without_callers_goes_back_unless_that_is_fine(privtab: Privtab, fleet: Rig) -> None:
+    assert deploy(privtab, fleet, "--state", fleet.state).code == 0
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    few = ["--fail-on", "none", "--canary", "zone=b", "--canary-seconds", "0.2"]
+    ran = deploy(privtab, fleet, *few)
+    assert ran.code == 1
+    assert "too few to compare" in ran.out
+    assert fleet.decides("two", "olga") is False
+    nobody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "zone=elsewhere", "--timeout", "5")
+    assert nobody.code != 0
+    assert "no sidecar is in that part" in nobody.out
+    assert deploy(privtab, fleet, *few, "--canary-quiet-ok").code == 0
+    assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
+
+
+def test_a_state_in_shards(privtab: Privtab, rig: Rig) -> None:
+    ran = deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False)
+    assert ran.code == 0, ran.err
+    channel = Registry.open(rig.registry).channel("dev", "shop")
+    assert set(channel.shards) == {"people", "site:s"}
+    assert channel.state is None
+    assert "nothing to switch" in deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False).out
+
+
+def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> None:
+    key = rig.folder / "key.pem"
+    assert privtab("keys", "new", key).code == 0
+    assert deploy(privtab, rig, "--state", rig.state, "--signing-key", key, watched=False).code == 0
+    registry = Registry.open(rig.registry)
+    channel = registry.channel("dev", "shop")
+    assert registry.revision("shop", "policy", str(channel.policy)).signed
+    assert registry.revision("shop", "state", str(channel.state)).signed
+
+
+def test_two_at_once_do_not_overwrite_each_other(privtab: Privtab, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
+    other = Registry.open(rig.registry)
+    put = Registry.put
+
+    def meanwhile(self: Registry, bundle: bytes, **more: Any) -> Any:
+        other.switch("dev", "shop", policy=other.channel("dev", "shop").policy, why="somebody else")
+        return put(self, bundle, **more)
+
+    rig.policy.write_text(WIDER, encoding="utf-8")
+    monkeypatch.setattr(Registry, "put", meanwhile)
+    ran = deploy(privtab, rig, "--fail-on", "none", watched=False)
+    assert ran.code == 1
+    assert "was switched meanwhile" in ran.err
+    assert other.channel("dev", "shop").why == "somebody else"
+
+
+def test_straight_into_an_opa(privtab: Privtab, rig: Rig) -> None:
+    with OpaServer() as opa, Client(opa.url, system="shop") as client:
+        first = privtab("deploy", rig.policy, "--state", rig.state, "--push", opa.url)
+        assert first.code == 0, first.err
+        assert "policy none → 1" in first.out
+        assert client.check("ann", "read", "item:s/a/i")
+        rig.policy.write_text(WIDER, encoding="utf-8")
+        ran = privtab("deploy", rig.policy, "--push", opa.url, "--format", "json")
+        assert ran.code == 0, ran.err
+        pushed = outcome(ran.out)["pushed"]
+        assert pushed["replaced"]
+        assert pushed["state"] is None
+        assert client.check("olga", "read", "item:s/a/i")
+        broken = POLICY.replace("READ (item)", "REED (item)")
+        rig.policy.write_text(broken, encoding="utf-8")
+        assert privtab("deploy", rig.policy, "--push", opa.url).code == 1
+        assert client.check("olga", "read", "item:s/a/i")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "which registry"),
+        (["-r", "x", "--fail-on", "narrower"], "wider, any, none"),
+        (["-r", "x", "--skip-tests", " "], "say why"),
+        (["-r", "x", "--engine", "spark"], "reference, opa, both"),
+        (["-r", "x", "--canary", "10%"], "--server URL"),
+        (["-r", "x", "--canary", "many", "--server", "http://127.0.0.1:9"], "write a share"),
+        (["-r", "x", "--server", "127.0.0.1:9"], "write http://"),
+        (["-r", "x", "--opa", "http://127.0.0.1:9?a=b"], "write http://"),
+        (["--push", "http://127.0.0.1:9", "--canary", "10%"], "leave that off"),
+    ],
+)
+def test_bad_usage(privtab: Privtab, rig: Rig, options: list[str], said: str) -> None:
+    ran = privtab("deploy", rig.policy, *options)
+    assert ran.code == 2, ran.out + ran.err
+    assert said in ran.err
+
+
+def test_a_token_goes_along(privtab: Privtab, rig: Rig) -> None:
+    tokens = rig.folder / "tokens"
+    tokens.write_text(f"ops {'o' * 40} operator\n", encoding="utf-8")
+    rig.extra = ("--token-file", str(tokens))
+    rig.serve()
+    mine = rig.folder / "mine"
+    mine.write_text("o" * 40 + "\n", encoding="utf-8")
+    assert deploy(privtab, rig, "--state", rig.state, "--token-file", mine).code == 0
+    mine.write_text("wrong" * 10, encoding="utf-8")
+    ran = deploy(privtab, rig, "--token-file", mine, "--timeout", "1")
+    assert ran.code == 3
+    assert "401" in ran.err
+
+
+def test_the_help_shows_how() -> None:
+    from typer.testing import CliRunner
+
+    from privtab.cli._app import app
+
+    shown = CliRunner().invoke(app, ["deploy", "--help"]).output
+    assert "privtab deploy my.yaml -r registry/ --dry-run" in shown

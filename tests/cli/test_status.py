@@ -1,0 +1,136 @@
+"""`privtab status`: what runs where."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty import free_port
+from rig import WIDER, Rig, outcome
+
+from privtab.registry import Registry
+from privtab.registry.nodes import Canary
+
+Privtab = Callable[..., Any]
+
+
+@pytest.fixture
+def rig(tmp_path: Path, privtab: Privtab) -> Iterator[Rig]:
+    """Two sidecars that run what the channel does."""
+    with Rig(tmp_path) as made:
+        made.serve()
+        assert privtab("deploy", made.policy, "-r", made.registry, "--state", made.state, "--why", "first").code == 0
+        made.sidecar("one", "zone=a")
+        made.sidecar("two", "zone=b")
+        made.wait(lambda: [made.decides(name, "ann") for name in made.urls] == [True, True])
+        yield made
+
+
+def status(privtab: Privtab, rig: Rig, *more: object) -> Any:
+    return privtab("status", "-r", rig.registry, "--server", rig.server, *map(str, more))
+
+
+def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, rig: Rig) -> None:
+    rig.wait(lambda: rig.fleet()["decisions"])
+    ran = status(privtab, rig, "--check")
+    assert ran.code == 0, ran.out
+    channel = Registry.open(rig.registry).channel("dev", "shop")
+    assert f"dev/shop: policy {channel.policy}, state {channel.state}" in ran.out
+    assert "first" in ran.out
+    lines = [line.split() for line in ran.out.splitlines()]
+    [one] = [line for line in lines if line[:1] == ["one"]]
+    assert one[1:4] == ["zone=a", "policy", channel.policy]
+    assert one[-1] == "active"
+    assert any(line[:2] == ["shop/item/read", channel.policy] for line in lines)
+    told = outcome(status(privtab, rig, "--format", "json").out)
+    assert told["good"] is True
+    assert [one["id"] for one in told["sidecars"]] == ["one", "two"]
+    assert told["sidecars"][0]["bundles"]["policy"]["revision"] == channel.policy
+    assert told["channels"][0]["history"][0]["why"] == "first"
+    assert told["decisions"][0]["rule"] == "shop/item/read"
+
+
+def test_who_is_behind_is_seen(privtab: Privtab, rig: Rig) -> None:
+    rig.end("two", kill=True)
+    rig.policy.write_text(WIDER, encoding="utf-8")
+    assert privtab("deploy", rig.policy, "-r", rig.registry, "--fail-on", "none").code == 0
+    rig.wait(lambda: rig.decides("one", "olga"))
+    ran = status(privtab, rig, "--check")
+    assert ran.code == 1
+    assert "still runs policy" in ran.out
+    assert status(privtab, rig).code == 0, "without `--check` it only tells"
+    told = outcome(status(privtab, rig, "--format", "json").out)
+    assert told["good"] is False
+    assert {one["id"]: one["standing"] for one in told["sidecars"]} == {"one": "active", "two": "waiting"}
+
+
+def test_a_canary_runs_what_it_should(privtab: Privtab, rig: Rig) -> None:
+    registry = Registry.open(rig.registry)
+    before = registry.channel("dev", "shop")
+    rig.policy.write_text(WIDER, encoding="utf-8")
+    other = privtab("deploy", rig.policy, "-r", rig.registry, "-c", "other")
+    assert other.code == 0
+    new = registry.channel("other", "shop").policy
+    registry.switch("dev", "shop", canary=Canary(policy=new, labels={"zone": "b"}))
+    rig.wait(lambda: rig.decides("two", "olga"))
+    ran = status(privtab, rig, "--check")
+    assert ran.code == 0, ran.out
+    assert f"canary of zone=b: policy {new}" in ran.out
+    assert "zone=b, canary" in ran.out
+    assert before.policy in ran.out
+
+
+def test_opas_that_are_asked_themselves(privtab: Privtab, rig: Rig) -> None:
+    urls = [word for url in rig.urls.values() for word in ("--opa", url)]
+    told = outcome(privtab("status", *urls, "--format", "json").out)
+    assert [one["url"] for one in told["sidecars"]] == list(rig.urls.values())
+    assert told["channels"] == []
+    nobody = f"http://127.0.0.1:{free_port()}"
+    ran = privtab("status", "--opa", nobody, "--check")
+    assert ran.code == 1
+    assert "no answer from" in ran.out
+
+
+def test_a_server_that_does_not_answer(privtab: Privtab, rig: Rig) -> None:
+    rig.end("server", kill=True)
+    ran = status(privtab, rig)
+    assert ran.code == 3
+    assert "no answer from" in ran.err
+    assert "dev/shop" in ran.out, "what the registry says is told all the same"
+
+
+def test_again_and_again_until_ctrl_c(rig: Rig) -> None:
+    command = [sys.executable, "-m", "privtab", "status", "-r", rig.registry, "--server", rig.server, "--watch", "0.2"]
+    log = rig.folder / "watch.txt"
+    with log.open("wb") as written:
+        process = subprocess.Popen([*command, "--format", "json"], stdout=written, stderr=written)
+    rig.wait(lambda: log.read_text(encoding="utf-8").count('"good": true') >= 2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    text = log.read_text(encoding="utf-8")
+    assert "Traceback" not in text
+    decoder, at, looks = json.JSONDecoder(), 0, 0
+    while text[at:].strip():
+        _, at = decoder.raw_decode(text, at)
+        at, looks = at + 1, looks + 1
+    assert looks >= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "whose status"),
+        (["--server", "nowhere"], 2, "write http://"),
+        (["--registry", "{folder}/none"], 2, "runs nothing at dev"),
+    ],
+)
+def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, said: str) -> None:
+    ran = privtab("status", *(option.format(folder=tmp_path) for option in options))
+    assert ran.code == code
+    assert said in ran.err
