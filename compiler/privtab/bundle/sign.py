@@ -137,7 +137,7 @@ def _signature(message: bytes, signing: SigningKey) -> bytes:
         try:
             how = ec.ECDSA(worker.hash_alg(), deterministic_signing=True)  # type: ignore[attr-defined]
             return der_to_raw_signature(signing.key.sign(message, how), signing.key.curve)
-        except UnsupportedAlgorithm:  # an OpenSSL before 3.2
+        except (UnsupportedAlgorithm, TypeError):  # an OpenSSL before 3.2, an older library
             pass
     return worker.sign(message, signing.key)
 
