@@ -97,6 +97,7 @@ class EntitlementReader(DataSourceReader):
             ways=options.get("ways", "first"),  # type: ignore[arg-type]  # what it may be is checked next
         )
         check(self._question, self._policy.vocabulary)
+        self._named = self._list("users"), self._list("principals")
         self._count = self._number("partitions", PARTITIONS)
         file = options.get("entities") or options.get("path")
         chains = self._policy.vocabulary.chains
@@ -137,7 +138,7 @@ class EntitlementReader(DataSourceReader):
     def _parcel(self) -> Shipped:
         """The matrix of what the query leaves."""
         if self._shipped is None:
-            users, principals = self._subjects(self._list("users"), self._list("principals"))
+            users, principals = self._subjects(*self._named)
             matrix = Matrix(open_world(self._policy, self._source, users=users, principals=principals), self._question)
             if "operation" in self.narrowed:
                 matrix.narrow(self.narrowed["operation"])
