@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from faulty import free_port, wait_for
 from jsonschema import Draft202012Validator
 
+from privtab import Client, __version__
 from privtab.opa import binary
 from privtab.opa.server import OpaServer
 
@@ -46,36 +51,109 @@ def test_images_are_pinned_and_opa_is_the_pinned_version(compose: dict[str, Any]
     images = {name: service["image"] for name, service in compose["services"].items()}
     assert all(re.fullmatch(r"[\w/.-]+:\d+\.\d+\.\d+(-[a-z]+)?", image) for image in images.values())
     assert images["opa"] == f"openpolicyagent/opa:{binary.PINNED}-static"
+    assert {image for name, image in images.items() if name != "opa"} == {f"privtab/privtab:{__version__}"}
+    base = re.search(r"^FROM (\S+)$", compose["services"]["registry"]["build"]["dockerfile_inline"], re.MULTILINE)
+    assert base is not None
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base[1])
+
+
+def test_what_the_image_is_built_of_is_there_and_what_it_installs_exists(compose: dict[str, Any]) -> None:
+    text = compose["services"]["registry"]["build"]["dockerfile_inline"]
+    copied = [word for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for word in line.split()]
+    assert all((ROOT / name).exists() for name in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert set(needed) <= set(copied)
+    extras = re.search(r"/src\[([\w,]+)\]", text)
+    assert extras is not None
+    assert set(extras[1].split(",")) <= set(project["project"]["optional-dependencies"])
 
 
 def test_ports_are_bound_to_the_loopback_address_alone(compose: dict[str, Any]) -> None:
-    ports = [port for service in compose["services"].values() for port in service["ports"]]
+    ports = [port for service in compose["services"].values() for port in service.get("ports", ())]
     assert len(ports) == 2
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_containers_cannot_write(compose: dict[str, Any]) -> None:
-    for service in compose["services"].values():
+def test_containers_cannot_write_but_who_deploys(compose: dict[str, Any]) -> None:
+    writable = {}
+    for name, service in compose["services"].items():
         assert service["read_only"] is True
-        assert all(volume["read_only"] is True for volume in service["volumes"])
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        writable[name] = [v["target"] for v in service["volumes"] if not v.get("read_only")]
+    assert writable == {"registry": [], "deploy": ["/registry"], "opa": [], "job": []}
 
 
 def test_what_is_mounted_is_there(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for volume in service["volumes"]:
-            assert (ROOT / volume["source"]).exists(), volume["source"]
+            there = volume["source"] in compose["volumes"]
+            assert there if volume["type"] == "volume" else (ROOT / volume["source"]).exists(), volume["source"]
 
 
 def test_every_variable_of_the_opa_configuration_is_set(compose: dict[str, Any]) -> None:
-    config = (ROOT / "opa" / "config.yaml").read_text(encoding="utf-8")
+    config = (ROOT / "opa" / "config-registry.yaml").read_text(encoding="utf-8")
     used = set(re.findall(r"\$\{(\w+)\}", config))
     assert used == set(compose["services"]["opa"]["environment"])
 
 
-def test_every_service_has_a_health_check_and_opa_waits_for_the_bundles(compose: dict[str, Any]) -> None:
+def test_parts_wait_for_what_they_need(compose: dict[str, Any]) -> None:
     services = compose["services"]
-    assert all(service["healthcheck"]["test"][0] == "CMD" for service in services.values())
-    assert services["opa"]["depends_on"]["bundles"]["condition"] == "service_healthy"
+    assert all(services[name]["healthcheck"]["test"][0] == "CMD" for name in ("registry", "opa"))
+    waits = {
+        name: {of: how["condition"] for of, how in service.get("depends_on", {}).items()}
+        for name, service in services.items()
+    }
+    assert waits == {
+        "registry": {},
+        "deploy": {"registry": "service_healthy"},
+        "opa": {"registry": "service_healthy", "deploy": "service_completed_successfully"},
+        "job": {"opa": "service_healthy"},
+    }
+
+
+def plain(word: str) -> str:
+    """A word of the file with no variable set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word)
+
+
+def test_its_commands_end_in_a_sidecar_that_decides(compose: dict[str, Any], tmp_path: Path) -> None:
+    """What the containers run, run here: other places for volumes and addresses, and nothing else."""
+    ports = {"registry:8080": free_port(), "0.0.0.0:8181": free_port()}
+
+    def here(word: str) -> str:
+        for before, after in (
+            ("/registry", str(tmp_path / "registry")) if word.startswith("--registry=") else ("", ""),
+            ("http://registry:8080", f"http://127.0.0.1:{ports['registry:8080']}"),
+            ("--host=0.0.0.0", "--host=127.0.0.1"),
+            ("--port=8080", f"--port={ports['registry:8080']}"),
+            ("0.0.0.0:8181", f"127.0.0.1:{ports['0.0.0.0:8181']}"),
+            ("/config/config.yaml", str(ROOT / "opa" / "config-registry.yaml")),
+        ):
+            word = word.replace(before, after) if before else word
+        return word
+
+    def command(name: str) -> list[str]:
+        words = [here(plain(str(word))) for word in compose["services"][name]["command"]]
+        return [str(binary.find()), *words] if name == "opa" else [sys.executable, "-m", *words]
+
+    variables = {name: here(plain(str(v))) for name, v in compose["services"]["opa"]["environment"].items()}
+    running: list[subprocess.Popen[bytes]] = []
+    with (tmp_path / "log").open("wb") as log:
+        try:
+            running.append(subprocess.Popen(command("registry"), stdout=log, stderr=log))
+            done = subprocess.run(command("deploy"), cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            running.append(subprocess.Popen(command("opa"), env={**os.environ, **variables}, stdout=log, stderr=log))
+            with Client(f"http://127.0.0.1:{ports['0.0.0.0:8181']}", system="gravitino") as client:
+                wait_for(client.health, 40)
+                assert client.check("alice", "load", "table:demo/hive/sales/orders")
+                assert not client.check("bob", "load", "table:demo/hive/sales/orders")
+        finally:
+            for process in running:
+                process.kill()
+                process.wait(10)
 
 
 def health_check(compose: dict[str, Any], url: str) -> int:
