@@ -121,6 +121,18 @@ def test_a_storage_that_does_not_answer_is_trouble(tmp_path: Path) -> None:
         Registry.open(str(tmp_path / "registry")).store.create("channels/dev/x", b"")
 
 
+def test_a_storage_that_creates_twice_is_refused(tmp_path: Path, shelf: Bundles) -> None:
+    class Careless(LocalStore):
+        def create(self, path: str, content: bytes) -> None:
+            self.replace(path, content)
+
+    registry = Registry(Careless(tmp_path))
+    for _ in range(2):
+        with pytest.raises(UsageError, match="creates a file that is there already"):
+            registry.put(shelf.policies[0])
+    assert registry.settings() == {}
+
+
 def test_addresses_that_are_none() -> None:
     for url in ("s3://", "memory:///", "nothing-known://x/y"):
         with pytest.raises(UsageError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -53,6 +54,7 @@ def serve_registry(
             f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
             "or `--insecure` where something else keeps callers out"
         )
+    _open_files()
     registry = open_registry(url, storage)
     registry.settings()
     feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
@@ -70,6 +72,14 @@ def serve_registry(
             ending=feeds.end,
             at_once=AT_ONCE,
         )
+
+
+def _open_files() -> None:
+    """Let there be as many connections as the system allows: each is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = AT_ONCE + 1000 if hard == resource.RLIM_INFINITY else min(AT_ONCE + 1000, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _greet(base: str, feeds: object, format_: Format) -> None:

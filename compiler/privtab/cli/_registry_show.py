@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 
 def show_channels(found: list[Channel]) -> None:
     """A line for each channel, or for each of its switches."""
-    shown = table("channel", "system", "switch", "policy", "state", "canary", "when", "by", "why", right=("switch",))
+    canaries = ["canary"] if any(one.canary for one in found) else []
+    shown = table("channel", "system", "switch", "policy", "state", *canaries, "when", "by", "why", right=("switch",))
     for one in found:
         state = one.state or (count(len(one.shards), "shard") if one.shards else "")
-        canary = ""
-        if one.canary:
-            labels = ",".join(f"{name}={value}" for name, value in one.canary.labels.items())
-            tried = one.canary.policy or one.canary.state or count(len(one.canary.shards), "shard")
-            canary = f"{tried} for {one.canary.share:.0%}{f' of {labels}' if labels else ''}"
+        tried = [_canary(one)] if canaries else []
         shown.add_row(
-            one.channel, one.system, str(one.sequence), one.policy, state, canary, when(one.when), one.by, one.why
+            one.channel, one.system, str(one.sequence), one.policy, state, *tried, when(one.when), one.by, one.why
         )
     out().print(shown)
+
+
+def _canary(channel: Channel) -> str:
+    canary = channel.canary
+    if canary is None:
+        return ""
+    labels = ",".join(f"{name}={value}" for name, value in canary.labels.items())
+    tried = canary.policy or canary.state or count(len(canary.shards), "shard")
+    return f"{tried} for {canary.share:.0%}{f' of {labels}' if labels else ''}"
 
 
 def bundle_paths(given: list[Path]) -> list[Path]:

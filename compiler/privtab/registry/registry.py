@@ -63,6 +63,7 @@ class Registry:
             self.store.create(names.SETTINGS, encoded(settings))
         except Exists:
             raise RegistryConflict(f"{self.url} is a registry already") from None
+        self._try_creating(encoded(settings))
 
     def settings(self) -> Mapping[str, Any]:
         """What the registry asks of bundles; empty where there is no registry yet."""
@@ -353,6 +354,17 @@ class Registry:
         from privtab.signatures import Trust
 
         return Trust.of(settings["verification_keys"], settings.get("scope", ""))
+
+    def _try_creating(self, settings: bytes) -> None:
+        """Raise UsageError where the storage lets a file be created twice: switches would overwrite each other."""
+        try:
+            self.store.create(names.SETTINGS, settings)
+        except Exists:
+            return
+        self.store.remove(names.SETTINGS)
+        raise UsageError(
+            f"{self.url} cannot be written: its storage creates a file that is there already, without a word"
+        )
 
     def _refuse_other_things(self) -> None:
         """Raise UsageError for a place that holds something else."""
