@@ -19,7 +19,7 @@ from privtab.request import Request
 from privtab.spark import decide
 from privtab.state.nodes import State
 
-PLANS = ("kernel",)
+PLANS = ("kernel", "joins")
 POLICIES = 10
 REQUESTS = 20_000
 FLAGS = ("force", "deep", "unheard")

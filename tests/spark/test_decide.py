@@ -1,0 +1,139 @@
+"""`decide`: what goes in and what comes out, whatever the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import decks
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql.types import BooleanType, StringType
+
+from privtab import pipeline
+from privtab.bundle import policy_bundle, state_bundle
+from privtab.errors import StateInvalid, UsageError
+from privtab.spark import SparkState, decide
+from privtab.state.load import load
+from privtab.state.validate import validate
+
+BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
+PLANS = ("kernel", "joins")
+
+
+@pytest.fixture
+def deck(tmp_path: Path) -> tuple[str, str]:
+    return decks.files(tmp_path)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
+    plan: str, spark: SparkSession, deck: tuple[str, str]
+) -> None:
+    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    df = df.withColumn("wide.name", F.struct("n", "path")).withColumn("tags", F.array("path"))
+    decided = decide(df, *deck, plan=plan, **BOX)
+    assert decided.columns == [*df.columns, "allowed", "reason"]
+    allowed, reason = decided.schema["allowed"], decided.schema["reason"]
+    assert (allowed.dataType, allowed.nullable, reason.dataType) == (BooleanType(), False, StringType())
+    assert decks.told(decided) == [row[2:] for row in decks.LOOKS]
+    assert decks.told(decided, *df.columns) == decks.told(df, *df.columns)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+    rows: list[tuple[Any, ...]] = [
+        # user, action, entity, target, careful, groups, allowed, reason
+        ("ann", "look", "box:s/a/1", None, False, [], True, None),
+        ("bob", "move", "box:s/a/1", "shelf:s/b", False, [], True, None),
+        ("bob", "move", "box:s/a/1", "shelf:s/a", False, [], False, "not granted"),
+        ("bob", "move", "box:s/a/1", "box:s/b/1", False, [], False, "not of a type that the operation takes"),
+        ("bob", "move", "box:s/a/1", None, False, [], False, "null"),
+        ("bob", "take", "box:s/a/1", None, False, [], True, None),
+        ("bob", "take", "box:s/a/1", None, True, [], False, "not granted"),
+        ("bob", "take", "box:s/a/1", None, None, [], False, "not granted"),
+        ("dan", "take", "box:s/a/1", None, False, ["hr"], True, None),
+        ("dan", "take", "box:s/a/1", None, False, ["it", "hr"], True, None),
+        ("dan", "take", "box:s/a/1", None, False, ["it"], False, "not granted"),
+        ("dan", "take", "box:s/a/1", None, False, None, False, "null"),
+        ("dan", "take", "box:s/a/1", None, False, ["hr", None], False, "null"),
+        ("ann", "fly", "box:s/a/1", None, False, [], False, "unknown operation"),
+        ("ann", None, "box:s/a/1", None, False, [], False, "null"),
+        ("ann", "look", "cup:s/a/1", None, False, [], False, "unknown operation"),
+        ("ann", "look", "s/a/1", None, False, [], False, "malformed entity"),
+        ("ann", "look", ":s/a/1", None, False, [], False, "malformed entity"),
+        ("ann", "look", None, None, False, [], False, "null"),
+        ("ann", "list", "box:s/a", None, False, [], True, None),
+        ("ann", "list", "box:s/a/2", None, False, [], False, "not granted"),
+        ("ann", "get", "user:s/ann", None, False, [], True, None),
+        ("ann", "get", "user:s/bob", None, False, [], False, "not granted"),
+        ("bob", "use", "role:s/clerk", None, False, [], True, None),
+        ("dan", "use", "role:s/clerk", None, False, ["hr"], True, None),
+        ("ann", "use", "role:s/clerk", None, False, [], False, "not granted"),
+    ]
+    schema = "user string, action string, entity string, target string, careful boolean, groups array<string>"
+    df = decks.frame(spark, [row[:6] for row in rows], schema)
+    decided = decide(
+        df, *deck, subject=F.col("user"), action=F.col("action"), resource="entity", with_={"target": "target"},
+        flags={"careful": "careful", "unheard": True}, groups="groups", plan=plan,
+    )  # fmt: skip
+    # An object that is not there is no reason to refuse what does not look at it.
+    assert decks.told(decided) == [row[6:] for row in rows]
+
+
+def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
+    program = pipeline.load_program(deck[0])
+    rows, _ = validate(program, load(deck[1]))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, rows))
+    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    grants = spark.createDataFrame(
+        [("user:dan", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
+    )
+    bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
+    every = [
+        decide(df, *given, allowed=f"by_{at}", reason=f"why_{at}", **BOX)
+        for at, given in enumerate(
+            [
+                (program, rows),
+                (deck[0], SparkState.of(spark, program, rows)),
+                bundles,
+                (str(bundles[0]), str(bundles[1])),
+            ]
+        )
+    ]
+    for at, decided in enumerate(every):
+        assert decks.told(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decks.LOOKS]
+    asked = df.where("n = 0").withColumn("user", F.lit("dan"))
+    assert decks.told(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
+
+
+def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tuple[str, str]) -> None:
+    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    for plan in PLANS:
+        assert decide(df.where("n < 0"), *deck, plan=plan, **BOX).collect() == []
+        twice = df.select("*", F.lit(1).alias("x"), F.lit(2).alias("x"))
+        row = decide(twice, *deck, plan=plan, **BOX).collect()[0]
+        assert tuple(row) == (0, "ann", "s/a/1", 1, 2, True, None)
+
+
+def test_an_answer_may_have_another_name_but_never_one_that_is_taken(
+    spark: SparkSession, deck: tuple[str, str]
+) -> None:
+    df = decks.frame(spark, [("ann", "s/a/1", "x")], "user string, path string, Allowed string")
+    with pytest.raises(UsageError, match="has a column `allowed`"):
+        decide(df, *deck, **BOX)
+    with pytest.raises(UsageError, match="both"):
+        decide(df, *deck, allowed="may", reason="MAY", **BOX)
+    assert decide(df, *deck, allowed="may", **BOX).columns[-2:] == ["may", "reason"]
+
+
+def test_a_wrong_state_is_no_state(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("grants: [{grantee: 'user:ann', effect: deny, privilege: LOKO, entity: 'shop:s'}]\n")
+    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    with pytest.raises(StateInvalid):
+        decide(df, deck[0], wrong, **BOX)
+    with pytest.raises(UsageError, match="there is no plan `both`"):
+        decide(df, *deck, plan="both", **BOX)

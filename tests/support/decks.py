@@ -1,0 +1,84 @@
+"""A small policy with its state, and rows that ask about it: what the tests of decisions on Spark share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLICY = """
+privtab: 1
+system: deck
+version: '1'
+entities:
+  shop:
+    shelf: {box:}
+    user:
+    role:
+privileges: [LOOK, TAKE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}, groups: [state, request]}
+tables:
+  shelf:
+    add: LOOK (shop)
+  box:
+    look: LOOK (box)
+    list: {requires: LOOK (shop), each: LOOK (box)}
+    move: {with: {target: [shelf, shop]}, requires: TAKE (box) and LOOK (target)}
+    take: {requires: "TAKE (box) and (owner (shelf) when careful)"}
+  user: {get: self}
+  role: {use: holds (role)}
+"""
+STATE = """
+assignments:
+  - {principal: "user:bob", role: clerk}
+  - {principal: "group:hr", role: clerk}
+grants:
+  - {grantee: "user:ann", effect: allow, privilege: LOOK, entity: "shop:s"}
+  - {grantee: "user:ann", effect: deny, privilege: LOOK, entity: "box:s/a/2"}
+  - {grantee: "role:clerk", effect: allow, privilege: TAKE, entity: "shelf:s/a"}
+  - {grantee: "role:clerk", effect: allow, privilege: LOOK, entity: "shelf:s/b"}
+  - {grantee: "user:cy", effect: allow, privilege: LOOK, entity: "box:s/100%25/a%2Fb"}
+owners:
+  - {entity: "shelf:s/b", owner: "user:bob"}
+"""
+LOOKS: tuple[tuple[str | None, str | None, bool, str | None], ...] = (
+    ("ann", "s/a/1", True, None),
+    ("user:ann", "s/a/1", True, None),
+    ("ann", "s/a/2", False, "not granted"),
+    ("bob", "s/a/1", False, "not granted"),
+    ("bob", "s/b/1", True, None),
+    ("cy", "s/100%25/a%2Fb", True, None),
+    ("nobody", "s/a/1", False, "not granted"),
+    (None, "s/a/1", False, "null"),
+    ("", "s/a/1", False, "null"),
+    ("user:", "s/a/1", False, "null"),
+    ("ann", None, False, "null"),
+    ("ann", "s//1", False, "malformed path"),
+    ("ann", "s/a/100%", False, "malformed path"),
+    ("ann", "s/a", False, "wrong depth"),
+    ("ann", "", False, "wrong depth"),
+    ("ann", "s/a/1/x", False, "wrong depth"),
+)
+"""(user, path of a box, whether he may look, why not)"""
+
+
+def files(folder: Path) -> tuple[str, str]:
+    """The paths of the policy and of the state, written there."""
+    policy, state = folder / "deck.yaml", folder / "state.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    state.write_text(STATE, encoding="utf-8")
+    return str(policy), str(state)
+
+
+def frame(spark: SparkSession, rows: Any, schema: str) -> DataFrame:
+    """Rows as a frame of one partition, numbered from 0 in the column `n`."""
+    numbered = [(at, *row) for at, row in enumerate(rows)]
+    return spark.createDataFrame(numbered, f"n int, {schema}").coalesce(1)
+
+
+def told(df: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    """The answers in the order of the rows."""
+    names = columns or ("allowed", "reason")
+    return [tuple(row[name] for name in names) for row in df.orderBy("n").collect()]
