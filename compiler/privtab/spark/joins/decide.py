@@ -19,7 +19,7 @@ from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, Place, layout
 from privtab.spark.joins.prepare import Prepared, prepare
 from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared
-from privtab.spark.joins.text import chosen, either, literal, one_of
+from privtab.spark.joins.text import chosen, either, literal, one_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,19 +79,26 @@ class Joins:
 
     def decide(self, requests: DataFrame, figures: Figures | None) -> DataFrame:
         """The rows with their answers."""
-        rows = prepared(requests, self.layout, self.names)
-        parts = list(self.used)
+        rows = prepared(_plain(requests, self.names), self.layout, self.names)
         if figures is None:
-            figures = measured(rows, {part: self._keys(part) for part in parts}) if parts else Figures()
+            figures = self.measure(rows)
         decided = rows
-        for part in parts:
+        for part in self.used:
             found = self._part(rows, part)
-            if self.limits.broadcasts(figures.of(part), 60 + 8 * len(self.used[part])):
+            if self.goes_along(part, figures):
                 found = F.broadcast(found)
-            decided = decided.join(found, self._keys(part), "left")
+            decided = decided.join(found, self.keys(part), "left")
         return self._answered(decided, requests)
 
-    def _keys(self, part: str) -> list[str]:
+    def measure(self, rows: DataFrame) -> Figures:
+        """About how many different things the rows ask of the state; `rows` as `prepared` gives them."""
+        return measured(rows, {part: self.keys(part) for part in self.used}) if self.used else Figures()
+
+    def goes_along(self, part: str, figures: Figures) -> bool:
+        """Whether what is found of a part is sent to where the rows are, so that these need not move."""
+        return self.limits.broadcasts(figures.of(part), 100 + 8 * len(self.used[part]))
+
+    def keys(self, part: str) -> list[str]:
         """What a part depends on."""
         keys = [WHO, piece(part)]
         if len(self.layout.specs[part]) > 1:
@@ -102,7 +109,7 @@ class Joins:
 
     def _part(self, rows: DataFrame, part: str) -> DataFrame:
         """What is held at the places of a part: its keys, and a column for each place and word."""
-        keys = self._keys(part)
+        keys = self.keys(part)
         specs = self.layout.specs[part]
         asked = rows.where(f"{piece(part)} IS NOT NULL AND {WHO} IS NOT NULL").select(*keys)
         single = all(len(places) == 1 for places in specs.values())
@@ -159,10 +166,20 @@ class Joins:
         else:
             holds = chosen(((f"{CASE} = {number}", text) for number, text in enumerate(conditions)), "false")
         allowed = f"coalesce({REASON} IS NULL AND {holds}, false)"
-        kept = [F.col(f"`{name}`") for name in requests.columns]
+        kept = [F.col(quoted(name)) for name in requests.columns]
         answered = decided.select(*kept, F.col(REASON), F.expr(allowed).alias(f"{HIDDEN}allowed"))
         why = f"CASE WHEN NOT {HIDDEN}allowed THEN coalesce({REASON}, {literal(NOT_GRANTED)}) END"
         return answered.select(*kept, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(why).alias("reason"))
+
+
+def _plain(requests: DataFrame, names: Names) -> DataFrame:
+    """Requests whose texts are compared letter by letter, whatever the collation of their columns."""
+    collated = {
+        field.name: F.col(quoted(field.name)).cast("string")
+        for field in requests.schema.fields
+        if names.canonical(field.name) and getattr(field.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+    }
+    return requests.withColumns(collated) if collated else requests
 
 
 def compile_for(program: Mapping[str, Any], names: Names) -> Layout:

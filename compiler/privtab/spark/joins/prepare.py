@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -66,14 +67,17 @@ def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prep
         "principals": (_kept(holdings.principals(held), limits), [HOLDER, PRINCIPAL]),
         "places": (_kept(holdings.places(held), limits), [KEY]),
     }
-    rows, sizes = {}, {}
-    for name, (frame, keys) in frames.items():
-        length = sum((F.octet_length(key) for key in keys), F.lit(0))
-        counted = frame.agg(F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(length), F.lit(0)).alias("bytes"))
-        found = counted.collect()[0]
-        rows[name] = found["rows"]
-        sizes[name] = found["bytes"] + found["rows"] * (40 + 8 * holdings.numbers.words)
+    counted = [_counted(name, frame, keys) for name, (frame, keys) in frames.items()]
+    found = {row["table"]: row for row in reduce(lambda one, other: one.unionAll(other), counted).collect()}
+    rows = {name: row["rows"] for name, row in found.items()}
+    sizes = {name: row["bytes"] + row["rows"] * (40 + 8 * holdings.numbers.words) for name, row in found.items()}
     return Prepared(principals=frames["principals"][0], held=held, places=frames["places"][0], rows=rows, sizes=sizes)
+
+
+def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    length = sum((F.octet_length(key) for key in keys), F.lit(0))
+    count = F.count(F.lit(1)).alias("rows")
+    return frame.agg(count, F.coalesce(F.sum(length), F.lit(0)).alias("bytes")).withColumn("table", F.lit(name))
 
 
 def _kept(frame: DataFrame, limits: JoinLimits) -> DataFrame:

@@ -30,6 +30,10 @@ class Names:
         """Whether requests say something by that name."""
         return name in self.columns or name in self.constants
 
+    def canonical(self, name: str) -> bool:
+        """Whether a column is part of a request."""
+        return name in ("user", "action", "type", "path") or name.startswith(("with_", "flag_"))
+
     def text(self, name: str) -> str:
         """A column, or a constant; null where there is neither."""
         value = self.constants.get(name)

@@ -1,0 +1,74 @@
+"""What joins will do, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from privtab.spark.joins.decide import Joins
+from privtab.spark.joins.figures import Figures, JoinLimits
+from privtab.spark.joins.places import ABOVE, AT
+from privtab.spark.joins.rows import Names, prepared
+from privtab.spark.policies import PolicyLike, open_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from privtab.spark.state.tables import SparkState
+
+_PARTS = {ABOVE: "above the resource", AT: "on the resource itself"}
+
+
+def explain_joins(
+    requests: DataFrame,
+    policy: PolicyLike,
+    state: SparkState,
+    *,
+    constants: Mapping[str, str | bool] | None = None,
+    figures: Figures | None = None,
+    limits: JoinLimits | None = None,
+) -> str:
+    """The steps of `decide_by_joins` with these arguments, which side goes where, and why."""
+    names = Names(columns=frozenset(requests.columns), constants=dict(constants or {}))
+    plan = Joins.of(open_policy(policy), names, state, limits or JoinLimits())
+    if figures is None:
+        figures = plan.measure(prepared(requests, plan.layout, names))
+    return "\n".join(_lines(plan, figures))
+
+
+def _lines(plan: Joins, figures: Figures) -> Iterator[str]:
+    rules, cases = len(plan.layout.rules), len(plan.layout.cases)
+    yield f"rows are read as requests: {_count(rules, 'operation')}, {_count(cases, 'condition')}"
+    for table, what in (
+        ("places", "places where anybody holds anything"),
+        ("principals", "pairs of a user and what he is"),
+        ("held", "pairs of a principal and a place"),
+    ):
+        rows, size = plan.holdings.rows[table], plan.holdings.sizes[table]
+        yield f"state: {rows:,} {what}, {size / 2**20:,.1f} MiB: {_way(sent=size <= plan.limits.broadcast)}"
+    for number, part in enumerate(plan.used, 1):
+        where = _PARTS.get(part) or f"at the object `{part.removeprefix('with_')}`"
+        yield f"{number}. what is held {where}:"
+        for types, places in _places(plan, part).items():
+            yield f"   {types}: {places}"
+        pairs = figures.pairs.get(part)
+        known = "nobody knows how many" if pairs is None else f"about {pairs:,}"
+        yield f"   distinct pairs of user and path first ({known}), those places alone where anybody holds anything,"
+        yield "   joined with principals and bits, one aggregate for each pair"
+        yield f"   joined to the rows: {_way(sent=plan.goes_along(part, figures))}"
+    yield "then each row's condition over its bits; without bits the answer is no"
+
+
+def _places(plan: Joins, part: str) -> Mapping[str, str]:
+    found: dict[str, list[str]] = {}
+    for type_, places in plan.layout.specs[part].items():
+        found.setdefault(", ".join(place.text() for place in places), []).append(type_)
+    return {", ".join(types): places for places, types in found.items()}
+
+
+def _way(*, sent: bool) -> str:
+    return "sent to every executor" if sent else "shuffled, too large or unknown to be sent"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
