@@ -126,6 +126,8 @@ class _Builder:
         self.spark, self.read, self.root, self.progress = spark, read, root, progress
         self.program = read.program
         self.seconds: dict[str, float] = {}
+        self.counts: dict[str, DataFrame] = {}
+        """Of the tables that go by names: what their good rows say, and how many say it."""
         self.id = uuid.uuid4().hex[:12]
 
     def run(self, *, allow_partial: bool, full: bool) -> Build:
@@ -201,8 +203,9 @@ class _Builder:
                 found[table] = self.spark.createDataFrame([], schema(table))
                 continue
             path = self.root.spark(f"{work}/{table}")
-            self.read.good(table).write.parquet(path)
-            found[table] = self.spark.read.schema(schema(table)).parquet(path)
+            self.read.counted(table).write.parquet(path)
+            self.counts[table] = self.spark.read.schema(f"{schema(table)}, `rows` bigint").parquet(path)
+            found[table] = self.read.listed(table, self.counts[table].drop("rows"))
         return found
 
     def shards(self, tables: Mapping[str, DataFrame], changed: list[str], rows: int, whole: bool, fresh: str) -> None:  # noqa: FBT001
@@ -240,7 +243,9 @@ class _Builder:
             parts.append(kept.filter(~fn.col("root").isin([*changed, *removed, *BY_NAME])))
         for table in BY_NAME:
             if table in self.read.sources.tables:
-                found = self.read.findings_of(table).withColumns({"kind": fn.lit("finding"), "root": fn.lit(table)})
+                found = self.read.findings_of(table, self.counts[table]).withColumns(
+                    {"kind": fn.lit("finding"), "root": fn.lit(table)}
+                )
                 parts.append(found)
         names = ["kind", "root", *(part.split("`")[1] for part in FINDINGS.split(", "))]
         whole = self.spark.createDataFrame([], RESULTS)

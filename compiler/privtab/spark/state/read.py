@@ -61,12 +61,7 @@ class Read:
 
     def good(self, table: str) -> DataFrame:
         """The good rows of a table, each once; privileges as they are written. Orphans are among them unless quarantined."""
-        ordinary, rest = self.judged(table)
-        names = [fn.col(name) for name in CANONICAL[table]]
-        rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
-        if self.sources.orphans == "quarantine":
-            rows = self._known(table, rows, "left_semi")
-        return rows.distinct()
+        return self.listed(table, self.counted(table).drop("rows"))
 
     def tables(self) -> dict[str, DataFrame]:
         """The good rows of every table."""
@@ -77,9 +72,20 @@ class Read:
         found = [part for table in self.sources.tables for part in self._findings(table)]
         return _union(found) if found else self.spark.createDataFrame([], FINDINGS)
 
-    def findings_of(self, table: str) -> DataFrame:
-        """What is to say about the rows of one table."""
-        return _union(self._findings(table))
+    def findings_of(self, table: str, counted: DataFrame | None = None) -> DataFrame:
+        """What is to say about the rows of one table; `counted`: what `counted` gives, where it was worked out before."""
+        return _union(self._findings(table, counted))
+
+    def counted(self, table: str) -> DataFrame:
+        """What the good rows of a table say, orphans among them, and how many rows say so (`rows`)."""
+        ordinary, rest = self.judged(table)
+        names = [fn.col(name) for name in CANONICAL[table]]
+        rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
+        return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
+
+    def listed(self, table: str, rows: DataFrame) -> DataFrame:
+        """The rows without orphans, where these are quarantined."""
+        return self._known(table, rows, "left_semi") if self.sources.orphans == "quarantine" else rows
 
     def quarantined(self) -> DataFrame:
         """The wrong rows and why."""
@@ -170,16 +176,13 @@ class Read:
         match = (fn.col(type_) == fn.col("__type")) & (fn.col(path) == fn.col("__path"))
         return rows.join(known, match, how)
 
-    def _findings(self, table: str) -> list[DataFrame]:
+    def _findings(self, table: str, counted: DataFrame | None = None) -> list[DataFrame]:
         """By source what is said of single rows; by table what several say together."""
         found: list[DataFrame] = []
         for source in self.sources.tables[table]:
             found += _of_rows(self.program, source)
-        ordinary, rest = self.judged(table)
-        names = [fn.col(name) for name in CANONICAL[table]]
-        rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
+        counted = self.counted(table) if counted is None else counted
         label = ", ".join(source.label for source in self.sources.tables[table])
-        counted = rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
         said = f"the row says the same as another of `{table}`"
         repeated = counted.filter("rows > 1").withColumn("rows", fn.col("rows") - 1)
         found.append(_report(repeated, "S160", "warning", fn.lit(said), "leave it out", table, label))
@@ -259,7 +262,7 @@ def may_deny(program: Program, table: str, effect: object) -> bool:
     return table in {"assignments", "memberships", ""}
 
 
-def read_written(spark: SparkSession, folder: str | Path) -> SparkState:
+def read_written(spark: SparkSession, folder: str | Path, policy: object) -> SparkState:
     """The tables that `Read.write` wrote last; raises FileError where nothing whole is there."""
     root = files.place(folder)
     manifest = root.read_json(MANIFEST)
@@ -269,7 +272,9 @@ def read_written(spark: SparkSession, folder: str | Path) -> SparkState:
     reader = spark.read.format(format_)
     tables = {t: reader.schema(_schema(t)).load(root.spark(f"{data}/{t}")) for t in TABLES}
     findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
-    return SparkState(tables=tables, quarantined=findings.filter("severity = 'error'"), _counts=dict(manifest["rows"]))
+    tables["grants"] = given(program_of(policy), tables["grants"]).distinct()
+    counts = {table: rows for table, rows in manifest["rows"].items() if table != "grants"}
+    return SparkState(tables=tables, quarantined=findings.filter("severity = 'error'"), _counts=counts)
 
 
 def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:

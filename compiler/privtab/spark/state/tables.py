@@ -58,7 +58,7 @@ class SparkState:
             case str() | Path() if (Path(state) / "_MANIFEST.json").is_file():
                 from privtab.spark.state.read import read_written
 
-                return read_written(spark, Path(state))
+                return read_written(spark, Path(state), policy)
             case str() | Path():
                 return cls.from_state(spark, program_of(policy), _checked(program_of(policy), Path(state)))
             case _:

