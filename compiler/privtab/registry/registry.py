@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
-from privtab.registry import bundles, names
+from privtab.registry import bundles, names, place
 from privtab.registry.copies import Copies
 from privtab.registry.nodes import VERSION, Canary, Channel, Revision, channel_of, decoded, encoded, pin, revision_of
 from privtab.registry.stores import Exists, Missing, Store, opened
@@ -58,12 +58,12 @@ class Registry:
         if replace:
             self.store.replace(names.SETTINGS, encoded(settings))
             return
-        self._refuse_other_things()
+        place.refuse_other_things(self.store)
         try:
             self.store.create(names.SETTINGS, encoded(settings))
         except Exists:
             raise RegistryConflict(f"{self.url} is a registry already") from None
-        self._try_creating(encoded(settings))
+        place.try_creating(self.store, encoded(settings))
 
     def settings(self) -> Mapping[str, Any]:
         """What the registry asks of bundles; empty where there is no registry yet."""
@@ -354,23 +354,6 @@ class Registry:
         from privtab.signatures import Trust
 
         return Trust.of(settings["verification_keys"], settings.get("scope", ""))
-
-    def _try_creating(self, settings: bytes) -> None:
-        """Raise UsageError where the storage lets a file be created twice: switches would overwrite each other."""
-        try:
-            self.store.create(names.SETTINGS, settings)
-        except Exists:
-            return
-        self.store.remove(names.SETTINGS)
-        raise UsageError(
-            f"{self.url} cannot be written: its storage creates a file that is there already, without a word"
-        )
-
-    def _refuse_other_things(self) -> None:
-        """Raise UsageError for a place that holds something else."""
-        there = [name for name in self.store.names("") if name != names.SETTINGS]
-        if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS}:
-            raise UsageError(f"{self.url} is no registry and not empty: it holds {', '.join(there[:3])}")
 
 
 def _check_canary(canary: Canary) -> None:

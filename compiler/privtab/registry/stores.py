@@ -167,8 +167,8 @@ class LocalStore:
             raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
 
 
-_CREATES = frozenset({"memory", "s3", "s3a", "gs", "gcs"})
-"""Where fsspec's exclusive writing is known to be a condition that the store itself checks."""
+_CREATES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Where fsspec's exclusive writing is a condition that the store itself checks; a registry tries it when it is made."""
 _MEMORY = threading.Lock()
 
 

@@ -1,0 +1,27 @@
+"""Whether a place is fit for a registry, looked into before the first one is made there."""
+
+from __future__ import annotations
+
+from privtab.errors import UsageError
+from privtab.registry import names
+from privtab.registry.stores import Exists, Store
+
+
+def try_creating(store: Store, settings: bytes) -> None:
+    """Raise UsageError where the storage lets a file be created twice: switches would overwrite each other.
+
+    `settings`: what the registry's settings hold, which were created just now.
+    """
+    try:
+        store.create(names.SETTINGS, settings)
+    except Exists:
+        return
+    store.remove(names.SETTINGS)
+    raise UsageError(f"{store.url} cannot be written: its storage creates a file that is there already, without a word")
+
+
+def refuse_other_things(store: Store) -> None:
+    """Raise UsageError for a place that holds something else."""
+    there = [name for name in store.names("") if name != names.SETTINGS]
+    if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS}:
+        raise UsageError(f"{store.url} is no registry and not empty: it holds {', '.join(there[:3])}")
