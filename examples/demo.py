@@ -48,6 +48,9 @@ def main() -> int:
 
         heading("5", "Grants change, OPA follows", "python examples/gravitino_walkthrough.py")
         run("examples/gravitino_walkthrough.py")
+
+        heading("6", "Whole tables on Spark", "python examples/spark_walkthrough.py")
+        run("examples/spark_walkthrough.py")
     except subprocess.CalledProcessError as error:
         sys.stderr.write(error.stderr)
         console.print(
