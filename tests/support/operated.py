@@ -1,0 +1,114 @@
+"""What docs/operate.md is about: a signed policy on a channel, a registry server, two sidecars, and what befalls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import keyring
+import rig
+import yaml
+
+from privtab.bundle.sign import opa_configuration, public_keys, signed
+from privtab.cli._app import run
+from privtab.registry import Registry
+
+POLICY = rig.POLICY.replace("system: shop", "system: studio")
+
+
+class Operated:
+    """The world of the page, below a folder that is the working directory; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rig = rig.Rig(folder)
+        (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
+        (folder / "state.yaml").write_text(rig.STATE, encoding="utf-8")
+        keyring.pair("ES256", 0).write(folder, "prod")
+        keys = public_keys([str(folder / "prod.pub.pem")])
+        config = yaml.safe_load(rig.CONFIG.read_text(encoding="utf-8"))
+        signing = opa_configuration(keys, "prod", config["bundles"])
+        for name, more in signing["bundles"].items():
+            config["bundles"][name] |= more
+            config["bundles"][name]["polling"]["long_polling_timeout_seconds"] = 2
+        self.config = folder / "opa.json"
+        self.config.write_text(json.dumps(config | {"keys": signing["keys"]}))
+
+    def __enter__(self) -> Self:
+        assert self.deploy("--state", "state.yaml", "--why", "first") == 0
+        self.rig.serve()
+        for name in ("web-1", "etl-1"):
+            self.sidecar(name)
+        self.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.rig.__exit__(kind, error, trace)
+
+    def deploy(self, *more: str) -> int:
+        options = ["-r", "registry", "-c", "prod", "--signing-key", "prod.pem", "--scope", "prod"]
+        return run(["deploy", "studio.yaml", *options, *more])
+
+    def sidecar(self, name: str) -> None:
+        before, rig.CONFIG = rig.CONFIG, self.config
+        try:
+            self.rig.sidecar(name, f"app={name.partition('-')[0]}", system="studio", PRIVTAB_CHANNEL="prod")
+        finally:
+            rig.CONFIG = before
+
+    def wait(self) -> None:
+        """Until every sidecar that lives runs what the channel does, and said so."""
+        channel = Registry.open("registry").channel("prod", "studio")
+        wanted = {"policy": channel.policy, "state": channel.state}
+        alive = set(self.rig.urls) & set(self.rig.processes)
+
+        def there() -> bool:
+            found = {one["id"]: one["bundles"] for one in self.rig.fleet()["sidecars"]}
+            return all(
+                found.get(name, {}).get(bundle, {}).get("revision") == revision
+                for name in alive
+                for bundle, revision in wanted.items()
+            )
+
+        self.rig.wait(there)
+
+    # --- what befalls it ---
+
+    def happen(self, what: str) -> None:
+        """One of the events by name."""
+        getattr(self, f"_{what.replace('-', '_')}")()
+
+    def _forged(self) -> None:
+        """Somebody who may write to the registry, and has no key, puts a state there."""
+        (self.folder / "other.yaml").write_text(rig.STATE.replace("user:ann", "user:mallory"))
+        assert run(["state", "pack", "other.yaml", "-p", "studio.yaml", "-o", "other.tar.gz"]) == 0
+        forged = signed((self.folder / "other.tar.gz").read_bytes(), keyring.pair("ES256", 1).signing(scope="prod"))
+        registry = Registry.open("registry")
+        registry.switch("prod", "studio", state=registry.put(forged).id, why="export")
+
+        def refused() -> bool:
+            sidecars = [json.dumps(one) for one in self.rig.fleet()["sidecars"]]
+            return all("verification key" in one for one in sidecars)
+
+        self.rig.wait(refused)
+
+    def _sidecar_dead(self) -> None:
+        # Its next look, after which it has nothing to complain of.
+        self.rig.wait(lambda: "verification key" not in json.dumps(self.rig.fleet()))
+        self.rig.end("etl-1", kill=True)
+        self.rig.wait(lambda: not rig.answers(f"{self.rig.urls['etl-1']}/health"))
+
+    def _sidecar_back(self) -> None:
+        self.sidecar("etl-1")
+        self.wait()
+
+    def _registry_dead(self) -> None:
+        self.rig.end("server")
+
+    def _registry_back(self) -> None:
+        self.rig.serve()
+        self.wait()
