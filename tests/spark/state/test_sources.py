@@ -95,7 +95,7 @@ def test_everything_wrong_with_a_configuration_is_told_at_once(
                 "query": "select 'x' as own, 1 as pa55word",
                 "columns": {"owner": "onw", "entity": "lower(nothing)", "color": "own"},
             },
-            "assignments": {"format": "csv", "path": "/tmp/x", "options": {"sep": "${SHOP_NOTHING}"}},
+            "assignments": {"format": "csv", "path": "x", "options": {"sep": "${SHOP_NOTHING}"}},
             "service_admins": {"query": "select * from ${SHOP_SECRET}"},
         },
         "orphans": "quarantin",

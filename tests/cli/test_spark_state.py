@@ -1,0 +1,70 @@
+"""`privtab state read`, `build` and `delta`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from privtab.cli._app import run
+
+POLICY = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {schema: {table:}}}
+privileges: {USE:, SELECT: {on: [schema, table]}}
+semantics: {inheritance: down, owner: {}}
+tables: {table: {load: USE (schema) and SELECT (table) or owner (table)}}
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake.yaml").write_text(POLICY)
+    (tmp_path / "exports").mkdir()
+    (tmp_path / "exports" / "grants.csv").write_text(
+        "grantee,effect,privilege,entity\nrole:a,allow,USE,catalog:hive\nrole:a,allow,USE,catalog:hive\n"
+    )
+    (tmp_path / "exports" / "assignments.csv").write_text("principal,role\nuser:ann,a\n")
+    return tmp_path
+
+
+def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert spark is not None
+    command = ["state", "build", "exports", "-p", "lake.yaml", "-o", "built"]
+    assert run([*command, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rebuilt"] == ["catalog:hive"]
+    assert told["findings"] == [{"table": "grants", "code": "S160", "severity": "warning", "rows": 1}]
+    assert run(command) == 0
+    assert "built/  unchanged: 1 shard" in capsys.readouterr().out
+    with (lake / "exports" / "grants.csv").open("a") as file:
+        file.write("role:a,allow,SELECT,schema:hive/s\n")
+    assert run(command) == 0
+    shown = capsys.readouterr()
+    assert "1 shard, 1 rebuilt, 0 removed" in shown.out
+    assert "S160" in shown.err
+    assert run(["state", "delta", "built"]) == 0
+    assert "catalog:hive" in capsys.readouterr().out
+
+
+def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert spark is not None
+    with (lake / "exports" / "grants.csv").open("a") as file:
+        file.write("role:a,allow,SELET,schema:hive/s\n")
+    assert run(["state", "read", "exports", "-p", "lake.yaml", "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["good"]["grants"] == 1
+    assert {"table": "grants", "code": "S130", "severity": "error", "rows": 1} in told["findings"]
+    assert run(["state", "build", "exports", "-p", "lake.yaml", "-o", "built"]) == 1
+    assert "unknown privilege `SELET`" in capsys.readouterr().err
+    assert not (lake / "built" / "manifest.json").exists()
+
+
+def test_bad_usage(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["state", "read", str(lake / "exports"), "-p", "lake.yaml", "--conf", "nothing"]) == 2
+    assert "write NAME=VALUE" in capsys.readouterr().err
