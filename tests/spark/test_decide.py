@@ -92,16 +92,15 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
         [("user:dan", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
     )
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
+    forms: list[tuple[Any, Any]] = [
+        (program, rows),
+        (deck[0], SparkState.of(spark, program, rows)),
+        bundles,
+        (str(bundles[0]), str(bundles[1])),
+    ]
     every = [
-        decide(df, *given, allowed=f"by_{at}", reason=f"why_{at}", **BOX)
-        for at, given in enumerate(
-            [
-                (program, rows),
-                (deck[0], SparkState.of(spark, program, rows)),
-                bundles,
-                (str(bundles[0]), str(bundles[1])),
-            ]
-        )
+        decide(df, policy, state, allowed=f"by_{at}", reason=f"why_{at}", **BOX)
+        for at, (policy, state) in enumerate(forms)
     ]
     for at, decided in enumerate(every):
         assert decks.told(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decks.LOOKS]

@@ -75,9 +75,10 @@ def decide_with(
         raise UsageError(f"on_error is `{on_error}`: it is `fail` or `deny`")
     check_names(df, allowed, reason)
     point = _point(connect, on_error)
+    vocabulary = _client(point).vocabulary()
     request = asked(
         df,
-        _client(point).vocabulary(),
+        vocabulary,
         subject=subject,
         action=action,
         resource=resource,
@@ -92,7 +93,7 @@ def decide_with(
         flags=request.flags,
         rows=rows,
     )
-    frame = mapped(request, lambda kept: _function(point, layout, kept))
+    frame = mapped(request, lambda kept: _function(point, vocabulary, layout, kept))
     return answered(request, frame, *told(), allowed, reason).drop(CODE)
 
 
@@ -109,12 +110,12 @@ def _point(connect: Connect, on_error: str) -> _Point:
 
 
 def _function(
-    point: _Point, layout: Layout, kept: int
+    point: _Point, vocabulary: Vocabulary, layout: Layout, kept: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from privtab.spark.executors import answers
 
-        yield from answers(point, layout, kept, batches)
+        yield from answers(point, vocabulary, layout, kept, batches)
 
     return decide
 
@@ -148,41 +149,43 @@ def _made(point: _Point) -> Asker:
     return client
 
 
-def answers(point: _Point, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows as they came, without the columns of the request, and with their codes."""
-    client = _client(point)
-    vocabulary = client.vocabulary()
+def answers(
+    point: _Point, vocabulary: Vocabulary, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows as they came, without the columns of the request, and with their codes; `vocabulary` is what the driver heard."""
     names = [*(f"c{at}" for at in range(kept)), CODE]
     for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
-        codes = _codes(client, vocabulary, point.on_error, layout, [readable(column) for column in columns[kept:]])
+        codes = _codes(point, vocabulary, layout, [readable(column) for column in columns[kept:]])
         yield pa.RecordBatch.from_arrays([*columns[:kept], pa.array(codes)], names)
 
 
 def _codes(
-    client: Asker, vocabulary: Vocabulary, on_error: str, layout: Layout, columns: list[pa.Array]
+    point: _Point, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]
 ) -> np.ndarray[Any, np.dtype[np.int8]]:
     # Lists are not taken for keys; the client sends equal requests once in any case.
     flat = not any(pa.types.is_nested(column.type) for column in columns)
     once = distinct(columns) if flat and columns else None
     if once is not None:
         columns = [column.take(pa.array(once[0])) for column in columns]
-    rows = [column.to_pylist() for column in columns]
-    found = [
-        _request(layout, dict(zip(layout.columns, values, strict=True)), vocabulary)
-        for values in zip(*rows, strict=True)
-    ]
-    asking = [one for one in found if isinstance(one, Request)]
-    said: list[int]
-    try:
-        said = [int(not yes) for yes in client.check_many(asking)] if asking else []
-    except DecisionError:
-        if on_error != "deny":
-            raise
-        said = [_UNANSWERED] * len(asking)
-    at = iter(said)
-    codes = np.fromiter((next(at) if isinstance(one, Request) else one + 1 for one in found), np.int8, len(found))
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    found = [_request(layout, dict(zip(layout.columns, row, strict=True)), vocabulary) for row in rows]
+    said = iter(_said(point, [one for one in found if isinstance(one, Request)]))
+    each = (next(said) if isinstance(one, Request) else one + 1 for one in found)
+    codes = np.fromiter(each, np.int8, len(found))
     return codes if once is None else codes[once[1]]
+
+
+def _said(point: _Point, asking: list[Request]) -> list[int]:
+    """The code of each request; the requests of a chunk are answered together or not at all."""
+    if not asking:
+        return []
+    try:
+        return [int(yes is not True) for yes in _client(point).check_many(asking)]
+    except DecisionError:
+        if point.on_error != "deny":
+            raise
+        return [_UNANSWERED] * len(asking)
 
 
 def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> Request | int:

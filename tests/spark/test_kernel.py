@@ -1,0 +1,139 @@
+"""The vectorised plan on executors: batches, files, bytes that are no text, and the way of Spark 4.0."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import decks
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.engines.packed import mapped, packed, unpacked
+from privtab.errors import DecisionUnavailable
+from privtab.spark import decide, kernel, shipping
+from privtab.spark.arguments import asked
+from privtab.spark.policies import open_policy
+from privtab.spark.shipping import Packed, Shipped, loaded
+from privtab.spark.states import prepared
+
+USERS, BOXES = ("ann", "bob", "cy"), ("s/a/1", "s/a/2", "s/b/1", "s//", "s/100%25/a%2Fb")
+MAY = {("ann", "s/a/1"), ("ann", "s/b/1"), ("ann", "s/100%25/a%2Fb"), ("bob", "s/b/1"), ("cy", "s/100%25/a%2Fb")}
+
+
+@pytest.fixture
+def ready(spark: SparkSession, tmp_path: Path) -> Packed:
+    policy, state = decks.files(tmp_path)
+    return prepared(open_policy(policy), state, spark)
+
+
+def layout(**more: int) -> kernel.Layout:
+    return kernel.Layout(
+        columns=("user", "path"), constants={"action": "look", "type": "box"}, slots=(), flags=(), **more
+    )
+
+
+@pytest.mark.parametrize("way", ["_coded", "_mapped"])
+def test_batches_of_any_size_give_every_row_its_own_answer(
+    way: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many rows in several partitions, a hundred thousand wide ones; gathered, repeated, out of order."""
+    monkeypatch.setattr(kernel, "_coded", getattr(kernel, way))
+    users, boxes = (F.array(*map(F.lit, names)) for names in (USERS, BOXES))
+    df = spark.range(100_000, numPartitions=3).select(
+        "id",
+        F.get(users, (F.col("id") % 3).cast("int")).alias("user"),
+        F.get(boxes, (F.xxhash64("id") % 5 + 4).cast("int") % 5).alias("box"),
+        *(F.concat(F.lit(f"column {at} of "), "id").alias(f"wide{at}") for at in range(12)),
+        F.struct("id", F.array("id").alias("ids")).alias("deep"),
+    )
+    decided = decide(df, *decks.files(tmp_path), subject="user", action="look", resource=("box", "box"), plan="kernel")
+    found = decided.groupBy("user", "box", "allowed", "reason").agg(
+        F.count("*").alias("rows"), F.max(F.col("wide11") != F.concat(F.lit("column 11 of "), "deep.id")).alias("torn")
+    )
+    rows = found.collect()
+    assert sum(row["rows"] for row in rows) == 100_000
+    assert not any(row["torn"] for row in rows)
+    assert {(row["user"], row["box"]): row["allowed"] for row in rows} == {
+        (user, box): (user, box) in MAY for user in USERS for box in BOXES
+    }
+    assert len(rows) == len(USERS) * len(BOXES)
+    assert {row["reason"] for row in rows if row["box"] == "s//"} == {"malformed path"}
+
+
+def test_a_large_state_comes_as_a_file_that_is_sent_once(spark: SparkSession, ready: Packed, tmp_path: Path) -> None:
+    policy, _ = decks.files(tmp_path)
+    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    request = asked(df, open_policy(policy), subject="user", action="look", resource=("box", "path"))
+    shipped = ready.ship(spark, within=0)
+    assert (shipped.content, shipped.file) == (None, f"privtab-{ready.digest}.bin")
+    assert ready.ship(spark, within=0) == shipped
+    for _ in range(2):
+        frame, yes, why = kernel.decide_by_kernel(request, shipped, rows=4)
+        assert decks.told(frame.select("n", yes.alias("allowed"), why.alias("reason"))) == [r[2:] for r in decks.LOOKS]
+
+
+def test_an_answer_is_asked_for_once_however_often_it_is_used(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    df = decks.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
+    decided = decide(df, *decks.files(tmp_path), subject="user", action="look", resource=("box", "path"), plan="kernel")
+    used = (
+        decided.where("allowed")
+        .where(F.col("reason").isNull())
+        .select("n", "allowed", F.col("allowed") & F.lit(col=True))
+    )
+    used.explain()
+    assert capsys.readouterr().out.count("ArrowEvalPython") == (0 if pyspark.__version__ < "4.1" else 1)
+    assert [row["n"] for row in used.collect()] == [0]
+
+
+def test_bytes_that_are_no_text_are_nobody(ready: Packed) -> None:
+    batches = loaded(Shipped(digest=ready.digest, content=ready.content))
+    users = pa.array([b"ann", b"a\xffnn", b"ann"]).cast(pa.binary()).view(pa.string())
+    paths = pa.array([b"s/a/1", b"s/a/1", b"s/\xc3/1"]).cast(pa.binary()).view(pa.string())
+    codes = kernel._codes(batches, layout(), [users, paths]).to_pylist()
+    assert [kernel.CODES[code] for code in codes] == [None, "null", "null"]
+
+
+def test_small_batches_are_gathered_large_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [(pa.array(["x" * 10] * rows),) for rows in (3, 3, 3, 9, 1)]
+    parts = list(kernel.gathered(iter(batches), 6))
+    assert [[len(batch[0]) for batch in part] for part in parts] == [[3, 3], [3, 9], [1]]
+    monkeypatch.setattr(kernel, "BYTES", 40)
+    assert [len(part) for part in kernel.gathered(iter(batches), 1000)] == [1, 1, 1, 1, 1]
+
+
+def test_what_is_packed_is_the_same_by_a_file(ready: Packed, tmp_path: Path) -> None:
+    path = tmp_path / "state.bin"
+    path.write_bytes(ready.content)
+    program, arrays = mapped(path)
+    assert program["system"] == "deck"
+    assert packed(unpacked(packed((program, arrays)))) == packed((program, arrays))
+    with pytest.raises(ValueError, match="not a packed value"):
+        unpacked(b"something else")
+
+
+def test_a_worker_keeps_few_states_and_says_so_where_one_did_not_come(
+    ready: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "KEPT", 1)
+    one = Shipped(digest=ready.digest, content=ready.content)
+    first = loaded(one)
+    assert loaded(one) is first
+    loaded(dataclasses.replace(one, digest="another"))
+    assert loaded(one) is not first
+    with pytest.raises(DecisionUnavailable, match="did not come to this executor"):
+        loaded(Shipped(digest="third", file="privtab-none.bin"))
+
+
+def test_a_state_that_stays_the_same_is_made_ready_once(spark: SparkSession, tmp_path: Path) -> None:
+    policy, state = decks.files(tmp_path)
+    opened = open_policy(policy)
+    first = prepared(opened, state, spark)
+    assert prepared(open_policy(policy), state, spark) is first
+    Path(state).write_text(decks.STATE.replace("user:cy", "user:di"), encoding="utf-8")
+    assert prepared(opened, state, spark).digest != first.digest
