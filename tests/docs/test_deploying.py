@@ -1,0 +1,76 @@
+"""docs/deploying.md: its commands, one after the other, with a real server and real sidecars."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import ROOT, read
+from rig import WIDER, Rig, answers
+
+from privtab.cli._app import run
+
+SERVER = "http://127.0.0.1:8180"
+MASKS = (
+    (r"\b[0-9a-f]{16}\b", "…"),
+    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "…"),
+    (r"\b\d+ s ago", "… ago"),
+    (r"after [\d.]+ s", "after …"),
+    (r"  +", " "),
+    (r" by \w+:", " by …:"),
+    (r"(?<=ago) \w+ (?=owners|the first|too)", " … "),
+)
+PASSING = re.compile(r"  \w+ (active|waiting|refused) after ")
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    with Rig(tmp_path) as made:
+        yield made
+
+
+def tidy(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not PASSING.match(line)]
+    for pattern, mask in MASKS:
+        lines = [re.sub(pattern, mask, line).strip() for line in lines]
+    return lines
+
+
+def test_the_commands_say_what_the_page_shows(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = 0
+    for block in read("docs/deploying.md").blocks:
+        if block.language != "console" or block.says:
+            continue
+        [part] = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
+        command, _, output = part.partition("\n")
+        capsys.readouterr()
+        run(shlex.split(command.replace(SERVER, rig.server))[1:])
+        printed = capsys.readouterr()
+        assert tidy(printed.out + printed.err) == tidy(output), command
+        shown += 1
+        if shown == 1:
+            rig.serve()
+            rig.sidecar("web", "zone=a")
+            rig.sidecar("etl", "zone=b")
+            rig.wait(lambda: all(answers(f"{url}/health?bundles=true") for url in rig.urls.values()))
+            rig.wait(lambda: len(rig.fleet()["sidecars"]) == 2)
+            rig.policy.write_text(WIDER, encoding="utf-8")
+    assert shown == 5
+
+
+def test_the_options_and_files_that_it_names_are_there() -> None:
+    text = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    commands = ROOT / "compiler" / "privtab" / "cli"
+    names = ("deploy", "rollback", "status", "_rollout", "_options")
+    helps = "".join((commands / f"{name}.py").read_text(encoding="utf-8") for name in names)
+    helps += (ROOT / "examples" / "stack.py").read_text(encoding="utf-8")
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--port"}  # of `privtab serve`
+    assert {option for option in options if f'"{option}"' not in helps} == set()
+    named = re.findall(r"`((?:opa|examples)/[\w./-]+)`", text)
+    assert named
+    assert all((ROOT / name).exists() for name in named)
