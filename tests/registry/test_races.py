@@ -17,6 +17,8 @@ from shelf import Bundles
 from privtab.registry import Registry
 from privtab.registry.copies import Copies
 
+pytestmark = pytest.mark.slow
+
 RACER = """\
 import json, sys, time
 from privtab.errors import RegistryConflict

@@ -141,3 +141,19 @@ def test_what_came_to_harm_is_seen_and_put_right_by_putting_again(
             registry.read(revision)
         registry.put(shelf.policies[0])
         assert registry.read(revision) == shelf.policies[0]
+
+
+def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
+    import os
+
+    from privtab.registry.upkeep import sweep
+
+    registry.switch("dev", "shop", policy=registry.put(shelf.policies[0]).id)
+    folder = tmp_path / "registry/channels/dev/shop"
+    for name, old in ((".new-old", 7200), (".new-young", 0)):
+        (folder / name).write_bytes(b"half")
+        at = (folder / name).stat().st_mtime - old
+        os.utime(folder / name, (at, at))
+    assert sweep(registry).litter == ("channels/dev/shop/.new-old",)
+    sweep(registry, remove=True)
+    assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]

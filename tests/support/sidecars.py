@@ -29,6 +29,7 @@ def configuration(
     authority: Path | None = None,
     wait: int | None = 20,
     headers: Mapping[str, str] | None = None,
+    **polling_more: Any,
 ) -> dict[str, Any]:
     """The configuration of a sidecar: its bundles (name → file), status and decision logs, all at one address."""
     service: dict[str, Any] = {"url": url, "response_header_timeout_seconds": 5, "headers": dict(headers or {})}
@@ -38,7 +39,7 @@ def configuration(
         service["credentials"] = {"bearer": {"token": token}}
     if authority:
         service["tls"] = {"ca_cert": str(authority)}
-    polling: dict[str, Any] = {"min_delay_seconds": 1, "max_delay_seconds": 1}
+    polling: dict[str, Any] = {"min_delay_seconds": 1, "max_delay_seconds": 1, **polling_more}
     if wait is not None:
         polling["long_polling_timeout_seconds"] = wait
     files = {"policy": "policy.tar.gz", "state": "state.tar.gz"} if files is None else files

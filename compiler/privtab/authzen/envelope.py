@@ -17,13 +17,17 @@ _ID = b"x-request-id"
 _NOTE = "privtab"
 
 
-def note(scope: MutableMapping[str, Any], outcome: str | None, *, caller: str | None = None) -> None:
-    """Say what the log is to say of a request: how it ended, and whose token it came with."""
+def note(
+    scope: MutableMapping[str, Any], outcome: str | None, *, caller: str | None = None, routine: bool = False
+) -> None:
+    """Say what the log is to say of a request: how it ended, and whose token it came with; nothing if it is routine and ends well."""
     noted = scope.setdefault(_NOTE, {})
     if outcome is not None:
         noted["outcome"] = outcome
     if caller is not None:
         noted["caller"] = caller
+    if routine:
+        noted["routine"] = "yes"
 
 
 class Envelope:
@@ -54,7 +58,7 @@ class Envelope:
         try:
             await self.app(scope, receive, named)
         finally:
-            if ACCESS.isEnabledFor(logging.INFO):
+            if ACCESS.isEnabledFor(logging.INFO) and not ("routine" in noted and 0 < status < 400):
                 spent = (time.perf_counter() - started) * 1000
                 ACCESS.info("%s", _line(scope, status, spent, request_id), extra={"privtab": noted})
 

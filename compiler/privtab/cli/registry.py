@@ -295,6 +295,7 @@ def gc(
                 "removed": found.removed,
                 "revisions": [one.to_json() for one in found.revisions],
                 "orphans": list(found.orphans),
+                "litter": list(found.litter),
                 "kept": found.kept,
                 "bytes": found.bytes,
             }
@@ -308,6 +309,8 @@ def gc(
     what = f"{count(len(found.revisions), 'revision')} with {found.bytes:,} bytes"
     if found.orphans:
         what += f", {count(len(found.orphans), 'bundle')} without a record"
+    if found.litter:
+        what += f", {count(len(found.litter), 'file')} of writers that died"
     said = "removed" if found.removed else "would go (`--remove` removes them)"
     out().print(f"{what} {said}; {count(found.kept, 'revision')} stay", soft_wrap=True)
 

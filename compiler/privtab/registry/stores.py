@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,6 +55,9 @@ class Store(Protocol):
     def remove(self, path: str) -> None:
         """Without a file; does nothing where there is none."""
 
+    def litter(self, seconds: float) -> list[str]:
+        """What writers left behind that died so long ago, by path; object stores have none."""
+
     def names(self, path: str) -> list[str]:
         """The names of what lies in a folder, sorted; none where there is no folder."""
 
@@ -70,6 +74,9 @@ def opened(url: str, **options: Any) -> Store:
     if not rest.strip("/"):
         raise UsageError(f"{url} names no place: write {scheme}://bucket/folder")
     return FsspecStore(url, **options)
+
+
+_STAGED = ".new-"
 
 
 class LocalStore:
@@ -122,6 +129,16 @@ class LocalStore:
         except OSError as error:
             raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
 
+    def litter(self, seconds: float) -> list[str]:
+        """As Store.litter."""
+        oldest = time.time() - seconds
+        with self._telling(""):
+            return sorted(
+                path.relative_to(self.folder).as_posix()
+                for path in self.folder.rglob(f"{_STAGED}*")
+                if path.stat().st_mtime < oldest
+            )
+
     def _create_locked(self, path: str, staged: Path) -> None:
         """For file systems without hard links: whoever holds the lock looks and renames. A lock ends with its process."""
         with (self.folder / ".create.lock").open("ab") as lock:
@@ -135,7 +152,7 @@ class LocalStore:
         """The content in a file beside its place, on the disk."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_STAGED)
         staged = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -224,6 +241,10 @@ class FsspecStore:
         with contextlib.suppress(Missing), self._telling(path), self._lock:
             self._fs.rm_file(self._at(path))
 
+    def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """As Store.litter."""
+        return []
+
     def names(self, path: str) -> list[str]:
         """As Store.names."""
         try:
@@ -310,6 +331,10 @@ class HttpStore:
     def remove(self, path: str) -> None:
         """Refused."""
         raise self._read_only(path)
+
+    def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """As Store.litter."""
+        return []
 
     def names(self, path: str) -> list[str]:
         """As Store.names, from the links of the server's page."""

@@ -15,6 +15,7 @@ from privtab.registry.registry import Registry
 KEEP = 10
 """Switches of each channel whose bundles stay."""
 DAY = 86_400.0
+HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Swept:
     revisions: tuple[Revision, ...]
     orphans: tuple[str, ...]
     """SHA-256."""
+    litter: tuple[str, ...]
+    """Files that writers left behind which died."""
     kept: int
     bytes: int
     removed: bool
@@ -98,7 +101,10 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
     gone = set(map(id, going))
     digests |= {revision.digest for revision in revisions if id(revision) not in gone}
     orphans = [digest for digest in _blobs(registry) if digest not in digests]
+    litter = registry.store.litter(HOUR)
     if remove:
+        for path in litter:
+            registry.store.remove(path)
         for revision in going:
             _hold(registry, channels)
             registry.store.remove(names.revision(revision.system, revision.kind, revision.id, revision.shard))
@@ -109,6 +115,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
     return Swept(
         revisions=tuple(going),
         orphans=tuple(digest for digest in orphans if digest not in doomed),
+        litter=tuple(litter),
         kept=len(revisions) - len(going),
         bytes=sum(revision.size for revision in going),
         removed=remove,

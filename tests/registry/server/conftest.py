@@ -10,18 +10,13 @@ from typing import Any
 import pytest
 import sidecars
 from pdp import Server, start
-from shelf import Bundles, bundles
+from shelf import Bundles
 from sidecars import Opa
 
 from privtab.registry import Registry
 
 Serving = Callable[..., Server]
 Sidecars = Callable[..., list[Opa]]
-
-
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
-    return bundles(tmp_path_factory.mktemp("shelf"))
 
 
 @pytest.fixture

@@ -8,17 +8,21 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from buckets import bucket
 from pdp import Server
 from shelf import Bundles
 from sidecars import Opa, configuration, until
 
 from privtab.bundle.delta import contents
 from privtab.registry import Canary, Registry
+
+pytestmark = pytest.mark.slow
 
 SIDECAR, WRONG, OPERATOR = "sidecar-token-0123456789", "sidecar-token-9876543210", "operator-token-0123456789"
 
@@ -72,6 +76,18 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     assert until(lambda: runs(opa, registry)) < 1.5
     assert not opa.allows("olga", "read", "s/a/i") or opa.allows("olga", "write", "s/a/i")
     assert opa.data("privtab_state") == contents(shelf.states[0]).data["privtab_state"]
+
+
+def test_a_way_back_is_sent_to_those_who_ran_it_before(
+    serving: Any, opas: Any, registry: Registry, shelf: Bundles
+) -> None:
+    server = serving()
+    (opa,) = opas(configuration(server.url, instance="one", superseded_etag_ttl_seconds=300))
+    until(lambda: runs(opa, registry))
+    old, new = registry.channel("dev", "shop"), registry.put(shelf.policies[1]).id
+    for policy in (new, old.policy, new, old.policy):
+        registry.switch("dev", "shop", policy=policy)
+        until(lambda: runs(opa, registry), 5)
 
 
 def test_decisions_are_counted_by_revision_rule_and_answer(serving: Any, opas: Any, registry: Registry) -> None:
@@ -253,6 +269,20 @@ def test_storage_in_trouble_is_seen_and_what_ran_goes_on(
     registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
     until(lambda: runs(opa, registry))
     until(lambda: fleet(server)[""]["server"]["storage"]["ok"])
+
+
+def test_out_of_a_bucket(serving: Any, opas: Any, shelf: Bundles, s3: str) -> None:
+    place = uuid.uuid4().hex
+    options = bucket(s3, place)
+    registry = Registry.open(f"s3://{place}/registry", **options)
+    registry.switch("dev", "shop", policy=registry.put(shelf.policies[0]).id, state=registry.put(shelf.states[0]).id)
+    storage = [part for key, value in options.items() for part in ("--storage", f"{key}={json.dumps(value)}")]
+    server = serving(*storage, url=registry.url)
+    (opa,) = opas(configuration(server.url, instance="one"))
+    until(lambda: runs(opa, registry))
+    registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
+    assert until(lambda: runs(opa, registry)) < 3
+    assert opa.status()["bundles"]["state"]["type"] == "delta"
 
 
 def test_a_static_server_does_too(opas: Any, registry: Registry, shelf: Bundles) -> None:

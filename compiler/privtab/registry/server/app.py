@@ -138,7 +138,7 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
         headers["X-Privtab-Stale"] = f"{max(0.0, time.time() - trouble.since):.0f}"
     if held == wanted.etag:
         served.counted["not_modified", *stream] += 1
-        note(request.scope, "not modified")
+        note(request.scope, "not modified", routine=True)
         return Response(status_code=304, headers=headers)
     if asked is not None:
         asked.wanted, asked.canary = wanted.id, wanted.canary
@@ -230,6 +230,7 @@ def _deltas(request: Request) -> bool:
 
 
 async def _status(served: Served, request: Request) -> Response:
+    note(request.scope, None, routine=True)
     report = await document(request)
     who, address = _who(request)
     if not served.fleet.reports(who, address, report):
@@ -239,6 +240,7 @@ async def _status(served: Served, request: Request) -> Response:
 
 
 async def _logs(served: Served, request: Request) -> Response:
+    note(request.scope, None, routine=True)
     events = await document(request)
     who, address = _who(request)
     if not served.fleet.decided(who, address, events):
@@ -279,14 +281,14 @@ async def _fleet(served: Served, request: Request) -> Response:
 
 
 async def _metrics(served: Served, request: Request) -> Response:
-    del request
+    note(request.scope, None, routine=True)
     text = prometheus.text(served.feeds, served.fleet, served.counted, served.polls)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _health(served: Served, request: Request) -> Response:
     """The process answers; what its storage does is told beside it."""
-    del request
+    note(request.scope, None, routine=True)
     trouble = served.feeds.trouble
     ready = trouble is None or bool(served.feeds.channels)
     return _json({"status": "ok" if trouble is None else "stale" if ready else "unavailable"}, 200 if ready else 503)

@@ -36,6 +36,8 @@ PATIENCE = 60.0
 FORGOTTEN = 1.0
 """Seconds for which a channel that is not there is not looked for again."""
 MOST_MISSING = 1000
+AT_ONCE = 8
+"""Channels that are looked at together."""
 MARK = 16
 """Digits of a bundle's SHA-256 in its ETag."""
 CONFIRMED = 2.0
@@ -233,19 +235,30 @@ class Feeds:
         confirm = time.monotonic() - self._confirmed > CONFIRMED
         if confirm:
             self._confirmed = time.monotonic()
-        for channel in list(self._channels.values()):
+        confirm = confirm or self.trouble is not None
+        slots = asyncio.Semaphore(AT_ONCE)
+        well = await asyncio.gather(
+            *[self._look_at(channel, slots, confirm=confirm) for channel in list(self._channels.values())]
+        )
+        if not all(well):
+            return
+        if self._channels and self.trouble is not None:
+            LOG.warning("the registry answers again after %.0f s", time.time() - self.trouble.since)
+            self.trouble = None
+
+    async def _look_at(self, channel: Channel, slots: asyncio.Semaphore, *, confirm: bool) -> bool:
+        """Take what is newer; False where the storage is in trouble."""
+        async with slots:
             try:
-                if confirm or self.trouble is not None:
+                if confirm:
                     await asyncio.to_thread(self.registry.confirm, channel)
                 newer = await asyncio.to_thread(self.registry.newer, channel)
                 if newer.sequence != channel.sequence:
                     await self._take(newer)
             except (PrivtabError, OSError) as error:
                 self._note(error)
-                return
-        if self._channels and self.trouble is not None:
-            LOG.warning("the registry answers again after %.0f s", time.time() - self.trouble.since)
-            self.trouble = None
+                return False
+        return True
 
     async def _take(self, channel: Channel) -> None:
         """Serve a channel from now on, as soon as what is asked for of it is here."""
