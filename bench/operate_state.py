@@ -149,7 +149,11 @@ def serving(service: Service) -> Iterator[Service]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Nothing is logged."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """An OPA that ends goes away in the middle of an answer."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     service.url = f"http://127.0.0.1:{server.server_port}"

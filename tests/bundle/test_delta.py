@@ -80,8 +80,8 @@ def test_little_changes_make_little_patches() -> None:
     assert patch(old, new, "privtab_state/lake") == [
         {
             "op": "upsert",
-            "path": "/privtab_state/lake/allow/READ/table:m%2Fc%2Fs%2Fa%252Fb~0",
-            "value": {"user:u": True},
+            "path": "/privtab_state/lake/allow/READ/table:m%2Fc%2Fs%2Fa%252Fb~0/user:u",
+            "value": True,
         }
     ]
 
@@ -90,6 +90,29 @@ def test_what_would_be_longer_than_the_whole_is_replaced_whole() -> None:
     old = {"r": {"k": {str(n): "old" for n in range(50)}, "same": True}}
     new = {"r": {"k": {str(n): "new" for n in range(50)}, "same": True}}
     assert difference(old, new, ["r"]) == [{"op": "replace", "path": "/r/k", "value": new["r"]["k"]}]
+
+
+def test_what_is_added_begins_with_a_leaf_since_opa_copies_the_object_that_it_adds_to() -> None:
+    rows = {f"old{n}": {"u": True} for n in range(9)}
+    new = {"r": {"k": rows | {"n": {"b": {"y": True}, "a": {"x": True, "w": True}}, "m": {}}}}
+    found = difference({"r": {"k": rows}}, new, ["r"])
+    assert [(operation["path"], operation["value"]) for operation in found] == [
+        ("/r/k/m", {}),
+        ("/r/k/n/a/w", True),
+        ("/r/k/n/a/x", True),
+        ("/r/k/n/b", {"y": True}),
+    ]
+    assert applied({"r": {"k": rows}}, found) == new
+
+
+def test_very_many_leaves_added_to_a_large_object_send_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = {f"u{n}": f"user:u{n}" for n in range(1000)}
+    more = users | {f"v{n}": f"user:v{n}" for n in range(20)}
+    assert len(difference({"r": {"k": users}}, {"r": {"k": more}}, ["r"])) == 20
+    monkeypatch.setattr("privtab.bundle.delta.MOST_COPIED", 100_000)
+    assert difference({"r": {"k": users}}, {"r": {"k": more}}, ["r"]) == [
+        {"op": "replace", "path": "/r/k", "value": more}
+    ]
 
 
 def test_a_root_may_come_and_go() -> None:

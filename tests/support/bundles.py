@@ -89,7 +89,11 @@ class Bundles:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 """Nothing is logged."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, request: object, client_address: object) -> None:
+                """An OPA that ends goes away in the middle of an answer."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -26,8 +26,10 @@ Operation: TypeAlias = dict[str, Any]
 MANIFEST = ".manifest"
 PATCH = "patch.json"
 DATA = "data.json"
-MOST_OPERATIONS = 5_000
+MOST_OPERATIONS = 3_000
 """Of one patch: OPA compares each with all before it."""
+MOST_COPIED = 300_000_000
+"""Characters of objects that OPA copies while it adds leaves to them; then the object is sent whole."""
 _MISSING = object()
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
@@ -208,20 +210,44 @@ def _changes(old: Any, new: Any, path: str) -> tuple[list[Operation], int]:
     if path and ("" in old) + ("" in new) and old != new:
         return _sized(whole)  # a path cannot end in nothing
     found: list[Operation] = []
-    size = 0
+    size = leaves = 0
     for key in sorted(key for key in old.keys() | new.keys() if old.get(key, _MISSING) != new.get(key, _MISSING)):
         at = f"{path}/{_escaped(key)}" if path else _escaped(key)
         if key not in new:
             operations, length = _sized({"op": "remove", "path": f"/{at}"})
         elif key not in old:
-            operations, length = _sized({"op": "upsert", "path": f"/{at}", "value": new[key]})
+            operations, length = _added(new[key], at)
+            leaves += operations[0]["path"] == f"/{at}"
         else:
             operations, length = _changes(old[key], new[key], at)
         found += operations
         size += length
-    if len(found) > 1 and path and _room(new, size) >= 0:
+    if len(found) > 1 and path and (_room(new, size) >= 0 or _copies(old, leaves)):
         return _sized(whole)
     return found, size
+
+
+def _added(value: Any, path: str) -> tuple[list[Operation], int]:
+    """What puts a value where there is nothing, and about how many characters that takes.
+
+    Before OPA adds a member to an object that the patch has touched before, it copies the object with all that is in it. It
+    does not where the path leads deeper than what there is. So an object begins with one of its leaves; the rest of it is
+    added to what is new by then.
+    """
+    if not isinstance(value, Mapping) or not value or "" in value:
+        return _sized({"op": "upsert", "path": f"/{path}", "value": value})
+    first, *others = sorted(value)
+    found, size = _added(value[first], f"{path}/{_escaped(first)}")
+    for key in others:
+        operations, length = _sized({"op": "upsert", "path": f"/{path}/{_escaped(key)}", "value": value[key]})
+        found += operations
+        size += length
+    return found, size
+
+
+def _copies(value: Any, leaves: int) -> bool:
+    """Whether so many leaves that are added to an object make OPA copy too much, each time the whole object."""
+    return leaves > 1 and _room(value, MOST_COPIED // leaves) < 0
 
 
 def _sized(operation: Operation) -> tuple[list[Operation], int]:
