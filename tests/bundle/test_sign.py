@@ -81,6 +81,15 @@ def test_what_was_tampered_with_is_refused(bundle: bytes, what: str) -> None:
         trust(keyring.pair()).check(keyring.files(spoilt))
 
 
+def test_a_file_that_is_there_twice_is_refused(bundle: bytes) -> None:
+    pair = keyring.pair()
+    twice = keyring.doubled(signed(bundle, pair.signing()), ".manifest", keyring.files(bundle)[".manifest"])
+    with pytest.raises(BrokenBundle, match=r"it holds `\.manifest` twice"):
+        verify(twice, trust(pair))
+    with pytest.raises(BrokenBundle):
+        signed(twice, pair.signing())
+
+
 def test_every_changed_byte_is_found(bundle: bytes) -> None:
     """A byte anywhere in the archive: it does not unpack, or does not verify; or it says the same to who unpacks it."""
     pair = keyring.pair()

@@ -131,6 +131,7 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(shop: Shop, opa_binary: Pat
             "a removed file": spoilt["a removed file"],
             "a changed payload": spoilt["a changed payload"],
             "a missing signature": spoilt["a missing signature"],
+            "a file twice": keyring.doubled(signed(newer, key), ".manifest", b"{}"),
             "an unknown key": signed(newer, other.signing(scope="prod")),
             "no scope": signed(newer, ours.signing()),
             "two signatures": spoilt["two signatures"],

@@ -12,8 +12,9 @@ import keyring
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import policy_artifacts, policy_bundle, state_bundle
 from privtab.bundle.archive import archive
+from privtab.bundle.pack import shard_bundles
 from privtab.bundle.sign import signed
 from privtab.client import connect
 from privtab.client.embedded import Embedded
@@ -209,6 +210,35 @@ def test_a_pickled_copy_goes_on_verifying(shop: Shop, caplog: pytest.LogCaptureF
         assert not copy.check("bob", "look", "box:s/1"), "its order came along"
         shop.put(shop.state, shop.with_grants("bob", sequence=6))
         assert copy.check("bob", "look", "box:s/1")
+
+
+def test_parts_of_a_state_are_signed_each_for_itself(shop: Shop) -> None:
+    rows = [GRANT, GRANT | {"entity": "shop:t"}]
+    state, _ = validate(shop.program, from_tables({"grants": rows}, "rows"))
+    folder = shop.folder / "parts"
+    folder.mkdir()
+    policy = policy_artifacts(shop.program, sharded=True).bundle(OURS.signing(sequence=5))
+    (folder / "policy.tar.gz").write_bytes(policy)
+    bundles = shard_bundles(shop.program, state, signing=OURS.signing(sequence=5))
+    files = {key: folder / f"{number}.tar.gz" for number, key in enumerate(bundles)}
+    for key, bundle in bundles.items():
+        files[key].write_bytes(bundle)
+    with Embedded(folder, verification_key=shop.key, refresh=0) as client:
+        assert client.check("ann", "look", "box:t/1")
+        less = shard_bundles(shop.program, state, signing=OURS.signing(sequence=4))
+        shop.put(files["shop:t"], less["shop:t"])
+        with pytest.raises(SignatureRefused, match="older than what runs"):
+            client.refresh()
+        shop.put(files["shop:t"], keyring.tampered(bundles["shop:t"])["a changed byte"])
+        with pytest.raises(SignatureRefused, match="not as it was"):
+            client.refresh()
+        assert client.check("ann", "look", "box:t/1")
+
+
+def test_a_file_that_is_there_twice_is_refused(shop: Shop) -> None:
+    shop.put(shop.state, keyring.doubled(shop.state.read_bytes(), "privtab_state/shop/data.json", b"{}"))
+    with pytest.raises(DecisionUnavailable, match="it holds a file twice"):
+        Embedded(shop.policy, shop.state, verification_key=shop.key)
 
 
 def test_both_halves_are_needed(shop: Shop) -> None:

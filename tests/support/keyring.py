@@ -111,6 +111,17 @@ def tampered(bundle: bytes) -> dict[str, bytes]:
     }
 
 
+def doubled(bundle: bytes, name: str, content: bytes) -> bytes:
+    """The bundle with a second file of a name that it has, which comes last."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for path, text in [*files(bundle).items(), (name, content)]:
+            entry = tarfile.TarInfo(path)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text))
+    return buffer.getvalue()
+
+
 def _token(bundle: bytes) -> str:
     token: str = json.loads(files(bundle)[".signatures.json"])["signatures"][0]
     return token
