@@ -58,11 +58,11 @@ requests = spark.range(ROWS).select(
     users[F.col("id") % len(USERS)].alias("who"),
     F.concat(F.lit(f"{SALES}/"), tables[F.col("id") % len(TABLES)]).alias("path"),
 )
-asking = {"subject": "who", "action": "load", "resource": ("table", "path")}
-decided = decide(requests, POLICY, STATE, **asking)
+decided = decide(requests, POLICY, STATE, subject="who", action="load", resource=("table", "path"))
 for row in decided.groupBy("allowed", "reason").count().orderBy(F.desc("allowed"), "reason").collect():
     console.print(f"  {'allowed' if row.allowed else row.reason:12} {row['count']:>9,}")
-console.print(f"  how: {str(plan(requests, POLICY, STATE, **asking)).splitlines()[0]}", style="dim", soft_wrap=True)
+choice = plan(requests, POLICY, STATE, subject="who", action="load", resource=("table", "path"))
+console.print(f"  how: {str(choice).splitlines()[0]}", style="dim", soft_wrap=True)
 
 # %% The rows that one user may see
 listing = spark.createDataFrame([(f"{SALES}/{name}",) for name in TABLES if name], "path string")

@@ -17,7 +17,7 @@ from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.request import Entity, Request
-from privtab.spark import entitlements
+from privtab.spark import SparkState, entitlements
 from privtab.spark.matrix import candidates
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.opening import open_state, open_world
@@ -330,6 +330,8 @@ def test_entities_come_as_they_please(shop: Program, spark: SparkSession) -> Non
     for entities in (frame, ["shelf:m/s/1"], [Entity("shelf", "m/s/1")]):
         found = entitlements(shop, STATE, entities, users=users, spark=spark).collect()
         assert [(row.user, row.operation) for row in found] == [("ann", "look")]
+    tables = SparkState.of(spark, shop, STATE)
+    assert len(entitlements(shop, tables, ["shelf:m/s/1"], users=["bob"], spark=spark).collect()) == 3
     everything = entitlements(shop, STATE, spark=spark, operations=["look", "open"])
     assert {(row.type, row.path) for row in everything.collect()} == {("shop", "m/s")}
     with pytest.raises(UsageError, match="no column `entity`"):

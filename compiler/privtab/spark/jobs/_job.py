@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,13 +170,13 @@ class Told:
     def watch(self, spark: SparkSession) -> None:
         """Hear of a Connect session how many tasks are done; a Classic one draws its own bar on a terminal."""
 
-        def heard(stages: Any = None, **_: Any) -> None:
+        def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (Spark calls it so)
             found = list(stages or ())
-            done, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
-            self.detail = f"{done:,} of {all_:,} tasks" if all_ else ""
+            ready, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
+            self.detail = f"{ready:,} of {all_:,} tasks" if all_ else ""
 
         if not self.quiet and "connect" in type(spark).__module__:
-            spark.registerProgressHandler(heard)
+            spark.registerProgressHandler(heard)  # type: ignore[arg-type]  # a function will do
 
     def _clock(self) -> str:
         seconds = int(time.monotonic() - self.started)
@@ -282,8 +282,6 @@ def run(
         options = made.parse_args(arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
-    from pyspark.errors import PySparkException
-
     tell = Told(quiet=options.quiet)
     try:
         tell("starting Spark")
@@ -299,11 +297,22 @@ def run(
     except (PrivtabError, OSError) as error:
         _complain(str(error))
         return WORLD
-    except PySparkException as error:
+    except _spark_errors() as error:
         _complain(f"Spark: {_first_lines(str(error))}")
         return WORLD
     finally:
         tell.end()
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises; of a Classic session also what the JVM says and PySpark has no class for."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:
+        return (PySparkException,)
+    return PySparkException, Py4JError
 
 
 def _told(error: PrivtabError) -> str:

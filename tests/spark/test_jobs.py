@@ -1,0 +1,180 @@
+"""Jobs: whole outputs or none, exit codes, figures; one of them through a real spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from privtab.spark import jobs
+
+POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
+LISTED = (("alice", "table:demo/hive/sales/orders"), ("bob", "table:demo/hive/sales/customers"), ("nick", None))
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("asked") / "asked.parquet"
+    columns = list(zip(*LISTED, strict=True))
+    parquet.write_table(pa.table({"who": pa.array(columns[0]), "what": pa.array(columns[1], pa.string())}), file)
+    return file
+
+
+def run(capsys: pytest.CaptureFixture[str], job: str, *arguments: object) -> tuple[int, Any, str]:
+    """Exit code, what was said in JSON, and what was complained about."""
+    capsys.readouterr()
+    code = import_module(f"privtab.spark.jobs.{job}").main([*map(str, arguments), "--format", "json"])
+    said = capsys.readouterr()
+    return code, json.loads(said.out) if said.out.strip() else None, said.err
+
+
+def test_every_job_is_a_module() -> None:
+    for job in jobs.JOBS:
+        assert callable(import_module(f"privtab.spark.jobs.{job}").main)
+
+
+def test_decide_writes_every_row(
+    spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "decided"
+    common = ["-p", POLICY, "-s", STATE, "-i", asked, "--subject", "who", "--action", "load", "--resource", "what"]
+    code, said, err = run(capsys, "decide", *common, "-o", out)
+    assert code == 0, err
+    assert (said["rows"], said["allowed"], said["denied"]) == (3, 2, 1)
+    found = {row["who"]: row for row in parquet.read_table(out).to_pylist()}
+    assert [found[user]["allowed"] for user, _ in LISTED] == [True, True, False]
+    assert (found["alice"]["reason"], found["nick"]["reason"]) == (None, "null")
+    assert "writing" in err
+
+    code, said, err = run(capsys, "decide", *common, "-o", out)
+    assert (code, said) == (2, None)
+    assert "add `--overwrite`" in err
+
+    code, said, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied", "--quiet")
+    assert (code, said["format"], said["rows"]) == (0, "csv", 1)
+
+
+def test_visible_keeps_rows(
+    spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "seen"
+    code, said, err = run(
+        capsys, "visible", "-p", POLICY, "-s", STATE, "-i", asked, "-o", out, "--user", "alice", "--action", "load", "--resource", "what"
+    )  # fmt: skip
+    assert code == 0, err
+    assert said["rows"] == 2
+    assert parquet.read_table(out).column_names == ["who", "what"]
+
+
+def test_entitlements_are_written(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entities = tmp_path / "entities.txt"
+    entities.write_text("table:demo/hive/sales/orders\n")
+    code, said, err = run(
+        capsys, "entitlements", "-p", POLICY, "-s", STATE, "-e", entities, "-o", tmp_path / "m", "--operation", "load", "--user", "alice"
+    )  # fmt: skip
+    assert code == 0, err
+    assert said["rows"] == 1
+    assert parquet.read_table(tmp_path / "m")["via_principal"].to_pylist() == ["role:analyst"]
+
+
+def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    people = tmp_path / "people.txt"
+    people.write_text("alice\n")
+    arguments = ["-p", POLICY, "-s", STATE, "--people", people, "--operation", "table/load", "-o", tmp_path / "it"]
+    code, said, err = run(capsys, "certify", *arguments, "--fail-on", "high")
+    assert code == 1, err
+    assert said["findings"]["somebody who has left"] > 0
+    assert (tmp_path / "it" / "report.html").is_file()
+
+
+def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = tmp_path / "in"
+    sources.mkdir()
+    (sources / "grants.csv").write_text(
+        "grantee,effect,privilege,entity\nrole:r,allow,READ,dataset:i/n/d\nrole:r,allow,NONE,dataset:i/n/d\n"
+    )
+    code, said, err = run(capsys, "state", sources, "-p", "cdap/final", "-o", tmp_path / "out")
+    assert code == 1, err
+    assert said["rows"]["grants"] == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "code", "message"),
+    [
+        ("decide", ["--subject", "who", "--action", "load", "--type", "table"], 2, "`--type TYPE` and `--path COLUMN`"),
+        ("decide", ["--subject", "who", "--resource", "what"], 2, "`--action OPERATION` or `--action-column COLUMN`"),
+        ("decide", ["--subject", "whom", "--action", "load", "--resource", "what"], 2, "did you mean `who`?"),
+        ("decide", ["--subject", "who", "--action", "lod", "--resource", "what"], 2, "did you mean `load`?"),
+        (
+            "decide",
+            ["--subject", "who", "--action", "load", "--resource", "what", "-s", "none.yaml"],
+            3,
+            "no such state",
+        ),
+        ("decide", ["--subject", "who", "--action", "load", "--resource", "what", "-i", "no/such"], 3, "no such table"),
+        ("visible", ["--resource", "what"], 2, "`--user NAME` or `--subject COLUMN`"),
+        ("visible", ["--resource", "what", "--user", "x", "--conf", "oops"], 2, "write KEY=VALUE"),
+    ],
+)
+def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
+    spark: SparkSession,
+    asked: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    job: str,
+    arguments: list[str],
+    code: int,
+    message: str,
+) -> None:
+    base = ["-p", POLICY, "-s", STATE, "-i", asked, "-o", tmp_path / "out"]
+    got, said, err = run(capsys, job, *base, *arguments)
+    assert (got, said) == (code, None), err
+    assert message in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_fails_half_way_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "in" / "broken.parquet"
+    broken.parent.mkdir()
+    broken.write_bytes(b"PAR1 no such thing PAR1")
+    code, said, err = run(
+        capsys, "decide", "-p", POLICY, "-s", STATE, "-i", broken, "-o", tmp_path / "out", "--subject", "who", "--action", "load",
+        "--resource", "what",
+    )  # fmt: skip
+    assert (code, said) == (3, None)
+    assert "privtab: Spark:" in err
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -> None:
+    if connected:
+        pytest.skip("spark-submit is tried once, beside the Classic session")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    job = ROOT / "compiler" / "privtab" / "spark" / "jobs" / "decide.py"
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(
+        [
+            submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", job,
+            "-p", POLICY, "-s", STATE, "-i", asked, "-o", tmp_path / "out", "--subject", "who", "--action", "load", "--resource", "what",
+        ],
+        check=False, capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.strip().endswith("3 rows, 2 allowed, 1 denied")
+    assert parquet.read_table(tmp_path / "out").num_rows == 3
