@@ -9,6 +9,8 @@ from privtab.cli._output import count, out, table
 from privtab.errors import FileError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from privtab.registry import Channel, Revision
 
 
@@ -16,6 +18,7 @@ def show_channels(found: list[Channel]) -> None:
     """A line for each channel, or for each of its switches."""
     canaries = ["canary"] if any(one.canary for one in found) else []
     shown = table("channel", "system", "switch", "policy", "state", *canaries, "when", "by", "why", right=("switch",))
+    keep_whole(shown)
     for one in found:
         state = one.state or (count(len(one.shards), "shard") if one.shards else "")
         tried = [_canary(one)] if canaries else []
@@ -23,6 +26,13 @@ def show_channels(found: list[Channel]) -> None:
             one.channel, one.system, str(one.sequence), one.policy, state, *tried, when(one.when), one.by, one.why
         )
     out().print(shown)
+
+
+def keep_whole(shown: Table) -> None:
+    """Let names and revisions stay on one line, since people copy them; a time falls into two lines at most."""
+    for column in shown.columns:
+        column.no_wrap = column.header in ("channel", "system", "policy", "state", "revision")
+        column.min_width = 10 if column.header in ("when", "created") else None
 
 
 def _canary(channel: Channel) -> str:

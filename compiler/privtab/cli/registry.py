@@ -16,7 +16,16 @@ from privtab.cli._registry_options import (
     open_registry,
     resolved,
 )
-from privtab.cli._registry_show import bundle_paths, kind_of, read_file, read_text, show_channels, when, yes_no
+from privtab.cli._registry_show import (
+    bundle_paths,
+    keep_whole,
+    kind_of,
+    read_file,
+    read_text,
+    show_channels,
+    when,
+    yes_no,
+)
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -141,6 +150,7 @@ def list_(
         print_json([one.to_json() | {"channels": channels} for one, channels in found])
         return
     shown = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
+    keep_whole(shown)
     for one, channels in found:
         version = str(one.metadata.get("version", ""))
         size, signed = f"{one.size:,}", yes_no(one.signed)

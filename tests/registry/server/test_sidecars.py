@@ -271,6 +271,34 @@ def test_storage_in_trouble_is_seen_and_what_ran_goes_on(
     until(lambda: fleet(server)[""]["server"]["storage"]["ok"])
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
+    serving: Any, opas: Any, registry: Registry, shelf: Bundles, tmp_path: Path, allowed: bool
+) -> None:
+    from privtab.bundle.sign import SigningKey, new_key, opa_configuration, signed
+
+    private, public = new_key("ES256")
+    signing = SigningKey.of(private)
+    for state in shelf.states[:2]:
+        registry.switch("dev", "shop", state=registry.put(signed(state, signing), resign=True).id)
+    kept = registry.history("dev", "shop")[1:]
+    registry.switch("dev", "shop", state=kept[0].state)
+    server = serving(*(["--unsigned-deltas"] if allowed else []))
+    config = configuration(server.url, instance="one")
+    asks = opa_configuration([public], "", ["state"])
+    config["keys"] = asks["keys"]
+    config["bundles"]["state"]["signing"] = asks["bundles"]["state"]["signing"] | (
+        {"allow_unsigned_delta_bundles": True} if allowed else {}
+    )
+    (opa,) = opas(config)
+    until(lambda: runs(opa, registry))
+    registry.switch("dev", "shop", state=kept[1].state)
+    until(lambda: runs(opa, registry))
+    assert opa.status()["bundles"]["state"]["type"] == ("delta" if allowed else "snapshot")
+    assert opa.status()["bundles"]["state"].get("code") is None
+    assert opa.data("privtab_state") == contents(shelf.states[1]).data["privtab_state"]
+
+
 def test_out_of_a_bucket(serving: Any, opas: Any, shelf: Bundles, s3: str) -> None:
     place = uuid.uuid4().hex
     options = bucket(s3, place)
