@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from urllib.parse import parse_qs, urlsplit
 
 import sparks
 
@@ -16,15 +15,11 @@ def show(value: object) -> None:
     sys.stdout.write(f"{value}\n")
 
 
-def main(policy: str, uri: str) -> None:
+def main(policy: str, address: str) -> None:
     """Print the good rows, what is wrong, and whether a message would have told the password."""
-    parts = urlsplit(uri)
-    query = parse_qs(parts.query)
-    host = query["host"][0] if "host" in query else parts.hostname
-    address = f"{host}:{parts.port}" if parts.port else host
     spark = sparks.session(memory="1g", spark__jars__packages="org.postgresql:postgresql:42.7.4")
     options = {
-        "url": f"jdbc:postgresql://{address}/{parts.path.strip('/')}", "user": "reader", "password": "${DB_PASSWORD}",
+        "url": f"jdbc:postgresql://{address}/postgres", "user": "reader", "password": "${DB_PASSWORD}",
         "driver": "org.postgresql.Driver",
     }  # fmt: skip
     grants = {

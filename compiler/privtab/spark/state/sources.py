@@ -18,6 +18,7 @@ orphans: quarantine
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -83,7 +84,13 @@ class Sources:
 def open_sources(spark: SparkSession, configuration: object) -> Sources:
     """Open what a configuration names; raises UsageError that tells everything wrong with it, FileError for a missing file."""
     opening = _Opening(spark)
-    found = opening.all(opening.document(configuration))
+    # Spark's Python side logs every query that fails, whole, with what came from the environment.
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        found = opening.all(opening.document(configuration))
+    finally:
+        logger.disabled = before
     if opening.problems:
         lines = "".join(f"\n  {problem}" for problem in opening.problems)
         raise UsageError(f"{wrong_count(len(opening.problems))} in the sources of the state:{lines}")
