@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +117,24 @@ def test_what_fails_a_gate_is_neither_kept_nor_switched(
     assert registry.revisions("shop") == []
 
 
+def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab, rig: Rig) -> None:
+    with_set = POLICY.replace("privileges: [READ, WRITE]", "privileges: [READ, WRITE]\nsets: {ALL: [READ, WRITE]}")
+    rig.policy.write_text(with_set, encoding="utf-8")
+    rig.state.write_text(STATE.replace("privilege: READ", "privilege: ALL"), encoding="utf-8")
+    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
+    rig.policy.write_text(with_set.replace("{ALL: [READ, WRITE]}", "{ALL: [READ]}"), encoding="utf-8")
+    ran = deploy(privtab, rig, "--fail-on", "none", watched=False)
+    assert ran.code == 1
+    assert "made with another set ALL" in ran.out
+    registry = Registry.open(rig.registry)
+    assert registry.channel("dev", "shop").sequence == 1
+    kept = deploy(privtab, rig, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
+    assert kept.code == 0, kept.err
+    assert "kept though set ALL changed: nobody has it" in registry.channel("dev", "shop").why
+    assert deploy(privtab, rig, "--fail-on", "none", "--state", rig.state, watched=False).code == 0
+    assert len({entry.state for entry in registry.history("dev", "shop")}) == 2
+
+
 def test_a_dry_run_keeps_nothing(privtab: Privtab, rig: Rig) -> None:
     ran = deploy(privtab, rig, "--dry-run", watched=False)
     assert ran.code == 0
@@ -218,6 +241,54 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(privtab: Privtab
     assert "no sidecar is in that part" in nobody.out
     assert deploy(privtab, fleet, *few, "--canary-quiet-ok").code == 0
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, rig: Rig, number: int) -> None:
+    rig.serve()
+    rig.sidecar("one", "zone=a")
+    rig.sidecar("two", "zone=b")
+    assert deploy(privtab, rig, "--state", rig.state).code == 0
+    rig.policy.write_text(WIDER, encoding="utf-8")
+    command = [sys.executable, "-m", "privtab", "deploy", str(rig.policy), "-r", rig.registry, "--server", rig.server]
+    process = subprocess.Popen(
+        [*command, "--fail-on", "none", "--canary", "zone=b"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    rig.wait(lambda: rig.decides("two", "olga"))
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert b"the canary was broken off" in said
+    assert b"Traceback" not in said
+    channel = Registry.open(rig.registry).channel("dev", "shop")
+    assert (channel.sequence, channel.canary) == (3, None)
+    rig.wait(lambda: rig.decides("two", "olga") is False)
+
+
+def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: Rig) -> None:
+    import pty
+
+    command = [sys.executable, "-m", "privtab", "deploy", str(fleet.policy), "--state", str(fleet.state)]
+    command += ["-r", fleet.registry, "--server", fleet.server, "--expect", "2"]
+    main, other = pty.openpty()
+    with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True) as process:
+        os.close(other)
+        said = b""
+        while True:
+            try:
+                more = os.read(main, 65536)
+            except OSError:
+                break
+            if not more:
+                break
+            said += more
+    os.close(main)
+    text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", said).decode()
+    assert process.returncode == 0, text
+    assert "watching: 2 of 2 sidecars active after" in text
+    assert "standing" in text
+    assert text.count("Traceback") == 0
+    assert privtab("status", "-r", fleet.registry, "--server", fleet.server, "--check").code == 0
 
 
 def test_a_state_in_shards(privtab: Privtab, rig: Rig) -> None:

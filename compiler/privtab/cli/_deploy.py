@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +64,7 @@ class Asked:
     fail_on: FailingOn
     waivers: Path | None
     skip_tests: str | None
+    keep_state: str | None
     engine: str
     signing_key: Path | None
     scope: str
@@ -153,6 +156,7 @@ def _to_channel(
     *,
     rollback: bool,
 ) -> int:
+    from privtab.registry.deploy.gates import state_gate
     from privtab.registry.deploy.rollout import Rollout, pack
 
     program, path, loaded = _checked(asked, told)
@@ -162,6 +166,11 @@ def _to_channel(
     with told.step("diff"):
         told.gates.append(_compared(asked, registry, before, program, path))
     _show_gate(told.gates[-1], asked)
+    if loaded is None and (before.state or before.shards):
+        kept = state_gate(told.gates[-1].diff, keep=asked.keep_state)
+        if kept is not None:
+            told.gates.append(kept)
+            _show_gate(kept, asked)
     if not all(gate.passed for gate in told.gates):
         _say(asked, "stopped; nothing was switched", style="bold red")
         told.outcome = "stopped"
@@ -309,7 +318,7 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
     _say(asked, f"canary of {canary.words}: switch {during.sequence}, policy {to.policy}", style="bold")
     console = progress_console(quiet=asked.format is Format.JSON)
     try:
-        with told.step("canary"):
+        with told.step("canary"), _ended_by_signal():
             look = told.looks["canary"] = rollout.wait(before, during, "canary", canary=True)
             if look is not None and look.complete and look.active and rollout.read is not None:
                 ended = told.trial = observe(rollout.read, during, canary, console)
@@ -333,6 +342,23 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
     told.looks["back"] = rollout.wait(during, told.after, "back")
     told.outcome = "canary-refused"
     return told.trial
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does: what was begun is taken back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollback: bool) -> int:

@@ -48,6 +48,14 @@ def deploy(
     skip_tests: Annotated[
         str | None, typer.Option("--skip-tests", metavar="WHY", help="Leave the scenarios out; the reason is kept.")
     ] = None,
+    keep_state: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-state",
+            metavar="WHY",
+            help="Keep the state that runs though names in it changed; the reason is kept.",
+        ),
+    ] = None,
     engine: Annotated[
         str, typer.Option("--engine", metavar="reference|opa|both", help="What answers the scenarios.")
     ] = "reference",
@@ -123,7 +131,8 @@ def deploy(
         sharded=sharded,
         fail_on=_failing(fail_on),
         waivers=waivers,
-        skip_tests=_reason(skip_tests),
+        skip_tests=_reason(skip_tests, "--skip-tests"),
+        keep_state=_reason(keep_state, "--keep-state"),
         engine=_engine(engine),
         signing_key=signing_key,
         scope=scope,
@@ -159,9 +168,9 @@ def _failing(word: str) -> FailingOn:
     return FailingOn(word)
 
 
-def _reason(text: str | None) -> str | None:
+def _reason(text: str | None, option: str) -> str | None:
     if text is not None and not text.strip():
-        raise UsageError("`--skip-tests`: say why; the reason is kept in the channel's history")
+        raise UsageError(f"`{option}`: say why; the reason is kept in the channel's history")
     return text
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from privtab.analysis.diff import diff
 from privtab.analysis.diff.as_json import diff_json
-from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, RowChange, Verdict, Waiver
+from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Declared, Diff, RowChange, Verdict, Waiver
 from privtab.analysis.diff.waivers import apply_waivers, failing
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
@@ -24,7 +24,7 @@ from privtab.scenarios.collect import plans
 from privtab.scenarios.engines import Engine, ReferenceEngine, opa
 from privtab.scenarios.run import Failure, failures
 
-Name = Literal["lint", "tests", "diff"]
+Name = Literal["lint", "tests", "diff", "state"]
 
 
 class Outcome(StrEnum):
@@ -174,6 +174,26 @@ def diff_gate(
         diff=marked,
         blocking=blocking,
     )
+
+
+def state_gate(compared: Diff | None, *, keep: str | None) -> Gate | None:
+    """Whether the state that runs still says what it said: its index has what names stand for; None where nothing changed.
+
+    `keep`: why it may stay all the same.
+    """
+    changed = [d for d in compared.declared if _indexed(d)] if compared is not None else []
+    if not changed:
+        return None
+    names = ", ".join(f"{d.kind} {d.name}" for d in changed[:3]) + (", …" if len(changed) > 3 else "")
+    if keep is not None:
+        return Gate(name="state", outcome=Outcome.SKIPPED, says=f"kept though {names} changed: {keep}")
+    says = f"the state that runs was made with another {names}: pack it anew with `--state`"
+    return Gate(name="state", outcome=Outcome.FAILED, says=says)
+
+
+def _indexed(change: Declared) -> bool:
+    """Whether a declaration that changed is worked into the index of a state. No state speaks of a name that is new."""
+    return change.meaning and (change.verdict is not Verdict.ADDED or change.kind in {"role", "semantics"})
 
 
 def skipped(name: Name, why: str) -> Gate:
