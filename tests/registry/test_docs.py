@@ -22,7 +22,7 @@ from privtab.state.validate import validate
 
 PAGE = "docs/registry.md"
 _CHANGES = (
-    (re.compile(r"\b[0-9a-f]{16}\b"), "…"),
+    (re.compile(r"\b(?:[0-9a-f]{16}|[0-9a-f]{10})\b"), "…"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b"), "…"),
     (re.compile(r"(?<= )[\d,]+(?= (?:B|bytes|ms)\b)"), "…"),
     (re.compile(r"(?<=…) +[\d,]+(?= +(?:no|yes))"), "…"),

@@ -20,12 +20,25 @@ def show_channels(found: list[Channel]) -> None:
     shown = table("channel", "system", "switch", "policy", "state", *canaries, "when", "by", "why", right=("switch",))
     keep_whole(shown)
     for one in found:
-        state = one.state or (count(len(one.shards), "shard") if one.shards else "")
+        state = _short(one.state) or (count(len(one.shards), "shard") if one.shards else "")
         tried = [_canary(one)] if canaries else []
         shown.add_row(
-            one.channel, one.system, str(one.sequence), one.policy, state, *tried, when(one.when), one.by, one.why
+            one.channel,
+            one.system,
+            str(one.sequence),
+            _short(one.policy),
+            state,
+            *tried,
+            when(one.when),
+            one.by,
+            one.why,
         )
     out().print(shown)
+
+
+def _short(revision: str | None) -> str:
+    """The beginning of a revision, which commands take for it."""
+    return (revision or "")[:10]
 
 
 def keep_whole(shown: Table) -> None:
@@ -40,7 +53,7 @@ def _canary(channel: Channel) -> str:
     if canary is None:
         return ""
     labels = ",".join(f"{name}={value}" for name, value in canary.labels.items())
-    tried = canary.policy or canary.state or count(len(canary.shards), "shard")
+    tried = _short(canary.policy or canary.state) or count(len(canary.shards), "shard")
     return f"{tried} for {canary.share:.0%}{f' of {labels}' if labels else ''}"
 
 
