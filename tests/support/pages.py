@@ -25,6 +25,7 @@ PAGES = (
     "README.md",
     "docs/language.md",
     "docs/state.md",
+    "docs/shards.md",
     "docs/asking.md",
     "docs/integrations.md",
     "docs/observability.md",
