@@ -1,0 +1,198 @@
+"""Rows that are no requests, rows of all kinds in one frame, and frames that are lopsided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from joined import ask, frame
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab import pipeline
+from privtab.errors import UsageError
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Program
+from privtab.request import Entity, Request
+from privtab.spark.joins import decide_by_joins, explain_joins
+from privtab.spark.state import SparkState
+from privtab.state.nodes import Assignment, Grant, State
+
+POLICY = """\
+privtab: 1
+system: rows
+version: "1"
+entities: {catalog: {schema: {table: }}}
+privileges: [USE, READ]
+semantics: {inheritance: down, deny: overrides}
+tables:
+  table:
+    create: {requires: USE (schema), grants: READ (table)}
+    read: USE (catalog) and READ (table)
+    copy: {with: {to: [schema, table]}, requires: READ (table) and READ (to)}
+"""
+
+NOT_GRANTED = "not granted"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    path = tmp_path_factory.mktemp("rows") / "policy.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    return pipeline.load_program(path)
+
+
+def allow(grantee: str, privilege: str, entity: str, effect: str = "allow") -> Grant:
+    return Grant(grantee=grantee, effect=effect, privilege=privilege, entity=Entity.parse(entity))  # type: ignore[arg-type]
+
+
+STATE = State(grants=(allow("user:ann", "USE", "catalog:c"), allow("user:ann", "READ", "catalog:c")))
+
+# user, action, type, path, type and path of `to`, reason
+ROWS = [
+    ("ann", "read", "table", "c/s/t", None, None, None),
+    ("ann", "read", "table", "c/s/t", "nonsense", "///", None),
+    ("bob", "read", "table", "c/s/t", None, None, NOT_GRANTED),
+    (None, "read", "table", "c/s/t", None, None, "null"),
+    ("", "read", "table", "c/s/t", None, None, "null"),
+    ("ann", None, "table", "c/s/t", None, None, "null"),
+    ("ann", "read", None, "c/s/t", None, None, "null"),
+    ("ann", "read", "table", None, None, None, "null"),
+    ("ann", "rob", "table", "c/s/t", None, None, "unknown operation"),
+    ("ann", "read", "tabel", "c/s/t", None, None, "unknown operation"),
+    ("ann", "read", "table", "c//t", None, None, "malformed path"),
+    ("ann", "read", "table", "/c/t", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/%2f", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/5%", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/a%2Fb%25", None, None, None),
+    ("ann", "read", "table", "c/s/it's \\ \n ü", None, None, None),
+    ("ann", "read", "table", "", None, None, "wrong depth"),
+    ("ann", "read", "table", "c", None, None, "wrong depth"),
+    ("ann", "read", "table", "c/s", None, None, "wrong depth"),
+    ("ann", "read", "table", "c/s/t/u", None, None, "wrong depth"),
+    ("ann", "create", "table", "c/s", None, None, None),
+    ("ann", "copy", "table", "c/s/t", "table", "c/s/u", None),
+    ("ann", "copy", "table", "c/s/t", "schema", "c/s", None),
+    ("ann", "copy", "table", "c/s/t", "schema", "d/s", NOT_GRANTED),
+    ("ann", "copy", "table", "c/s/t", "catalog", "c", "not of a type that the operation takes"),
+    ("ann", "copy", "table", "c/s/t", None, "c/s", "null"),
+    ("ann", "copy", "table", "c/s/t", "schema", None, "null"),
+    ("ann", "copy", "table", "c/s/t", "schema", "c%", "malformed path"),
+    ("ann", "copy", "table", "c/s/t", "schema", "c/s/t", "wrong depth"),
+    ("ANN", "read", "table", "c/s/t", None, None, NOT_GRANTED),
+    ("ann", "READ", "table", "c/s/t", None, None, "unknown operation"),
+    ("ann", "read", "table", "C/s/t", None, None, NOT_GRANTED),
+]
+SCHEMA = "user string, action string, type string, path string, with_to_type string, with_to_path string, reason string"
+
+
+@pytest.mark.parametrize("collation", [None, "UTF8_LCASE"])
+def test_rows_that_are_no_requests_are_denied_with_a_reason(
+    collation: str | None, spark: SparkSession, program: Program
+) -> None:
+    rows = spark.createDataFrame(ROWS, SCHEMA).withColumnsRenamed({"reason": "wanted"})
+    if collation:
+        # Texts that Spark takes for equal are different names all the same.
+        rows = rows.withColumns({name: F.collate(name, collation) for name in rows.columns if name != "wanted"})
+    state = SparkState.of(spark, program, STATE)
+    decided = decide_by_joins(rows.unionAll(rows), program, state).collect()
+    assert len(decided) == 2 * len(ROWS)
+    for row in decided:
+        assert row["reason"] == row["wanted"], row
+        assert row["allowed"] is (row["wanted"] is None), row
+
+
+def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSession, program: Program) -> None:
+    rows = spark.createDataFrame(
+        [("c/s/t", 1, "ann"), ("c/s/t", 2, "it's"), (None, 3, "ann")], "path string, `n. 1` int, user string"
+    )
+    state = SparkState.of(spark, program, STATE)
+    decided = decide_by_joins(rows, program, state, constants={"action": "read", "type": "table"})
+    assert decided.columns == ["path", "n. 1", "user", "allowed", "reason"]
+    assert {(row[1], row["allowed"], row["reason"]) for row in decided.collect()} == {
+        (1, True, None),
+        (2, False, NOT_GRANTED),
+        (3, False, "null"),
+    }
+
+
+def test_lopsided_frames(spark: SparkSession, program: Program) -> None:
+    """Half of the rows are one user's, who has three thousand roles; and everybody asks about one catalog."""
+    roles = [f"r{n}" for n in range(3000)]
+    state = State(
+        assignments=(
+            *(Assignment(principal="user:busy", role=role) for role in roles),
+            *(Assignment(principal=f"user:u{n}", role=f"r{n}") for n in range(300)),
+        ),
+        grants=(
+            *(allow(f"role:{role}", "USE", "catalog:hot") for role in roles),
+            *(allow(f"role:r{n}", "READ", f"schema:hot/s{n % 50}") for n in range(0, 3000, 3)),
+            *(allow(f"role:r{n}", "READ", f"table:hot/s{n % 50}/t1", "deny") for n in range(0, 300, 6)),
+        ),
+    )
+    requests = [
+        Request(
+            user="busy" if n % 2 else f"u{n % 300}", action="read", resource=Entity("table", f"hot/s{n % 50}/t{n % 3}")
+        )
+        for n in range(6000)
+    ]
+    reference = Reference(program, state)
+    truth: dict[tuple[str, str], bool] = {}
+    for request in requests:
+        key = request.user, request.resource.id
+        if key not in truth:
+            truth[key] = reference.decide(request).allowed
+    answers = ask(spark, program, state, requests)
+    assert [allowed for allowed, _ in answers] == [truth[r.user, r.resource.id] for r in requests]
+    assert 500 < sum(allowed for allowed, _ in answers) < 5500
+
+
+def test_more_privileges_than_one_column_has_bits(spark: SparkSession, tmp_path: Path) -> None:
+    names = [f"P{n}" for n in range(100)]
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "privtab: 1\nsystem: many\nversion: '1'\nentities: {box: {item: }}\n"
+        f"privileges: [{', '.join(names)}]\nsemantics: {{inheritance: down, deny: overrides}}\n"
+        f"tables:\n  item:\n    all: {' + '.join(names)} (item)\n    some: {'/'.join(names[50:])} (item)\n    last: P99 (box)\n",
+        encoding="utf-8",
+    )
+    many = pipeline.load_program(policy)
+    state = State(
+        grants=(
+            *(allow("user:ann", name, "box:b") for name in names),
+            allow("user:ann", "P77", "item:b/closed", "deny"),
+            allow("user:bob", "P98", "item:b/i"),
+        )
+    )
+    requests = [
+        Request(user=user, action=action, resource=Entity("item", path))
+        for user in ("ann", "bob", "eve")
+        for action in ("all", "some", "last")
+        for path in ("b/i", "b/closed")
+    ]
+    reference = Reference(many, state)
+    answers = ask(spark, many, state, requests)
+    assert [allowed for allowed, _ in answers] == [reference.decide(request).allowed for request in requests]
+    assert 0 < sum(allowed for allowed, _ in answers) < len(requests)
+
+
+def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -> None:
+    requests = [Request(user="ann", action="read", resource=Entity("table", f"c/s/t{n}")) for n in range(50)]
+    rows = frame(spark, program, requests).drop("action", "type", "with_to_type", "with_to_path")
+    text = explain_joins(
+        rows, program, SparkState.of(spark, program, STATE), constants={"action": "read", "type": "table"}
+    )
+    assert "1 operation, 1 condition" in text
+    assert "state: 1 places where anybody holds anything" in text
+    assert "table: catalog:(names 1 to 1), schema:(names 1 to 2)" in text
+    assert "(about 1)" in text
+    assert "sent to every executor" in text
+
+
+def test_streams_are_refused(spark: SparkSession, program: Program) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'c/s/t' AS path")
+    with pytest.raises(UsageError, match="a stream cannot be decided by joins"):
+        decide_by_joins(
+            stream, program, SparkState.of(spark, program, STATE), constants={"action": "read", "type": "table"}
+        )
