@@ -199,6 +199,13 @@ def test_keys_that_are_none(shop: Shop) -> None:
             Embedded(shop.policy, shop.state, verification_key=key)
 
 
+def test_without_the_extra_it_is_said_which(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(UsageError, match=r"pip install 'privtab\[sign\]'"):
+        Embedded(shop.policy, shop.state, verification_key=shop.key)
+    Embedded(shop.policy, shop.state).close()
+
+
 def test_a_pickled_copy_goes_on_verifying(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
         packed = pickle.dumps(client)
