@@ -21,11 +21,12 @@ def shard_file(key: str) -> str:
     """The name of the file with the bundle of a part: of `people`, or of a root key. No two keys have the same.
 
     >>> shard_file("people"), shard_file("lake:raw"), shard_file("lake:a%2Fb c")
-    ('people.tar.gz', 'lake.raw.tar.gz', 'lake.a_252_46b_20c.tar.gz')
+    ('people.tar.gz', 'lake.raw.tar.gz', 'lake.a_2fb_20c.tar.gz')
     """
     type_, colon, name = key.partition(":")
     if not colon:
         return f"{key}.tar.gz"
+    name = name.replace("%2F", "/").replace("%25", "%")
     plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), name)
     if len(plain) > LONGEST or plain != plain.lower():
         # Some file systems take `A` and `a` for the same, and none takes very long names.
