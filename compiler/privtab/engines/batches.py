@@ -35,7 +35,6 @@ from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.lookups import Codes, Truth
 from privtab.engines.python import PythonEngine
-from privtab.engines.repeats import Watch
 from privtab.request import Entity, Request
 
 
@@ -72,7 +71,6 @@ class Batches:
         self._arrays: Arrays | None = None
         self._kernels: dict[tuple[Any, ...], Kernel | None] = {}
         self._hollow = False
-        self.watch = Watch()
 
     @classmethod
     def of(cls, program: Mapping[str, Any], arrays: Arrays) -> Batches:

@@ -86,10 +86,19 @@ def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
         none = pc.equal(pc.binary_length(ids), 0).to_numpy(zero_copy_only=False)
         good[none] = True
         widths = np.where(none, 0, widths)
-    if pc.any(pc.match_substring(ids, "%")).as_py():
+    if b"%" in _bytes(ids):
         plain = pc.replace_substring(pc.replace_substring(ids, "%2F", ""), "%25", "")
         good &= ~pc.match_substring(plain, "%").to_numpy(zero_copy_only=False)
     return lists, widths, good
+
+
+def _bytes(texts: pa.Array) -> bytes:
+    """The bytes of all texts, one after another; looking through them at once is much faster than text by text."""
+    _, offsets, data = texts.buffers()
+    if not len(texts) or data is None:
+        return b""
+    ends = np.frombuffer(offsets, np.int32)
+    return bytes(memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]])
 
 
 def decoded(names: pa.Array) -> pa.Array:

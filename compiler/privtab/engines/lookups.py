@@ -22,9 +22,8 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def pair(one: Codes, other: Codes) -> Codes:
-    """Two numbers as one; -1 where either is -1."""
-    both: Codes = np.where((one < 0) | (other < 0), _EMPTY, one << 32 | other)
-    return both
+    """Two numbers as one, which is negative where either is -1."""
+    return one << 32 | other
 
 
 class Numbered:
@@ -51,7 +50,7 @@ class Numbered:
         return home
 
     def find(self, keys: Codes) -> Codes:
-        """The position of each key; -1 where it is none."""
+        """The position of each key; -1 where it is none, as no negative number is."""
         at = self._home(keys)
         there = self._keys[at]
         found: Codes = np.where(there == keys, self._values[at], np.int64(_EMPTY))

@@ -11,8 +11,10 @@ from privtab.engines.lookups import Codes
 
 WORTH = 0.7
 """The share of distinct rows up to which deciding each once is worth finding them."""
-PAUSE = 7
-"""Batches that are not looked at after one in which rows did not repeat."""
+SAMPLE = 1 << 13
+"""Rows that are looked at first."""
+ALONE = 0.9
+"""The share of distinct ones among them from which on the others are not looked at."""
 _LARGEST = 1 << 62
 
 
@@ -21,7 +23,13 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
 
     `columns`: equally long; a null equals a null.
     """
-    rows = len(columns[0])
+    rows = len(columns[0]) if columns else 0
+    if not rows:
+        return None
+    if rows > 4 * SAMPLE:
+        first_rows = distinct([column.slice(0, SAMPLE) for column in columns])
+        if first_rows is None or len(first_rows[0]) > ALONE * SAMPLE:
+            return None
     code: Codes = np.zeros(rows, np.int64)
     kinds = 1
     for column in columns:
@@ -34,7 +42,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
         code = code * count + found.indices.to_numpy(zero_copy_only=False)
         kinds *= count
     inverse, count = _dense(code)
-    if count > WORTH * rows:
+    if count > (WORTH if rows > SAMPLE else 1) * rows:
         return None
     first = np.empty(count, np.int64)
     # Of writes to one place the last stands: backwards that is the first row.
@@ -45,19 +53,3 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
 def _dense(code: Codes) -> tuple[Codes, int]:
     found = pa.array(code).dictionary_encode()
     return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
-
-
-class Watch:
-    """Whether it is worth looking for repeated requests: not in the batches after one that had none."""
-
-    def __init__(self) -> None:
-        self._pause = 0
-
-    def distinct(self, columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
-        """As the function."""
-        if self._pause or not columns or not len(columns[0]):
-            self._pause = max(0, self._pause - 1)
-            return None
-        found = distinct(columns)
-        self._pause = 0 if found is not None else PAUSE
-        return found

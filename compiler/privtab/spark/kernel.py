@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.engines.columns import REASONS
+from privtab.engines.repeats import distinct
 from privtab.spark.arguments import Asked
 from privtab.spark.shipping import Shipped, loaded
 
@@ -154,7 +155,7 @@ def gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[lis
 
 def _codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
     columns = [readable(column) for column in columns]
-    once = batches.watch.distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
+    once = distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
     if once is None:
         return pa.array(_decided(batches, layout, columns))
     first, inverse = once
