@@ -103,7 +103,7 @@ def report(_sizes: Sequence[str], repetitions: int, *, sidecars: int = SIDECARS,
             forward.append(_deploy(running))
             backward.append(_rollback(running))
     return Report(
-        part="operate_fleet",
+        part="fleet",
         tables=(
             Table(
                 title=f"{sidecars} OPA processes on one machine, {deploys} times each, seconds",

@@ -1,6 +1,6 @@
 """Measure, show, and write the figures into docs/benchmarks.md.
 
-python bench/run.py                      everything, some ten minutes
+python bench/run.py                      everything, some half an hour
 python bench/run.py decisions --sizes S  one part, one size
 python bench/run.py --quick              a look: few repetitions, nothing is written
 """
@@ -17,12 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import americas
 import client
 import compile as compile_times
 import decisions
 import embedded
 import load
 import memory
+import operate_fleet
+import operate_state
+import pipeline
+import spark
 import tables
 from measure import Report, WrongAnswerError, markdown, targets_table
 from rich.console import Console
@@ -41,6 +46,11 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "embedded": embedded.report,
     "tables": tables.report,
     "load": load.report,
+    "spark": spark.report,
+    "americas": americas.report,
+    "pipeline": pipeline.report,
+    "state": operate_state.report,
+    "fleet": operate_fleet.report,
 }
 QUIET_LOAD = 0.7
 
