@@ -66,3 +66,14 @@ def test_without_an_opa_the_driver_reads_nothing(tmp_path: Path) -> None:
     assert ran.returncode != 0
     assert "DecisionUnavailable" in ran.stderr
     assert "rows:" not in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_spark_walkthrough_decides_lists_and_certifies(tmp_path: Path) -> None:
+    ran = script("spark_walkthrough.py", tmp_path / "certified")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "alice may load table:demo/hive/sales/orders" in ran.stdout
+    assert "user:nick may not `load`" in ran.stdout
+    assert "load  alice  grant role:analyst at schema:demo/hive/sales" in ran.stdout
+    assert (tmp_path / "certified" / "report.html").is_file()

@@ -81,7 +81,7 @@ def certify(
 ) -> Certificate:
     """Write the matrix with figures, findings and a page into a folder that is there whole or not at all.
 
-    The folder has `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
+    Driver and executors share the folder. It has `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
     shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words by
     which operations are told that destroy something. `by`: who asked for it. `tell` hears what is going on. The other arguments
     are as in `entitlements`. Raises UsageError where the folder exists and is not to be overwritten.

@@ -118,8 +118,8 @@ def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
         return
     known = set(people)
     rows: Counter[tuple[str, str]] = Counter()
-    rows.update((user, "membership") for user, _ in state.memberships)
-    rows.update((user, "member") for user, _ in state.members)
+    rows.update((user, "group") for user, _ in state.memberships)
+    rows.update((user, "membership") for user, _ in state.members)
     rows.update((user, "service admin") for user in state.service_admins)
     for principal, what in (
         *((a.principal, "role") for a in state.assignments),
