@@ -15,6 +15,7 @@ import requests
 from privtab import pipeline
 from privtab.bundle import policy_bundle, state_bundle
 from privtab.bundle.archive import archive
+from privtab.bundle.delta import delta_for
 from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.errors import OpaError
 from privtab.opa.server import OpaServer
@@ -193,3 +194,24 @@ def test_a_scope_ends_all_that_was_signed_before(shop: Shop, opa_binary: Path) -
     shop.put("state", signed(shop.state("ann"), ours.signing(scope="prod/1")))
     with pytest.raises(OpaError, match="scope mismatch"):
         OpaServer(shop.bundles, binary=opa_binary, config=shop.config(ours, scope="prod/2"), timeout=10).start()
+
+
+@pytest.mark.slow
+def test_deltas_that_nobody_signed_where_they_are_allowed(shop: Shop, opa_binary: Path) -> None:
+    ours = keyring.pair()
+    many = [f"user{number}" for number in range(200)]
+    before = shop.state(*many)
+    shop.put("policy", signed(policy_bundle(shop.program), ours.signing()))
+    shop.put("state", signed(before, ours.signing()))
+    config = json.loads(shop.config(ours).read_text())
+    config["bundles"]["state"]["signing"]["allow_unsigned_delta_bundles"] = True
+    (shop.folder / "config.json").write_text(json.dumps(config))
+    delta = delta_for(before, shop.state(*many, "ben"))
+    assert delta is not None
+    with OpaServer(shop.bundles, binary=opa_binary, config=shop.folder / "config.json") as opa:
+        assert asked(opa, "ben") is False
+        shop.put("state", delta)
+        until(lambda: asked(opa, "ben") is True, "the delta is active")
+        shop.put("state", shop.state(*many, "mallory"))
+        assert "missing .signatures.json" in refused(opa, last="")
+        assert asked(opa, "mallory") is False, "whole ones must be signed still"
