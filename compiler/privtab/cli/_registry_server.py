@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -76,6 +75,10 @@ def serve_registry(
 
 def _open_files() -> None:
     """Let there be as many connections as the system allows: each is an open file."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return  # Not a Unix.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = AT_ONCE + 1000 if hard == resource.RLIM_INFINITY else min(AT_ONCE + 1000, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

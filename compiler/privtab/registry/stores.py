@@ -6,7 +6,6 @@ A file is seen whole or not at all. Paths are relative, with slashes, and checke
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import tempfile
@@ -141,6 +140,8 @@ class LocalStore:
 
     def _create_locked(self, path: str, staged: Path) -> None:
         """For file systems without hard links: whoever holds the lock looks and renames. A lock ends with its process."""
+        import fcntl
+
         with (self.folder / ".create.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (self.folder / path).exists():
@@ -166,11 +167,13 @@ class LocalStore:
 
     def _settle(self, path: str) -> None:
         """Let the name outlive a power cut too."""
-        handle = os.open((self.folder / path).parent, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            handle = os.open((self.folder / path).parent, os.O_RDONLY)
         except OSError:
-            pass  # Some network file systems have no such call for folders.
+            return  # Some systems do not open folders, and some file systems have no such call for them.
+        try:
+            with contextlib.suppress(OSError):
+                os.fsync(handle)
         finally:
             os.close(handle)
 
