@@ -26,10 +26,13 @@ questions := {
 	["POST", "v1/data/privtab/shop/decisions"],
 	["POST", "v1/data/privtab/shop/explained"],
 	["POST", "v1/data/privtab/shop/visible"],
+	["POST", "v1/data/privtab/shop/inactive"],
+	["GET", "v1/data/privtab/shop/state_revision"],
 	["GET", "v1/data/privtab_program"],
 	["GET", "v1/data/privtab_program/shop"],
 	["GET", "v1/data/privtab_program/shop/revision"],
 	["GET", "v1/data/privtab_program/shop/system"],
+	["GET", "v1/data/privtab_program/shop/state"],
 	["GET", "v1/data/privtab_state/shop/revision"],
 }
 

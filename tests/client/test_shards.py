@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import subprocess
 import time
@@ -16,9 +17,9 @@ from bundles import Bundles
 from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request, pipeline
 from privtab.bundle import policy_artifacts, state_bundle
 from privtab.bundle.pack import shard_bundles, wasm_modules
-from privtab.bundle.shards import shard_file
+from privtab.bundle.shards import listing, shard_file
 from privtab.engines.index import Index, together
-from privtab.errors import PolicyError, UsageError
+from privtab.errors import FileError, PolicyError, UsageError
 from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
@@ -191,6 +192,23 @@ def test_parts_give_the_answers_of_the_whole_in_process(lake: Program, tmp_path:
     assert any(right)
     assert parts.check_many(asked) == whole.check_many(asked) == right
     assert [parts.decide(r).context for r in asked[:50]] == [whole.decide(r).context for r in asked[:50]]
+
+
+def test_a_folder_with_a_list_gives_the_bundles_on_it(lake: Program, tmp_path: Path) -> None:
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
+    made = shard_bundles(lake, STATE)
+    rows = listing(made)
+    (tmp_path / "bundles").mkdir()
+    for key, bundle in made.items():
+        row = rows[PEOPLE] if key == PEOPLE else rows["shards"][key]
+        row["file"] = f"bundles/{row['file']}"
+        (tmp_path / row["file"]).write_bytes(bundle)
+    (tmp_path / "bundles" / "older.tar.gz").write_bytes(made[ROOT_HERE])
+    (tmp_path / "shards.json").write_text(json.dumps(rows))
+    assert Embedded(tmp_path).check("ann", "read", THERE)
+    (tmp_path / "shards.json").write_text("{}")
+    with pytest.raises(FileError, match="no list of bundles"):
+        Embedded(tmp_path)
 
 
 def test_a_state_without_its_people_or_with_two_of_a_part_is_refused(lake: Program, tmp_path: Path) -> None:

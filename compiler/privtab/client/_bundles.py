@@ -35,6 +35,7 @@ MANIFEST = ".manifest"
 PROGRAMS = "privtab_program"
 STATES = "privtab_state"
 WASM = "policy.wasm"
+SHARDS = "shards.json"
 ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
 """Seconds that the body of a bundle may take to come from an address."""
@@ -197,10 +198,22 @@ class LocalPlace(Place):
         if not self.path.is_dir():
             return [self.path]
         own = [path for path in sorted(self.path.iterdir()) if path.name.endswith(ARCHIVES)]
+        own += [path for path in self._listed() if path not in own]
         found = own or [path for path in sorted(self.path.rglob("*")) if path.name.endswith(ARCHIVES)]
         if not found:
             raise _no_bundles(self.where)
         return found
+
+    def _listed(self) -> list[Path]:
+        """The bundles of a state in parts that the folder has a list of: they may lie deeper, beside older ones."""
+        try:
+            listing = json.loads((self.path / SHARDS).read_bytes())
+            names = [listing["people"]["file"], *(row["file"] for row in listing["shards"].values())]
+            return sorted(self.path / str(name) for name in names)
+        except FileNotFoundError:
+            return []
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileError(f"{self.path / SHARDS} is no list of bundles: {error!r}") from None
 
     def _file(self, path: Path, before: Mapping[str, Found], keep: Keep) -> Found:
         status = path.stat()
