@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from privtab.spark import jobs
+from privtab.spark.jobs import _job
 
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
 LISTED = (("alice", "table:demo/hive/sales/orders"), ("bob", "table:demo/hive/sales/customers"), ("nick", None))
@@ -159,6 +161,27 @@ def test_a_job_that_fails_half_way_leaves_nothing(
     assert "privtab: Spark:" in err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_progress_tells_what_is_written_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, going = tmp_path / "_temporary" / "0" / "task_1", tmp_path / "_temporary" / "0" / "_temporary" / "attempt_2"
+    for folder in (done, going):
+        folder.mkdir(parents=True)
+    assert _job.written_so_far(tmp_path) == ""
+    (going / "part-1.parquet").write_bytes(b"PAR1")
+    parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
+    assert _job.written_so_far(tmp_path) == "3 rows so far"
+    monkeypatch.setattr(_job, "BEAT", 0.01)
+    tell = _job.Told(quiet=False)
+    tell("writing it")
+    tell.place = tmp_path
+    deadline = time.monotonic() + 20
+    while "3 rows so far" not in (told := capsys.readouterr().err):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.02)
+    tell.end()
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
 from privtab.spark.jobs import JOBS
@@ -142,6 +144,8 @@ class Told:
     quiet: bool
     detail: str = ""
     """What is known of how far it is."""
+    place: Path | None = None
+    """Where rows are being written, if that can be seen from here."""
     started: float = field(default_factory=time.monotonic)
     _stop: threading.Event | None = None
 
@@ -164,7 +168,8 @@ class Told:
 
     def _beat(self, phase: str, stop: threading.Event) -> None:
         while not stop.wait(BEAT):
-            sys.stderr.write(f"{self._clock()}  {phase} … {self.detail}".rstrip() + "\n")
+            known = ", ".join(filter(None, (self.detail, written_so_far(self.place) if self.place else "")))
+            sys.stderr.write(f"{self._clock()}  {phase} … {known}".rstrip() + "\n")
             sys.stderr.flush()
 
     def watch(self, spark: SparkSession) -> None:
@@ -181,6 +186,22 @@ class Told:
     def _clock(self) -> str:
         seconds = int(time.monotonic() - self.started)
         return f"{seconds // 60:3d}:{seconds % 60:02d}"
+
+
+def written_so_far(place: Path) -> str:
+    """What the tasks that are done have written: `1,200 rows so far` of Parquet, else bytes; empty where there is nothing."""
+    rows = size = 0
+    try:
+        files = [file for file in place.rglob("part-*") if not any(p.startswith("attempt_") for p in file.parts)]
+        for file in files:
+            size += file.stat().st_size
+            if file.suffix == ".parquet":
+                from pyarrow import parquet
+
+                rows += parquet.read_metadata(file).num_rows
+    except (OSError, ValueError):
+        return ""  # a task has just been moved
+    return f"{rows:,} rows so far" if rows else f"{size / 2**20:,.1f} MiB so far" if size else ""
 
 
 @contextmanager
@@ -224,7 +245,7 @@ def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     return spark.read.format(kind or "parquet").options(**settings).load(options.input)
 
 
-def write(frame: DataFrame, options: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
+def write(frame: DataFrame, options: argparse.Namespace, tell: Told) -> dict[str, Any]:
     """Write a result; where it lies and how many rows it has. Nothing is there until all of it is."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -236,10 +257,12 @@ def write(frame: DataFrame, options: argparse.Namespace, tell: Callable[[str], N
         counted.append(F.count_if(F.col("allowed")).alias("allowed"))
     with placed(options.output, overwrite=options.overwrite) as place:
         tell(f"writing {options.output}")
+        tell.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
         writer = frame.observe(seen, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
         if kind == "csv":
             writer = writer.option("header", "true").option("escape", '"')
         writer.save(place)
+        tell.place = None
     return {"output": options.output, "format": kind, **seen.get}
 
 
