@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
-from rich.text import Text
 
+from privtab.cli._deploy_asked import Asked, Told, Watched
+from privtab.cli._deploy_show import say, show_gate, show_trial
 from privtab.cli._options import load_state
-from privtab.cli._output import Format, complain, out, print_json, show_diagnostics, table
+from privtab.cli._output import Format, complain, out, print_json, show_diagnostics
 from privtab.cli._rollout import (
     GATES,
     WORLD,
-    channel_json,
     complain_late,
-    look_json,
     progress_console,
     reader_of,
     registry_of,
@@ -38,85 +36,14 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
-    from privtab.registry.deploy.gates import FailingOn, Gate
+    from privtab.registry.deploy.gates import Gate
     from privtab.registry.deploy.rollout import Rollout
     from privtab.registry.deploy.trial import Ended, Trial
-    from privtab.registry.deploy.watch import Look
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
     from privtab.state.nodes import State
 
 WAIVERS = Path("privtab-waivers.yaml")
-MOST = 10
-"""Changes or failures that a person is shown; `privtab diff` and `privtab test` show all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is to be deployed, and by which gates."""
-
-    policy: str
-    variant: str | None
-    readings: Mapping[str, str]
-    state: Path | None
-    allow_partial: bool
-    sharded: bool
-    fail_on: FailingOn
-    waivers: Path | None
-    skip_tests: str | None
-    keep_state: str | None
-    engine: str
-    signing_key: Path | None
-    scope: str
-    dry_run: bool
-    why: str
-    format: Format
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """Who is watched, and for how long."""
-
-    server: str | None
-    opas: tuple[str, ...]
-    token_file: Path | None
-    ca: Path | None
-    timeout: float
-    expect: int
-
-
-@dataclass(slots=True, kw_only=True)
-class Told:
-    """What there is to tell at the end, gathered on the way; seconds by step."""
-
-    outcome: str = ""
-    gates: list[Gate] = field(default_factory=list)
-    before: Channel | None = None
-    after: Channel | None = None
-    looks: dict[str, Look | None] = field(default_factory=dict)
-    trial: Ended | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Measure a step."""
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
-
-    def json(self) -> dict[str, Any]:
-        """For a program."""
-        return {
-            "outcome": self.outcome,
-            "gates": [gate.json() for gate in self.gates],
-            "before": channel_json(self.before) if self.before is not None and self.before.sequence else None,
-            "after": None if self.after is None else channel_json(self.after),
-            "canary": None if self.trial is None else self.trial.json(),
-            "watched": {name: look_json(look) for name, look in self.looks.items()},
-            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
-        }
 
 
 def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> Trial:
@@ -165,14 +92,14 @@ def _to_channel(
     before = told.before = registry.channel(channel, program.system)
     with told.step("diff"):
         told.gates.append(_compared(asked, registry, before, program, path))
-    _show_gate(told.gates[-1], asked)
+    show_gate(told.gates[-1], asked.format)
     if loaded is None and (before.state or before.shards):
         kept = state_gate(told.gates[-1].diff, keep=asked.keep_state)
         if kept is not None:
             told.gates.append(kept)
-            _show_gate(kept, asked)
+            show_gate(kept, asked.format)
     if not all(gate.passed for gate in told.gates):
-        _say(asked, "stopped; nothing was switched", style="bold red")
+        say(asked.format, "stopped; nothing was switched", style="bold red")
         told.outcome = "stopped"
         return GATES
     with told.step("pack"):
@@ -185,7 +112,7 @@ def _to_channel(
             choices={"variant": asked.variant, "readings": dict(asked.readings)},
         )
     if asked.dry_run:
-        _say(asked, f"would switch {channel}/{program.system} to policy {packed.revision}; nothing was switched")
+        say(asked.format, f"would switch {channel}/{program.system} to policy {packed.revision}; nothing was switched")
         told.outcome = "dry-run"
         return 0
     rollout = Rollout(
@@ -207,16 +134,21 @@ def _to_channel(
         switched_from = told.after or before
     else:
         if canary is not None:
-            _say(asked, "no canary: nothing ran before, or nothing changes", style="dim")
+            say(asked.format, "no canary: nothing ran before, or nothing changes", style="dim")
         switched_from = before
     if not to.changes(before) and not before.canary and asked.signing_key is None:
         told.after = before
-        _say(asked, f"{channel}/{program.system} is switched to this already ({before.sequence}); nothing to switch")
+        say(
+            asked.format,
+            f"{channel}/{program.system} is switched to this already ({before.sequence}); nothing to switch",
+        )
     else:
         with told.step("switch"):
             told.after = rollout.switch(to, switched_from, why)
-        _say(
-            asked, f"{channel}/{program.system}: switch {told.after.sequence}, policy {told.after.policy}", style="bold"
+        say(
+            asked.format,
+            f"{channel}/{program.system}: switch {told.after.sequence}, policy {told.after.policy}",
+            style="bold",
         )
     return _watch(asked, rollout, before, told, rollback=rollback)
 
@@ -230,9 +162,9 @@ def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[Stat
     with told.step("lint"):
         gate, checked = lint_gate(path, variant=asked.variant, readings=dict(asked.readings))
     told.gates.append(gate)
-    _show_gate(gate, asked)
+    show_gate(gate, asked.format)
     if checked.program is None:
-        _say(asked, "stopped; nothing was switched", style="bold red")
+        say(asked.format, "stopped; nothing was switched", style="bold red")
         told.outcome = "stopped"
         return None, path, None
     loaded = None
@@ -246,7 +178,7 @@ def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[Stat
             engine = cast("Literal['reference', 'opa', 'both']", asked.engine)
             gate = test_gate(path, variant=asked.variant, readings=dict(asked.readings), engine=engine)
     told.gates.append(gate)
-    _show_gate(gate, asked)
+    show_gate(gate, asked.format)
     return checked.program, path, loaded
 
 
@@ -315,7 +247,7 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
     sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
     during = rollout.begin_canary(to, before, f"canary: {why}" if why else "canary", canary.part)
     told.after = during
-    _say(asked, f"canary of {canary.words}: switch {during.sequence}, policy {to.policy}", style="bold")
+    say(asked.format, f"canary of {canary.words}: switch {during.sequence}, policy {to.policy}", style="bold")
     console = progress_console(quiet=asked.format is Format.JSON)
     try:
         with told.step("canary"), _ended_by_signal():
@@ -323,7 +255,7 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
             if look is not None and look.complete and look.active and rollout.read is not None:
                 ended = told.trial = observe(rollout.read, during, canary, console)
                 if ended.good:
-                    _show_trial(ended, asked)
+                    show_trial(ended, asked.format)
                     return ended
     except BaseException:
         # Whatever happened, Ctrl-C too: nobody is left on what was not tried to the end.
@@ -337,8 +269,8 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
             complain_late(look)
     else:
         reason = told.trial.says
-        _show_trial(told.trial, asked)
-    _say(asked, f"{reason}; all sidecars get what ran before (switch {told.after.sequence})", style="bold red")
+        show_trial(told.trial, asked.format)
+    say(asked.format, f"{reason}; all sidecars get what ran before (switch {told.after.sequence})", style="bold red")
     told.looks["back"] = rollout.wait(during, told.after, "back")
     told.outcome = "canary-refused"
     return told.trial
@@ -366,7 +298,7 @@ def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollb
     with told.step("watch"):
         look = told.looks["all"] = rollout.wait(before, told.after, "watching")
     if look is None:
-        _say(asked, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
+        say(asked.format, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
         told.outcome = "unwatched"
         return 0
     if look.complete:
@@ -378,7 +310,7 @@ def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollb
         from privtab.registry.deploy.rollout import same_as
 
         after = rollout.switch(same_as(before), told.after, f"back: {look.summary}")
-        _say(asked, f"back to policy {after.policy}: switch {after.sequence}", style="bold red")
+        say(asked.format, f"back to policy {after.policy}: switch {after.sequence}", style="bold red")
         told.looks["back"] = rollout.wait(told.after, after, "back")
         told.after = after
         told.outcome = "rolled-back"
@@ -400,10 +332,10 @@ def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
             told.outcome = "stopped"
             print_json(told.json())
         elif program is not None:
-            _say(asked, "stopped; nothing was pushed", style="bold red")
+            say(asked.format, "stopped; nothing was pushed", style="bold red")
         raise typer.Exit(GATES)
     if asked.dry_run:
-        _say(asked, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
+        say(asked.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
         return
     document = None if loaded is None else dict(index(program, loaded[0]))
     pushed = push(url, policy_artifacts(program), document, token=token_of(token_file))
@@ -420,57 +352,3 @@ def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
         console.print(f"state: {pushed.state_before or 'none'} → {pushed.state}", soft_wrap=True)
     elif pushed.state_before is None:
         console.print("no state is there: every answer is unavailable until `--state` gives one", style="yellow")
-
-
-def _show_gate(gate: Gate, asked: Asked) -> None:
-    if asked.format is Format.JSON:
-        return
-    colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
-    line = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
-    console = out()
-    console.print(line, soft_wrap=True)
-    if gate.passed:
-        return
-    if gate.name == "lint":
-        show_diagnostics(gate.diagnostics)
-    for failure in gate.failures[:MOST]:
-        console.print(
-            f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}", soft_wrap=True
-        )
-    if gate.blocking:
-        shown = table("  operation", "verdict", "before", "after")
-        for row in gate.blocking[:MOST]:
-            cells = [c.text if c is not None else "" for c in (row.before, row.after)]
-            shown.add_row(f"  {row.name}", str(row.verdict), *cells)
-        console.print(shown)
-        console.print(
-            "  waive what is meant (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`", style="dim"
-        )
-
-
-def _show_trial(ended: Ended, asked: Asked) -> None:
-    if asked.format is Format.JSON:
-        return
-    console = out()
-    console.print(f"canary: {ended.says}", soft_wrap=True)
-    if not ended.compared:
-        return
-    shown = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
-    for one in ended.compared[:MOST]:
-        colour = {"moved": "bold red", "alike": "green", "few": "dim"}[one.verdict]
-        shown.add_row(
-            one.rule,
-            one.of,
-            f"{one.canary.share(one.of):.1%}",
-            f"of {one.canary.asked:,}",
-            f"{one.others.share(one.of):.1%}",
-            f"of {one.others.asked:,}",
-            f"{one.p:.2g}",
-            Text(one.verdict, style=colour),
-        )
-    console.print(shown)
-
-
-def _say(asked: Asked, text: str, *, style: str = "") -> None:
-    if asked.format is not Format.JSON:
-        out().print(text, style=style or None, soft_wrap=True)

@@ -16,7 +16,7 @@ from privtab.cli._output import complain, err, table
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
     from privtab.registry.deploy.nodes import Standing, Stood
@@ -165,8 +165,17 @@ def name_of(stood: Stood) -> str:
     return stood.sidecar.url or stood.sidecar.id
 
 
-def sidecars(stood: Sequence[Stood]) -> Table:
-    """A line for each sidecar."""
+def sidecars(stood: Sequence[Stood]) -> RenderableType:
+    """A line for each bundle of each sidecar, and below what is wrong with whom."""
+    from rich.console import Group
+
+    # That somebody waits is seen in the table.
+    wrong = [one for one in stood if one.why and str(one.standing) != "waiting"]
+    lines = [Text(f"{name_of(one)}: {one.why}", "yellow" if one.standing == "active" else "red") for one in wrong]
+    return Group(_table(stood), *lines)
+
+
+def _table(stood: Sequence[Stood]) -> Table:
     shown = table("sidecar", "labels", "bundle", "revision", "active since", "seen", "standing")
     now = datetime.now(tz=UTC)
     for one in stood:
@@ -189,8 +198,6 @@ def sidecars(stood: Sequence[Stood]) -> Table:
                 Text(str(one.standing), style=style(one.standing)) if first else "",
             )
             first = False
-        if one.why:
-            shown.add_row("", "", "", Text(one.why, style="red" if one.standing != "active" else "yellow"))
     return shown
 
 

@@ -90,6 +90,18 @@ def test_a_bundle_that_all_refuse_ends_the_watch_before_its_time(monkeypatch: py
     assert not look.complete
 
 
+def test_what_was_refused_before_the_switch_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PATIENCE", 0.05)
+
+    def tried(at: str) -> Sidecar:
+        return Sidecar(id="one", bundles=(Loaded(name="policy", revision="old", problem="not found", tried=at),))
+
+    look = last(watch(read([tried("1")]), WANTED, "shop", timeout=0.4, every=0.02))
+    assert look.seconds >= 0.4
+    look = last(watch(read([tried("1")], [tried("2")]), WANTED, "shop", timeout=60, every=0.02))
+    assert look.seconds < 30
+
+
 def test_a_fleet_that_nobody_has_heard_of_is_given_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "GRACE", 0.1)
     look = last(watch(read([]), WANTED, "shop", timeout=60, every=0.02))

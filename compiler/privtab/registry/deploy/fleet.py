@@ -156,6 +156,7 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
             name: {
                 "active_revision": one.get("revision"),
                 "last_successful_activation": one.get("activated"),
+                "last_request": one.get("requested"),
                 "code": one.get("code"),
                 "message": one.get("message"),
                 "errors": one.get("errors"),

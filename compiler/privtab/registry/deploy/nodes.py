@@ -20,6 +20,8 @@ class Loaded:
     revision: str | None
     since: datetime | None = None
     problem: str | None = None
+    tried: str | None = None
+    """When it was last asked for, as the sidecar says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +195,7 @@ def _loaded(name: str, status: Mapping[str, Any]) -> Loaded:
         revision=str(status.get("active_revision") or "") or None,
         since=moment_of(status.get("last_successful_activation")),
         problem=problem_of(status),
+        tried=str(status.get("last_request") or "") or None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -77,6 +77,7 @@ def watch(
     """
     begun = time.monotonic()
     refused_since: float | None = None
+    first: dict[tuple[str, str], str | None] | None = None
     while True:
         fleet = read()
         now = time.monotonic()
@@ -84,7 +85,9 @@ def watch(
             judge(sidecar, wanted, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
         )
         look = Look(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
-        stuck = bool(look.late) and all(one.standing is Standing.REFUSED for one in look.late)
+        if first is None:
+            first = dict(_tries(look))
+        stuck = bool(look.late) and all(_refuses_still(one, first) for one in look.late)
         refused_since = (refused_since or now) if stuck else None
         given_up = refused_since is not None and now - refused_since > PATIENCE
         alone = not look.awaited and not expect and now - begun < min(GRACE, timeout)
@@ -93,6 +96,22 @@ def watch(
             return
         yield look
         time.sleep(min(every, max(0.0, begun + timeout - now)))
+
+
+def _tries(look: Look) -> Iterator[tuple[tuple[str, str], str | None]]:
+    """When each bundle was last asked for by each sidecar."""
+    for one in look.stood:
+        for bundle in one.sidecar.bundles:
+            yield (one.sidecar.id, bundle.name), bundle.tried
+
+
+def _refuses_still(one: Stood, first: Mapping[tuple[str, str], str | None]) -> bool:
+    """Whether a sidecar has asked again since the watch began, and refuses what it got: before, it spoke of something else."""
+    return one.standing is Standing.REFUSED and any(
+        bundle.problem is not None
+        and (bundle.tried is None or bundle.tried != first.get((one.sidecar.id, bundle.name)))
+        for bundle in one.sidecar.bundles
+    )
 
 
 def judge(sidecar: Sidecar, wanted: Wanted, system: str, now: datetime) -> Stood:

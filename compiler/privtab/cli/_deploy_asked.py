@@ -1,0 +1,87 @@
+"""What `privtab deploy` was asked for, and what it has to tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privtab.cli._output import Format
+from privtab.cli._rollout import channel_json, look_json
+
+if TYPE_CHECKING:
+    from privtab.registry.deploy.gates import FailingOn, Gate
+    from privtab.registry.deploy.trial import Ended
+    from privtab.registry.deploy.watch import Look
+    from privtab.registry.nodes import Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be deployed, and by which gates."""
+
+    policy: str
+    variant: str | None
+    readings: Mapping[str, str]
+    state: Path | None
+    allow_partial: bool
+    sharded: bool
+    fail_on: FailingOn
+    waivers: Path | None
+    skip_tests: str | None
+    keep_state: str | None
+    engine: str
+    signing_key: Path | None
+    scope: str
+    dry_run: bool
+    why: str
+    format: Format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """Who is watched, and for how long."""
+
+    server: str | None
+    opas: tuple[str, ...]
+    token_file: Path | None
+    ca: Path | None
+    timeout: float
+    expect: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What there is to tell at the end, gathered on the way; seconds by step."""
+
+    outcome: str = ""
+    gates: list[Gate] = field(default_factory=list)
+    before: Channel | None = None
+    after: Channel | None = None
+    looks: dict[str, Look | None] = field(default_factory=dict)
+    trial: Ended | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure a step."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+    def json(self) -> dict[str, Any]:
+        """For a program."""
+        return {
+            "outcome": self.outcome,
+            "gates": [gate.json() for gate in self.gates],
+            "before": channel_json(self.before) if self.before is not None and self.before.sequence else None,
+            "after": None if self.after is None else channel_json(self.after),
+            "canary": None if self.trial is None else self.trial.json(),
+            "watched": {name: look_json(look) for name, look in self.looks.items()},
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+        }

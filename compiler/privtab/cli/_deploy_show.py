@@ -1,0 +1,73 @@
+"""What `privtab deploy` says to a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from privtab.cli._output import Format, out, show_diagnostics, table
+
+if TYPE_CHECKING:
+    from privtab.registry.deploy.gates import Gate
+    from privtab.registry.deploy.trial import Ended
+
+MOST = 10
+"""Changes or failures that a person is shown; `privtab diff` and `privtab test` show all."""
+
+
+def show_gate(gate: Gate, format_: Format) -> None:
+    """One line, and what it found where it failed; nothing where a program reads."""
+    if format_ is Format.JSON:
+        return
+    colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
+    line = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    console = out()
+    console.print(line, soft_wrap=True)
+    if gate.passed:
+        return
+    if gate.name == "lint":
+        show_diagnostics(gate.diagnostics)
+    for failure in gate.failures[:MOST]:
+        console.print(
+            f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}", soft_wrap=True
+        )
+    if gate.blocking:
+        shown = table("  operation", "verdict", "before", "after")
+        for row in gate.blocking[:MOST]:
+            cells = [c.text if c is not None else "" for c in (row.before, row.after)]
+            shown.add_row(f"  {row.name}", str(row.verdict), *cells)
+        console.print(shown)
+        console.print(
+            "  waive what is meant (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`", style="dim"
+        )
+
+
+def show_trial(ended: Ended, format_: Format) -> None:
+    """How a canary ended, by rule."""
+    if format_ is Format.JSON:
+        return
+    console = out()
+    console.print(f"canary: {ended.says}", soft_wrap=True)
+    if not ended.compared:
+        return
+    shown = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
+    for one in ended.compared[:MOST]:
+        colour = {"moved": "bold red", "alike": "green", "few": "dim"}[one.verdict]
+        shown.add_row(
+            one.rule,
+            one.of,
+            f"{one.canary.share(one.of):.1%}",
+            f"of {one.canary.asked:,}",
+            f"{one.others.share(one.of):.1%}",
+            f"of {one.others.asked:,}",
+            f"{one.p:.2g}",
+            Text(one.verdict, style=colour),
+        )
+    console.print(shown)
+
+
+def say(format_: Format, text: str, *, style: str = "") -> None:
+    """A line for a person."""
+    if format_ is not Format.JSON:
+        out().print(text, style=style or None, soft_wrap=True)
