@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -41,7 +43,12 @@ class Figures:
 
 
 def measured(rows: DataFrame, keys: Mapping[str, Sequence[str]]) -> Figures:
-    """Count roughly, in one pass."""
-    counts = [F.approx_count_distinct(F.xxhash64(*columns)).alias(part) for part, columns in keys.items()]
+    """Count roughly, in one pass; `keys`: by part, the columns of which none is null where the part is asked."""
+    counts = [
+        F.approx_count_distinct(F.when(reduce(operator.and_, map(F.isnotnull, columns)), F.xxhash64(*columns))).alias(
+            part
+        )
+        for part, columns in keys.items()
+    ]
     found = rows.agg(*counts).collect()[0]
     return Figures(pairs={part: found[part] for part in keys})

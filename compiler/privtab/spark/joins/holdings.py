@@ -31,10 +31,12 @@ def word(number: int) -> str:
 class Holdings:
     """Derives what joins need from the tables of a state: all that any row of the policy may ask."""
 
-    def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame]) -> None:
+    def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame], counts: Mapping[str, int]) -> None:
+        """`counts`: how many rows each table has. What comes of empty ones is left out: each part of a plan costs time."""
         self.meaning = Meaning.read(program)
         self.numbers = Numbers(program, self.meaning)
         self.tables = tables
+        self._some = {table for table, count in counts.items() if count}
         self._privileges = list(program["privileges"])
         self._chains = Reader(program).chains
         self._state_groups = "state" in program["semantics"]["groups"]
@@ -58,9 +60,11 @@ class Holdings:
             f"{PRINCIPAL} AS who", PRINCIPAL
         )
         assigned = assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}")
-        in_group = memberships.selectExpr("concat('user:', user) AS who", "concat('group:', group) AS of")
-        through = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
-        every = own.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(assigned).unionAll(through)
+        every = own.unionAll(assigned)
+        if "memberships" in self._some and self._state_groups:
+            in_group = memberships.selectExpr("concat('user:', user) AS who", "concat('group:', group) AS of")
+            through = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
+            every = every.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(through)
         if not self.meaning.request_groups:
             every = every.where("who LIKE 'user:%'")
         return every.join(named, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
@@ -92,6 +96,8 @@ class Holdings:
         kept = [word(n) for n in range(self.numbers.words)]
         entered = [f"{chosen(words.get(n, []), '0L')} AS {word(n)}" for n in range(self.numbers.words)]
         plain = grants.selectExpr(f"grantee AS {PRINCIPAL}", f"concat(type, ':', path) AS {KEY}", *entered)
+        if "assignments" not in self._some or "grants" not in self._some:
+            return [plain]
         scoped = self._scoped().select("role", "scoped", "scope")
         on_and_above = f"explode({self._chain('type', 'path')}) AS scope"
         inside = grants.selectExpr("grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *entered)
@@ -108,15 +114,18 @@ class Holdings:
         """All that is no grant."""
         tables, on = self.tables, "concat(type, ':', path)"
         member = (MEMBER, "true")
-        yield self._entry(tables["owners"], "owner", on, (OWNER, "true"))
-        if "member" in self._asked:
+        if "owners" in self._some:
+            yield self._entry(tables["owners"], "owner", on, (OWNER, "true"))
+        if "member" in self._asked and "members" in self._some:
             yield self._entry(tables["members"], "concat('user:', user)", on, member)
-        if "service_admin" in self._asked:
+        if "service_admin" in self._asked and "service_admins" in self._some:
             yield self._entry(tables["service_admins"], "concat('user:', user)", literal(EVERYWHERE), (ADMIN, "true"))
-        if "member" in self._asked and "group" in self._principal_types:
+        if "member" in self._asked and "group" in self._principal_types and "memberships" in self._some:
             groups = self._memberships().select("group").distinct()
             for key in (f"concat(':group/', {encoded('group')})", "concat(':group=', group)"):
                 yield self._entry(groups, "concat('group:', group)", key, member)
+        if "assignments" not in self._some:
+            return
         assignments = tables["assignments"].select("role", "scope_type", "scope_path").distinct()
         if "holds" in self._asked:
             for key in (f"concat(':role/', {encoded('role')})", "concat(':role=', role)"):

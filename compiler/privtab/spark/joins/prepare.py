@@ -60,7 +60,7 @@ def forget(state: SparkState | None = None) -> None:
 
 
 def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
-    holdings = Holdings(policy.json, state.tables)
+    holdings = Holdings(policy.json, state.tables, state.counts())
     held = _kept(holdings.held(), limits)
     frames = {
         "held": (held, [PRINCIPAL, KEY]),
