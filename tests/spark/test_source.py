@@ -14,7 +14,9 @@ from privtab.spark import entitlements, register
 from privtab.spark.matrix.travel import opened
 from privtab.spark.source import EntitlementReader, EntitlementSource
 
-POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
+POLICY = "gravitino/1.1.0"
+# In full: of a Connect session it is the server that opens it, wherever that was started.
+STATE = str(Path(__file__).resolve().parents[2] / "policy_src" / "gravitino" / "state.yaml")
 TABLES = ("demo/hive/sales/orders", "demo/hive/sales/customers")
 
 
