@@ -59,7 +59,8 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     from privtab.spark.state.tables import SparkState
 
     key = ("tables", policy.digest, id(spark), *_mark(state))
-    return _remembered(key, state, lambda: SparkState.of(spark, policy, state))
+    # The session is kept as well: another one may not come to be known by its number.
+    return _remembered(key, (state, spark), lambda: SparkState.of(spark, policy, state))
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:

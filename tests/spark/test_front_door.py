@@ -1,0 +1,32 @@
+"""The front door of decisions on Spark: light, and every name opens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import privtab.spark
+
+
+def test_every_name_is_there_and_none_is_hidden_by_a_module() -> None:
+    assert list(privtab.spark.__all__) == sorted(privtab.spark.__all__)
+    for name in privtab.spark.__all__:
+        assert callable(getattr(privtab.spark, name)), name
+
+
+def test_the_door_alone_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, privtab.spark; "
+        "print([m for m in ('pyspark', 'numpy', 'pyarrow', 'pandas', 'yaml', 'jinja2') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_the_kernel_never_needs_pandas() -> None:
+    code = (
+        "import sys; sys.modules['pandas'] = None; "
+        "import privtab.spark.kernel, privtab.spark.deciding, privtab.spark.executors, privtab.spark.filtering; print('fine')"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "fine"
