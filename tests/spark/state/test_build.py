@@ -130,7 +130,7 @@ def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("seed", [3, pytest.param(11, marks=pytest.mark.long)])
 def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed)))
     world = random_state(program, seed)
