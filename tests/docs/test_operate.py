@@ -14,7 +14,7 @@ from pages import read
 from privtab.cli._app import run
 
 _VARIES = (
-    (re.compile(r"\b[0-9a-f]{16}\b"), "#"),
+    (re.compile(r"\b([0-9a-f]{16}|[0-9a-f]{10})\b"), "#"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z)?"), "WHEN"),
     (re.compile(r"\b\d+(\.\d)? s( ago)?\b"), "N s"),
     (re.compile(r"\b[\d,]+ bytes\b"), "N bytes"),
