@@ -57,7 +57,12 @@ roots contains item[0] if {
 root_of(entity) := concat(":", [chains[entity.type][0][0], split(entity.id, "/")[0]])
 
 # What is held below a root entity. A shard that the people's part does not name counts no more, or not yet.
-shard(root) := state.at[shard_name(root)] if state.shards[root]
+shard(root) := state.at[root] if {
+	state.shards[root]
+	not contains(root, "!")
+} else := state.at[shard_name(root)] if {
+	state.shards[root]
+}
 
 # A root's key as bundles can have it in their roots, where `%` and `~` are escapes.
 shard_name(root) := strings.replace_n({"!": "!0", "%": "!1", "~": "!2"}, root)
