@@ -75,9 +75,10 @@ def test_order_and_errors() -> None:
 
 def test_every_code_is_named_and_used() -> None:
     folder = Path(findings.__file__).parent
+    spark = folder.parent / "spark" / "state"
     used = {
         code
-        for file in folder.glob("*.py")
+        for file in (*folder.glob("*.py"), *spark.glob("*.py"))
         if file.name != "findings.py"
         for code in re.findall(r'"(S\d{3})"', file.read_text())
     }
