@@ -6,6 +6,7 @@ yet, and the entry with the greatest number is what runs. All else (copies for s
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -334,8 +335,10 @@ class Registry:
     def _check_signature(self, bundle: bytes) -> None:
         settings = self.settings()
         if not settings:
-            self.init()
-            return
+            # Somebody else may make it just now, and ask for signatures.
+            with contextlib.suppress(RegistryConflict):
+                self.init()
+            settings = self.settings()
         trust = self.trust(settings)
         if trust is None:
             return
