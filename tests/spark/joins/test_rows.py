@@ -105,11 +105,12 @@ def test_rows_that_are_no_requests_are_denied_with_a_reason(
 
 def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSession, program: Program) -> None:
     rows = spark.createDataFrame(
-        [("c/s/t", 1, "ann"), ("c/s/t", 2, "it's"), (None, 3, "ann")], "path string, `n. 1` int, user string"
+        [("c/s/t", 1, "ann", None), ("c/s/t", 2, "it's", [""]), (None, 3, "ann", [])],
+        "path string, `n. 1` int, user string, groups array<string>",  # groups: nothing that this policy asks for
     )
     state = SparkState.of(spark, program, STATE)
     decided = decide_by_joins(rows, program, state, constants={"action": "read", "type": "table"})
-    assert decided.columns == ["path", "n. 1", "user", "allowed", "reason"]
+    assert decided.columns == ["path", "n. 1", "user", "groups", "allowed", "reason"]
     assert {(row[1], row["allowed"], row["reason"]) for row in decided.collect()} == {
         (1, True, None),
         (2, False, NOT_GRANTED),

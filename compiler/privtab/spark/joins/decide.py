@@ -44,13 +44,26 @@ def decide_by_joins(
     `requests` has the canonical columns of requests, all but those that `constants` gives for all rows; other columns are kept.
     `figures` tells what is known about the rows; None: they are counted, roughly, before anything else.
     """
-    from privtab.spark.policies import open_policy
-
     if requests.isStreaming:
         raise UsageError('a stream cannot be decided by joins: take `plan="kernel"`')
-    names = Names(columns=frozenset(requests.columns), constants=dict(constants or {}))
-    plan = Joins.of(open_policy(policy), names, state, limits or JoinLimits())
-    return plan.decide(requests, figures)
+    return joins_for(requests, policy, state, constants, limits).decide(requests, figures)
+
+
+def joins_for(
+    requests: DataFrame,
+    policy: PolicyLike,
+    state: SparkState,
+    constants: Mapping[str, str | bool] | None,
+    limits: JoinLimits | None,
+) -> Joins:
+    """The plan for requests with the columns of a DataFrame."""
+    from privtab.spark.policies import open_policy
+
+    opened = open_policy(policy)
+    # Groups are taken from requests where the policy says so, and nowhere else.
+    ignored = set() if opened.vocabulary.request_groups else {"groups"}
+    names = Names(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
+    return Joins.of(opened, names, state, limits or JoinLimits())
 
 
 class Joins:

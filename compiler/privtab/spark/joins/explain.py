@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from privtab.spark.joins.decide import Joins
+from privtab.spark.joins.decide import Joins, joins_for
 from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.joins.places import ABOVE, AT
-from privtab.spark.joins.rows import Names, prepared
-from privtab.spark.policies import PolicyLike, open_policy
+from privtab.spark.joins.rows import prepared
+from privtab.spark.policies import PolicyLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,10 +29,9 @@ def explain_joins(
     limits: JoinLimits | None = None,
 ) -> str:
     """The steps of `decide_by_joins` with these arguments, which side goes where, and why."""
-    names = Names(columns=frozenset(requests.columns), constants=dict(constants or {}))
-    plan = Joins.of(open_policy(policy), names, state, limits or JoinLimits())
+    plan = joins_for(requests, policy, state, constants, limits)
     if figures is None:
-        figures = plan.measure(prepared(requests, plan.layout, names))
+        figures = plan.measure(prepared(requests, plan.layout, plan.names))
     return "\n".join(_lines(plan, figures))
 
 
