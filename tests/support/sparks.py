@@ -20,6 +20,9 @@ def session(*, connect: bool = False, cores: int = 2, memory: str = "2g", **sett
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if connect:
+        # The server listens on a free port, not on the one that everybody takes.
+        os.environ["SPARK_TESTING"] = "1"
     builder = SparkSession.builder
     builder = builder.remote(f"local[{cores}]") if connect else builder.master(f"local[{cores}]")
     own = {

@@ -14,8 +14,11 @@ chains := {
 	"card_index": [["branch", 1], ["card_index", 1]],
 }
 
-# Whether a state is there to tell by.
-ready if state.revision
+# Whether a state is there to tell by: a whole one, since these rules would find nothing in one that is in shards.
+ready if {
+	state.revision
+	not state.shards
+}
 
 # Only a user with a name can ask.
 subject if {
