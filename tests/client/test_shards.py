@@ -321,3 +321,19 @@ def test_the_rego_of_parts_is_strict_and_formatted(lake: Program, opa_binary: Pa
         done = subprocess.run([opa_binary, *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stdout == ""
+
+
+@pytest.mark.parametrize("in_shards", [True, False], ids=["whole-policy", "sharded-policy"])
+def test_a_policy_and_a_state_of_two_layouts_give_no_answers(
+    in_shards: bool, lake: Program, opa_binary: Path, tmp_path: Path
+) -> None:
+    parts = list(shard_bundles(lake, STATE).values()) if in_shards else [state_bundle(lake, STATE)]
+    loaded = {}
+    for number, bundle in enumerate([policy_artifacts(lake, sharded=not in_shards).bundle(), *parts]):
+        loaded[f"part{number}"] = tmp_path / f"{number}.tar.gz"
+        loaded[f"part{number}"].write_bytes(bundle)
+    with OpaServer(loaded, binary=opa_binary) as server, Client(server.url) as client:
+        with pytest.raises(DecisionUnavailable):
+            client.check("ann", "read", HERE)
+        with pytest.raises(DecisionUnavailable):
+            client.visible("ann", "read", "table", ["a%2Fb/z/t"])
