@@ -236,10 +236,11 @@ def test_what_is_no_request_is_never_answered_in_columns(wrong: dict[str, Any], 
 
 
 def test_rows_that_are_no_requests_are_denied_with_the_reason(shop: Batches) -> None:
-    users = pa.array(["ann", None, "ann", "", "ann", "ann", "ann", "ann", "cy", "cy"])
+    users = pa.array(["ann", None, "ann", "", "ann", "ann", "ann", "ann", "cy", "cy", "cy"])
     boxes = ["s/a/1", "s/a/1", None, "s/a/1", "s//1", "s/a", "s/a/1/x", "s/a/2", "s/100%25/a%2Fb", "s/100%/a"]
+    boxes.append("s/100%25/%%2F25")
     answers = shop.decide_columns(users, boxes, action="look", type="box")
-    assert answers.allowed.tolist() == [True, *[False] * 7, True, False]
+    assert answers.allowed.tolist() == [True, *[False] * 7, True, False, False]
     assert [answers.reason(row) for row in range(len(boxes))] == [
         None,
         "null",
@@ -250,6 +251,7 @@ def test_rows_that_are_no_requests_are_denied_with_the_reason(shop: Batches) -> 
         "wrong depth",
         None,
         None,
+        "malformed path",
         "malformed path",
     ]
 

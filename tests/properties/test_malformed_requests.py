@@ -46,7 +46,7 @@ def broken(request: dict[str, Any], rnd: random.Random) -> dict[str, Any]:
         if change < 0.25:
             del at[last]
         elif change < 0.4 and isinstance(at[last], str):
-            at[last] += rnd.choice(["/extra", "/", " ", "%"])
+            at[last] += rnd.choice(["/extra", "/", " ", "%", "%%2F25"])
         else:
             at[last] = rnd.choice(ODD)
     return made

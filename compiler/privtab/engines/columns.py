@@ -87,7 +87,8 @@ def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
         good[none] = True
         widths = np.where(none, 0, widths)
     if b"%" in _bytes(ids):
-        plain = pc.replace_substring(pc.replace_substring(ids, "%2F", ""), "%25", "")
+        # Something stays in the place of an escape: what stood beside it may not come together to another one.
+        plain = pc.replace_substring(pc.replace_substring(ids, "%2F", "_"), "%25", "_")
         good &= ~pc.match_substring(plain, "%").to_numpy(zero_copy_only=False)
     return lists, widths, good
 

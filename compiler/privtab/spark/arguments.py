@@ -96,6 +96,7 @@ class _Reader:
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
         self.known_flags = {flag for shape in shapes for flag in shape.flags}
         self.names = list(df.columns)
+        self.exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
         self.columns: dict[str, Column] = {}
         self.constants: dict[str, str | bool] = {}
         self.unasked: list[Column] = []
@@ -108,8 +109,11 @@ class _Reader:
             raise UsageError(f"{what} is {given!r}: give a column or the name of one")
         if given in self.names:
             return F.col(f"`{given.replace('`', '``')}`")
-        folded = {name.lower() for name in self.names}
-        if given.lower() in folded or "." in given:
+        # By the frame's own spelling: for a word such as `user` Spark has a value where it finds no such column.
+        folded = [name for name in self.names if name.lower() == given.lower()]
+        if folded and not self.exact:
+            return F.col(f"`{folded[0].replace('`', '``')}`")
+        if "." in given:
             return F.col(given)
         near = difflib.get_close_matches(given, self.names, n=1)
         advice = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self.names)}"

@@ -65,6 +65,8 @@ ROWS = [
     ("ann", "read", "table", "c/s/", None, None, "malformed path"),
     ("ann", "read", "table", "c/s/%2f", None, None, "malformed path"),
     ("ann", "read", "table", "c/s/5%", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/%%2F25", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/%2%252F", None, None, "malformed path"),
     ("ann", "read", "table", "c/s/a%2Fb%25", None, None, None),
     ("ann", "read", "table", "c/s/it's \\ \n ü", None, None, None),
     ("ann", "read", "table", "", None, None, "wrong depth"),

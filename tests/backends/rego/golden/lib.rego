@@ -53,7 +53,9 @@ well_spelt(id) if not contains(id, "%")
 
 well_spelt(id) if {
 	contains(id, "%")
-	not contains(replace(replace(id, "%2F", ""), "%25", ""), "%")
+
+	# Something stays in the place of an escape: what stood beside it may not come together to another one.
+	not contains(replace(replace(id, "%2F", "_"), "%25", "_"), "%")
 }
 
 # The keys of a `with` object; undefined unless it is whole and of one of the types.
