@@ -363,6 +363,65 @@ def test_memory_has_bounds() -> None:
     assert sum(map(len, counts.values())) <= 20_000
 
 
+def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from privtab.registry.server import decisions
+    from privtab.registry.server import fleet as module
+
+    monkeypatch.setattr(module, "MOST_CHARACTERS", 1_000_000)
+    monkeypatch.setattr(decisions, "MOST_PAIRS", 500)
+    fleet = Fleet()
+    wordy = {"message": "x" * 10_000, "code": "y" * 10_000}
+    for at in range(50):
+        fleet.reports(
+            Sidecar(instance=f"made-up-{at}", labels={}), "", {"bundles": {str(i): wordy for i in range(300)}}
+        )
+    assert 1 <= len(fleet.sidecars()) < 10
+    assert len(json.dumps(fleet.sidecars())) < 3_000_000
+    for at in range(500):
+        event = {"path": "privtab/x/allow", "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}}}
+        fleet.decided(
+            Sidecar(instance="a", labels={f"made-up-{at}": "1"}),
+            "",
+            [event | {"bundles": {"p": {"revision": f"r{at % 7}"}}}, event | {"bundles": {"p": {"revision": str(at)}}}],
+        )
+    (one,) = (one for one in fleet.sidecars() if one["id"] == "a")
+    assert len(one["decisions"]) == module.MOST_COUNTED
+    assert one["labels"] == {"made-up-499": "1"}
+    assert sum(map(len, fleet.counts.to_json().values())) <= 500
+
+
+def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        told = r'{"labels": {"id": "\ud800\u001b[31m"}, "bundles": {"p": {"code": "\udfff", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
+        assert (await client.post("/status", content=told)).status_code == 200
+        found = await client.get("/fleet")
+        assert found.status_code == 200
+        (one,) = json.loads(found.text, parse_constant=pytest.fail)["sidecars"]
+        assert one["id"].isprintable()
+        assert one["bundles"]["p"]["message"] == "\ufffd]0;x\ufffd"
+        assert one["bundles"]["p"]["size"] is None
+
+    within(registry, body)
+
+
+def test_a_long_log_holds_nobody_up(registry: Registry) -> None:
+    event = {"labels": {"id": "o"}, "path": "privtab/shop/decisions", "result": [True, False] * 200_000}
+    log = gzip.compress(json.dumps([event]).encode(), 1)
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        sending = asyncio.create_task(client.post("/logs", content=log, headers={"Content-Encoding": "gzip"}))
+        answered = 0
+        while not sending.done():
+            assert (await client.get("/health")).status_code == 200
+            answered += 1
+            await asyncio.sleep(0.001)
+        assert (await sending).status_code == 200
+        assert answered > 5
+        assert served.fleet.counts.to_json() == {"unknown": {"other": {"allow": 200_000, "deny": 200_000}}}
+
+    within(registry, body)
+
+
 def test_who_was_not_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(forget=10)
     fleet.reports(Sidecar(instance="a", labels={}), "", {})

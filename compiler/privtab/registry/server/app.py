@@ -25,7 +25,7 @@ from privtab.authzen.envelope import Envelope, note
 from privtab.authzen.guard import Refused, authorize
 from privtab.authzen.tokens import Tokens
 from privtab.errors import PrivtabError, UsageError
-from privtab.registry.server import prometheus
+from privtab.registry.server import decisions, prometheus
 from privtab.registry.server.bodies import document
 from privtab.registry.server.feeds import Feeds, Sidecar, Wanted
 from privtab.registry.server.files import file
@@ -65,6 +65,8 @@ class Served:
     tried: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
     """Deltas that were sent: who asks for the same again could not use it."""
     polls: int = 0
+    large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """For bodies that take long to look at."""
 
 
 def application(served: Served) -> ASGIApp:
@@ -231,7 +233,7 @@ def _deltas(request: Request) -> bool:
 
 async def _status(served: Served, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    report = await document(request)
+    report = await document(request, served.large, lambda value: value)
     who, address = _who(request)
     if not served.fleet.reports(who, address, report):
         raise Refused(400, "the body is no status of an OPA: it needs labels with an id")
@@ -241,9 +243,9 @@ async def _status(served: Served, request: Request) -> Response:
 
 async def _logs(served: Served, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    events = await document(request)
+    tallied = await document(request, served.large, decisions.tally)
     who, address = _who(request)
-    if not served.fleet.decided(who, address, events):
+    if not served.fleet.counted(who, address, tallied):
         raise Refused(400, "the body is no decision log of an OPA: it is no list")
     served.counted["logs",] += 1
     return Response(status_code=200)
@@ -327,7 +329,8 @@ def _storage(served: Served) -> dict[str, Any]:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False), status, media_type="application/json")
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")  # Half a character may stand in a history.
+    return Response(text, status, media_type="application/json")
 
 
 def _time(at: float) -> str:

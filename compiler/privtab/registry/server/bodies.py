@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -13,20 +14,32 @@ from privtab.authzen.guard import Refused
 
 LARGEST = 4 << 20
 """Bytes of a body as it comes."""
-LARGEST_UNPACKED = 32 << 20
+LARGEST_UNPACKED = 16 << 20
+SMALL = 256 << 10
+"""Bytes of JSON that are looked at on the way; more goes to a thread, one body at a time, so that nobody else waits."""
 SECONDS = 10.0
 """Until a body has come in whole."""
 
+T = TypeVar("T")
 
-async def document(request: Request) -> Any:
-    """The JSON of a body, gzipped or not; raises Refused."""
+
+async def document(request: Request, large: asyncio.Semaphore, look: Callable[[Any], T]) -> T:
+    """What `look` makes of the JSON of a body, gzipped or not; raises Refused. `large` lets one large body in at a time."""
     kind = request.headers.get("content-encoding", "identity").strip().lower()
     if kind not in ("identity", "gzip", ""):
         raise Refused(415, f"a body may be packed with gzip, not with {kind[:20]}", Accept_Encoding="gzip")
     packed = await _read(request)
     text = _unpacked(packed) if kind == "gzip" else packed
+    del packed
+    if len(text) <= SMALL:
+        return look(_parsed(text))
+    async with large:
+        return await asyncio.to_thread(lambda: look(_parsed(text)))
+
+
+def _parsed(text: bytes) -> Any:
     try:
-        return await asyncio.to_thread(json.loads, text) if len(text) > LARGEST else json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
 

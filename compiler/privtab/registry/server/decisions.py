@@ -6,13 +6,23 @@ Whatever sidecars send, so much is kept and no more: names beyond the bounds are
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from privtab.registry.server.words import texts
 
 MOST_REVISIONS = 100
 """Those that decided last are kept."""
 MOST_RULES = 5000
+"""Of one revision."""
+MOST_PAIRS = 50_000
+"""Rules of all revisions."""
+MOST_OF_A_LOG = 10_000
+"""Revisions, rules and answers that are told apart in one log."""
+MOST_TELLING = 1000
+"""Sidecars that are told apart in one log; each sends its own."""
 OTHER = "other"
 RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
 """Those that decide; others tell of something else."""
@@ -23,18 +33,21 @@ _REVISION = re.compile(r"[\w.-]{1,64}")
 class Counts:
     """How often each rule of each revision gave which answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int = MOST_REVISIONS) -> None:
         self._counts: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
+        self._most = most
+        self._pairs = 0
 
     def add(self, revision: str, rule: str, answer: str, number: int = 1) -> None:
         """Count an answer."""
         rules = self._counts.setdefault(revision, {})
         self._counts.move_to_end(revision)
-        if len(self._counts) > MOST_REVISIONS:
-            self._counts.popitem(last=False)
-        if rule not in rules and len(rules) >= MOST_RULES:
-            rule = OTHER
+        if rule not in rules:
+            rule = rule if len(rules) < MOST_RULES else OTHER
+            self._pairs += rule not in rules
         answers = rules.setdefault(rule, {})
+        while len(self._counts) > self._most or (self._pairs > MOST_PAIRS and len(self._counts) > 1):
+            self._pairs -= len(self._counts.popitem(last=False)[1])
         answers[answer] = answers.get(answer, 0) + number
 
     def to_json(self) -> dict[str, dict[str, dict[str, int]]]:
@@ -53,6 +66,44 @@ class Counts:
                 for answer, number in answers.items():
                     own[answer] = own.get(answer, 0) + number
         return found
+
+
+@dataclass(slots=True)
+class Decided:
+    """What the events of one sidecar come to."""
+
+    labels: dict[str, str]
+    counts: Counter[tuple[tuple[str, ...], str, str]] = field(default_factory=Counter)
+    """(revisions, rule, answer) → how often."""
+
+
+def tally(events: Any) -> dict[str, Decided] | None:
+    """A log by the ids that OPAs made up for themselves; None where it is none. Touches nothing: for another thread."""
+    if not isinstance(events, list):
+        return None
+    found: dict[str, Decided] = {}
+    pairs = 0
+    for event in events:
+        if not isinstance(event, dict):
+            continue
+        told = list(answers(event))
+        if not told:
+            continue
+        labels = texts(event.get("labels"))
+        name = labels.get("id", "")
+        if name not in found and len(found) >= MOST_TELLING:
+            name = ""
+        one = found.get(name)
+        if one is None:
+            one = found[name] = Decided(labels if name else {})
+        by = tuple(revisions(event)) or ("unknown",)
+        for (rule, answer), number in Counter(told).items():
+            key = by, rule, answer
+            if key not in one.counts:
+                key = key if pairs < MOST_OF_A_LOG else (("unknown",), OTHER, answer)
+                pairs += 1
+            one.counts[key] += number
+    return found
 
 
 def revisions(event: Mapping[str, Any]) -> list[str]:

@@ -15,14 +15,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from privtab.registry.server import decisions
-from privtab.registry.server.decisions import Counts
+from privtab.registry.server.decisions import Counts, Decided
 from privtab.registry.server.feeds import Sidecar, Wanted
+from privtab.registry.server.words import fit, texts
 
 MOST_SIDECARS = 10_000
 MOST_REFUSED = 100
 MOST_BUNDLES = 200
 """Of one sidecar."""
+MOST_COUNTED = 10
+"""Revisions of one sidecar whose decisions are counted."""
 LONGEST_TEXT = 500
+MOST_CHARACTERS = 64 << 20
+"""Of what all sidecars told; who was not heard of for longest goes first."""
 
 
 @dataclass(slots=True)
@@ -44,14 +49,22 @@ class Known:
     """A sidecar."""
 
     id: str
-    labels: dict[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its last report."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Those of the headers of its last request, which go first."""
     address: str = ""
     seen: float = 0.0
     reported: float = 0.0
     bundles: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)
-    logged: int = 0
+    counts: Counts = field(default_factory=lambda: Counts(most=MOST_COUNTED))
+    characters: int = 0
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """As it reports them, and as its headers say them."""
+        return {**self.told, **self.named}
 
 
 class Fleet:
@@ -62,6 +75,7 @@ class Fleet:
         self.counts = Counts()
         self._forget = forget
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self._characters = 0
         self._refused: deque[dict[str, Any]] = deque(maxlen=MOST_REFUSED)
 
     # --- what comes in ---
@@ -70,8 +84,8 @@ class Fleet:
         """A sidecar looks for a bundle and shows the ETag of what it runs."""
         if not sidecar.instance:
             return None
-        known = self._see(sidecar.instance, sidecar.labels, address)
-        holds = (held or "").strip('"').rpartition(".")[0] or None
+        known = self._see(sidecar, sidecar.instance, address)
+        holds = fit((held or "").strip('"').rpartition(".")[0]) or None
         stream = f"{wanted.channel.channel}/{wanted.channel.system}/{wanted.kind}"
         stream += f"/{wanted.shard}" if wanted.shard else ""
         before = known.asked.get(stream)
@@ -89,42 +103,37 @@ class Fleet:
         """OPA's status; False where it is none."""
         if not isinstance(report, dict):
             return False
-        labels = _texts(report.get("labels"))
+        labels = texts(report.get("labels"))
         name = sidecar.instance or labels.get("id", "")
         if not name:
             return False
-        known = self._see(name, {**labels, **sidecar.labels}, address)
+        known = self._see(sidecar, name, address, labels)
         known.reported = time.time()
         bundles = report.get("bundles")
         if isinstance(bundles, dict):
             known.bundles = {
-                str(bundle)[:100]: _bundle(status)
+                fit(str(bundle)): _bundle(status)
                 for bundle, status in list(bundles.items())[:MOST_BUNDLES]
                 if isinstance(status, dict)
             }
+        self._weigh(known)
         return True
 
     def decided(self, sidecar: Sidecar, address: str, events: Any) -> bool:
         """OPA's decision log; False where it is none."""
-        if not isinstance(events, list):
-            return False
-        known: Known | None = None
-        for event in events:
-            if not isinstance(event, dict):
-                continue
-            labels = _texts(event.get("labels"))
-            name = sidecar.instance or labels.get("id", "")
-            if name and (known is None or known.id != name):
-                known = self._see(name, {**labels, **sidecar.labels}, address)
-            by = decisions.revisions(event)
-            for rule, answer in decisions.answers(event):
-                for revision in by or ["unknown"]:
-                    self.counts.add(revision, rule, answer)
+        return self.counted(sidecar, address, decisions.tally(events))
+
+    def counted(self, sidecar: Sidecar, address: str, tallied: Mapping[str, Decided] | None) -> bool:
+        """A decision log that `decisions.tally` went through; False where it was none."""
+        for own, one in (tallied or {}).items():
+            name = sidecar.instance or own
+            known = self._see(sidecar, name, address, one.labels) if name else None
+            for (by, rule, answer), number in one.counts.items():
+                for revision in by:
+                    self.counts.add(revision, rule, answer, number)
                     if known is not None:
-                        known.counts.add(revision, "", answer)
-                if known is not None:
-                    known.logged += 1
-        return True
+                        known.counts.add(revision, "", answer, number)
+        return tallied is not None
 
     def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str) -> None:
         """Somebody was turned away."""
@@ -166,16 +175,25 @@ class Fleet:
                 found[key] = found.get(key, 0) + 1
         return found
 
-    def _see(self, name: str, labels: Mapping[str, str], address: str) -> Known:
+    def _see(self, sidecar: Sidecar, name: str, address: str, told: Mapping[str, str] | None = None) -> Known:
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = Known(name)
-            if len(self._known) > MOST_SIDECARS:
-                self._known.popitem(last=False)
-        known.labels.update(labels)
+        known.named = sidecar.labels
+        known.told = told or known.told
         known.address, known.seen = address, time.time()
         self._known.move_to_end(name)
+        self._weigh(known)
         return known
+
+    def _weigh(self, known: Known) -> None:
+        """Bound what all of them take together."""
+        parts: list[Mapping[str, Any]] = [known.told, known.named, *known.bundles.values()]
+        characters = len(known.id) + sum(len(name) + len(str(text)) for part in parts for name, text in part.items())
+        self._characters += characters - known.characters
+        known.characters = characters
+        while len(self._known) > MOST_SIDECARS or (self._characters > MOST_CHARACTERS and len(self._known) > 1):
+            self._characters -= self._known.popitem(last=False)[1].characters
 
     def _clean(self) -> None:
         oldest = time.time() - self._forget
@@ -183,6 +201,7 @@ class Fleet:
             name, known = next(iter(self._known.items()))
             if known.seen > oldest or any(asked.waiting for asked in known.asked.values()):
                 return
+            self._characters -= known.characters
             del self._known[name]
 
 
@@ -193,7 +212,7 @@ def sidecar(instance: str | None, labels: str | None) -> Sidecar:
     for part in (labels or "")[:4000].split(",")[:50]:
         key, equals, value = part.partition("=")
         if equals and key.strip():
-            found[key.strip()[:100]] = value.strip()[:100]
+            found[fit(key.strip())] = fit(value.strip())
     return Sidecar(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 
@@ -242,7 +261,9 @@ def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
     for name, ours in _STATUS.items():
         value = status.get(name)
         if isinstance(value, str):
-            value = value[:LONGEST_TEXT] if not value.startswith("0001-01-01") else None
+            value = fit(value, LONGEST_TEXT) if not value.startswith("0001-01-01") else None
+        elif isinstance(value, int | float) and not abs(value) < 2**63:  # Nor is NaN.
+            value = None
         found[ours] = value if isinstance(value, str | int | float | None) and value != "" else None
     errors = status.get("errors")
     found["errors"] = [_short(error) for error in errors[:5]] if isinstance(errors, list) else []
@@ -251,13 +272,7 @@ def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text[:LONGEST_TEXT]
-
-
-def _texts(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {str(name)[:100]: text[:100] for name, text in list(value.items())[:50] if isinstance(text, str)}
+    return fit(text, LONGEST_TEXT)
 
 
 def _time(at: float) -> str:
