@@ -48,8 +48,7 @@ class Texts:
             case "service_admin":
                 return self._set(ADMIN, fact, case, self.layout.tests(fact))
             case "self":
-                user = f"substring({WHO}, 6)"
-                return f"coalesce({last_name(self._path(fact))} = {encoded(user)}, false)"
+                return f"coalesce({last_name(self._path(fact))} = {encoded(WHO)}, false)"
             case "member":
                 return self._member(fact, case)
             case "holds":

@@ -18,8 +18,8 @@ from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, Place, layout
 from privtab.spark.joins.prepare import Prepared, prepare
-from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared
-from privtab.spark.joins.text import chosen, either, literal, one_of, quoted
+from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared, reason
+from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,9 +92,38 @@ class Joins:
 
     def decide(self, requests: DataFrame, figures: Figures | None) -> DataFrame:
         """The rows with their answers."""
-        rows = prepared(_plain(requests, self.names), self.layout, self.names)
+        rows = _plain(requests, self.names)
         if figures is None:
             figures = self.measure(rows)
+        if not self.once(figures):
+            return self._decided(rows, figures)
+        keys = self.names.keys(self.layout)
+        answers = self._decided(rows.select(*keys).distinct(), figures)
+        return self._joined(rows, answers.toDF(*(_answer(name) for name in (*keys, "allowed", "reason"))), keys)
+
+    def measure(self, rows: DataFrame) -> Figures:
+        """About how many different things the rows ask."""
+        taken_apart = prepared(rows, self.layout, self.names)
+        return measured(taken_apart, self.names.keys(self.layout), {part: self.keys(part) for part in self.used})
+
+    def once(self, figures: Figures) -> bool:
+        """Whether each distinct request is decided once, and its answer sent to where the rows are."""
+        return figures.repeated and self.limits.broadcasts(figures.requests, 160)
+
+    def _joined(self, rows: DataFrame, answers: DataFrame, keys: list[str]) -> DataFrame:
+        """Rows with the answers to their requests. What is null where every request has something is joined to nothing."""
+        always = ("user", "action", "type", "path")
+        alike = both(f"{quoted(k)} {'=' if k in always else '<=>'} {_answer(k)}" for k in keys)
+        found = rows.join(F.broadcast(answers), F.expr(alike), "left")
+        allowed, why = _answer("allowed"), _answer("reason")
+        unasked = reason(self.layout, self.names)
+        told = f"CASE WHEN {allowed} THEN null WHEN {why} IS NOT NULL THEN {why} ELSE coalesce({unasked}, {literal(NOT_GRANTED)}) END"
+        kept = [F.col(quoted(name)) for name in rows.columns]
+        return found.select(*kept, F.expr(f"coalesce({allowed}, false)").alias("allowed"), F.expr(told).alias("reason"))
+
+    def _decided(self, requests: DataFrame, figures: Figures) -> DataFrame:
+        """Requests with their answers, each for itself."""
+        rows = prepared(requests, self.layout, self.names)
         decided = rows
         for part in self.used:
             found = self._part(rows, part)
@@ -102,10 +131,6 @@ class Joins:
                 found = F.broadcast(found)
             decided = decided.join(found, self.keys(part), "left")
         return self._answered(decided, requests)
-
-    def measure(self, rows: DataFrame) -> Figures:
-        """About how many different things the rows ask of the state; `rows` as `prepared` gives them."""
-        return measured(rows, {part: self.keys(part) for part in self.used}) if self.used else Figures()
 
     def goes_along(self, part: str, figures: Figures) -> bool:
         """Whether what is found of a part is sent to where the rows are, so that these need not move."""
@@ -154,10 +179,10 @@ class Joins:
 
     def _held(self, looked: DataFrame, part: str, keys: list[str]) -> DataFrame:
         if self.names.has("groups"):
-            whos = f"concat(array({WHO}), transform({GROUPS}, g -> concat('group:', g)))"
+            whos = f"concat(array(concat('user:', {WHO})), transform({GROUPS}, g -> concat('group:', g)))"
             looked = looked.select("*", F.expr(f"explode({whos})").alias(HOLDER))
         else:
-            looked = looked.withColumn(HOLDER, F.col(WHO))
+            looked = looked.withColumn(HOLDER, F.expr(f"concat('user:', {WHO})"))
         found = looked.join(self._side("principals"), HOLDER).join(self._side("held"), [PRINCIPAL, KEY])
         columns = [
             F.expr(f"bit_or(CASE WHEN at = {at} THEN {word(number)} ELSE 0L END)").alias(_column(part, at, number))
@@ -210,6 +235,10 @@ def compile_for(program: Mapping[str, Any], names: Names) -> Layout:
         type_=type_ if isinstance(type_, str) else None,
         flags=flags,
     )
+
+
+def _answer(name: str) -> str:
+    return f"{HIDDEN}answer_{name}"
 
 
 def _column(part: str, at: int, number: int) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from privtab.spark.joins.decide import Joins, joins_for
 from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.joins.places import ABOVE, AT
-from privtab.spark.joins.rows import prepared
 from privtab.spark.policies import PolicyLike
 
 if TYPE_CHECKING:
@@ -31,13 +30,15 @@ def explain_joins(
     """The steps of `decide_by_joins` with these arguments, which side goes where, and why."""
     plan = joins_for(requests, policy, state, constants, limits)
     if figures is None:
-        figures = plan.measure(prepared(requests, plan.layout, plan.names))
+        figures = plan.measure(requests)
     return "\n".join(_lines(plan, figures))
 
 
 def _lines(plan: Joins, figures: Figures) -> Iterator[str]:
     rules, cases = len(plan.layout.rules), len(plan.layout.cases)
     yield f"rows are read as requests: {_count(rules, 'operation')}, {_count(cases, 'condition')}"
+    if plan.once(figures):
+        yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
     for table, what in (
         ("places", "places where anybody holds anything"),
         ("principals", "pairs of a user and what he is"),
@@ -55,7 +56,9 @@ def _lines(plan: Joins, figures: Figures) -> Iterator[str]:
         yield f"   distinct pairs of user and path first ({known}), those places alone where anybody holds anything,"
         yield "   joined with principals and bits, one aggregate for each pair"
         yield f"   joined to the rows: {_way(sent=plan.goes_along(part, figures))}"
-    yield "then each row's condition over its bits; without bits the answer is no"
+    yield "then each request's condition over its bits; without bits the answer is no"
+    if plan.once(figures):
+        yield "answers joined to the rows: sent to every executor"
 
 
 def _places(plan: Joins, part: str) -> Mapping[str, str]:

@@ -33,6 +33,9 @@ class JoinLimits:
 class Figures:
     """What is known about the rows of a DataFrame."""
 
+    rows: int | None = None
+    requests: int | None = None
+    """About how many different requests there are among them."""
     pairs: Mapping[str, int] = field(default_factory=dict)
     """By part of a request: about how many different things are asked."""
 
@@ -41,14 +44,19 @@ class Figures:
         known = self.pairs.get(part)
         return None if known is None else known + known // 4
 
+    @property
+    def repeated(self) -> bool:
+        """Whether requests come so often that it pays to decide each once and to join the answers."""
+        return self.rows is not None and self.requests is not None and self.requests * 4 <= self.rows
 
-def measured(rows: DataFrame, keys: Mapping[str, Sequence[str]]) -> Figures:
-    """Count roughly, in one pass; `keys`: by part, the columns of which none is null where the part is asked."""
+
+def measured(rows: DataFrame, requests: Sequence[str], parts: Mapping[str, Sequence[str]]) -> Figures:
+    """Count roughly, in one pass. `parts`: by part, the columns of which none is null where the part is asked."""
     counts = [
-        F.approx_count_distinct(F.when(reduce(operator.and_, map(F.isnotnull, columns)), F.xxhash64(*columns))).alias(
-            part
-        )
-        for part, columns in keys.items()
+        F.approx_count_distinct(F.when(reduce(operator.and_, map(F.isnotnull, columns)), F.xxhash64(*columns)))
+        for columns in parts.values()
     ]
-    found = rows.agg(*counts).collect()[0]
-    return Figures(pairs={part: found[part] for part in keys})
+    if requests:
+        counts.append(F.approx_count_distinct(F.xxhash64(*requests)))
+    every, *found = rows.agg(F.count(F.lit(1)), *counts).collect()[0]
+    return Figures(rows=every, requests=found[-1] if requests else None, pairs=dict(zip(parts, found, strict=False)))

@@ -34,6 +34,14 @@ class Names:
         """Whether a column is part of a request."""
         return name in ("user", "action", "type", "path") or name.startswith(("with_", "flag_"))
 
+    def keys(self, layout: Layout) -> list[str]:
+        """The columns that an answer depends on."""
+        slots = dict.fromkeys(slot for rule in layout.rules for slot in rule.slots)
+        flags = dict.fromkeys(flag for rule in layout.rules for flag in rule.flags)
+        objects = (f"with_{slot}_{half}" for slot in slots for half in ("type", "path"))
+        asked = ["user", "action", "type", "path", *objects, *(f"flag_{flag}" for flag in flags), "groups"]
+        return [name for name in asked if name in self.columns and name not in self.constants]
+
     def text(self, name: str) -> str:
         """A column, or a constant; null where there is neither."""
         value = self.constants.get(name)
@@ -64,24 +72,18 @@ def kind(part: str) -> str:
 
 
 def prepared(requests: DataFrame, layout: Layout, names: Names) -> DataFrame:
-    """`requests` with the reason, the case, and for each part the user and the piece of a path that it depends on."""
-    texts = {name: F.expr(text) for name, text in _first(layout, names).items()}
-    frame = requests.select("*", *(column.alias(name) for name, column in texts.items()))
-    who = f"CASE WHEN {REASON} IS NULL THEN concat('user:', {names.text('user')}) END"
-    more = {WHO: who}
+    """`requests` with the reason, the case, and for each part the user and the piece of a path that it depends on.
+
+    Pieces are taken of rows that are no requests, too: what is found for them counts for nothing, and looking is dear.
+    """
+    more = {REASON: reason(layout, names), WHO: names.text("user")}
+    if len(layout.cases) > 1:
+        more[CASE] = _by_rule(layout, names, lambda rule: _case(rule, layout, names), "-1")
     if names.has("groups"):
-        given = names.text("groups")
-        more[GROUPS] = f"CASE WHEN {REASON} IS NULL THEN array_sort(array_distinct({given})) END"
+        more[GROUPS] = f"array_sort(array_distinct({names.text('groups')}))"
     for part, specs in layout.specs.items():
         more |= _piece(layout, names, part, specs)
-    return frame.select("*", *(F.expr(text).alias(name) for name, text in more.items()))
-
-
-def _first(layout: Layout, names: Names) -> dict[str, str]:
-    found = {REASON: reason(layout, names)}
-    if len(layout.cases) > 1:
-        found[CASE] = _by_rule(layout, names, lambda rule: _case(rule, layout, names), "-1")
-    return found
+    return requests.select("*", *(F.expr(text).alias(name) for name, text in more.items()))
 
 
 def reason(layout: Layout, names: Names) -> str:
@@ -189,7 +191,7 @@ def _piece(layout: Layout, names: Names, part: str, specs: Mapping[str, object])
         type_, path = names.text(f"with_{slot}_type"), names.text(f"with_{slot}_path")
         arms = {path: list(specs)}
     by_type = chosen(((one_of(type_, types), value) for value, types in arms.items()), "null")
-    found = {piece(part): f"CASE WHEN {REASON} IS NULL THEN {by_type} END"}
+    found = {piece(part): by_type}
     if len(specs) > 1:
         found[kind(part)] = type_
     return found
