@@ -38,6 +38,7 @@ class Asked:
     """
 
     frame: DataFrame
+    """The caller's columns, then those of `hidden`."""
     columns: Mapping[str, Column]
     """Over `frame`. All are strings, but flags (boolean, never null) and groups (array of strings)."""
     constants: Mapping[str, str | bool]
@@ -47,6 +48,15 @@ class Asked:
     """The flags that are set for some row and that the policy knows."""
     unasked: Column | None = field(default=None)
     """Why a row is no request, in words; null where it may be one. Those rows are denied, whatever a plan says."""
+    hidden: tuple[str, ...] = ()
+    """Columns that the caller has not in his frame: what he gave that is read more than once."""
+    code: str = "__privtab"
+    """A name that no column has."""
+
+    @property
+    def names(self) -> list[str]:
+        """The caller's columns."""
+        return self.frame.columns[: len(self.frame.columns) - len(self.hidden)]
 
     def beside(self, own: str = "c") -> DataFrame:
         """The frame with its columns named `c0`, `c1` and so on, and the canonical columns beside them."""
@@ -64,14 +74,15 @@ def asked(
     with_: Mapping[str, ResourceLike] | None = None,
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
+    taken: Iterable[str] = (),
 ) -> Asked:
-    """Read the arguments of `decide`.
+    """Read the arguments of `decide`; `taken`: names that columns are going to have.
 
     Raises UsageError for a column that is not there, InvalidRequest where an action, a type or an object that is the same for
     all rows is unknown to the policy: that is a mistake of the program, and no row's.
     """
     known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
-    reader = _Reader(df, known)
+    reader = _Reader(df, known, taken)
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
@@ -84,19 +95,41 @@ def asked(
         reader.groups(groups)
     reader.check(tuple(with_ or ()), slots)
     unasked = F.coalesce(*reader.unasked) if reader.unasked else None
+    hidden = reader.hidden
     return Asked(
-        frame=df, columns=reader.columns, constants=reader.constants, slots=slots, flags=set_flags, unasked=unasked
+        frame=df.select("*", *(column.alias(name) for name, column in hidden.items())) if hidden else df,
+        columns=reader.columns,
+        constants=reader.constants,
+        slots=slots,
+        flags=set_flags,
+        unasked=unasked,
+        hidden=tuple(hidden),
+        code=free("__privtab", [*reader.taken, *hidden]),
     )
 
 
+def free(name: str, taken: Iterable[str]) -> str:
+    """The name, longer where a column has it already.
+
+    >>> free("x", ["a", "X", "x_"])
+    'x__'
+    """
+    lower = {other.lower() for other in taken}
+    while name.lower() in lower:
+        name += "_"
+    return name
+
+
 class _Reader:
-    def __init__(self, df: DataFrame, known: Vocabulary) -> None:
+    def __init__(self, df: DataFrame, known: Vocabulary, taken: Iterable[str]) -> None:
         self.known = known
         shapes = [shape for operations in self.known.operations.values() for shape in operations.values()]
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
         self.known_flags = {flag for shape in shapes for flag in shape.flags}
         self.names = list(df.columns)
         self.exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+        self.taken = [*self.names, *taken]
+        self.hidden: dict[str, Column] = {}
         self.columns: dict[str, Column] = {}
         self.constants: dict[str, str | bool] = {}
         self.unasked: list[Column] = []
@@ -119,8 +152,17 @@ class _Reader:
         advice = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self.names)}"
         raise UsageError(f"{what}: no column `{given}`; {advice}")
 
+    def once(self, given: ColumnLike, what: str) -> Column:
+        """A column that is read more than once: what is random in it has one value for each row."""
+        column = self.column(given, what)
+        if not isinstance(given, Column):
+            return column
+        name = free(f"__privtab_{len(self.hidden)}", self.taken)
+        self.hidden[name] = column
+        return F.col(f"`{name.replace('`', '``')}`")
+
     def user(self, given: ColumnLike) -> None:
-        user = self.column(given, "subject").cast("string")
+        user = self.once(given, "subject").cast("string")
         self.columns["user"] = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
 
     def action(self, given: ColumnLike) -> None:
@@ -144,7 +186,7 @@ class _Reader:
                 self.columns[type_name] = self.column(kind, f"the type of {what}").cast("string")
             self.columns[path_name] = self.column(path, f"the path of {what}").cast("string")
             return
-        entity = self.column(given, what).cast("string")
+        entity = self.once(given, what).cast("string")
         at = F.instr(entity, ":")
         self.columns[type_name] = F.substring_index(entity, ":", 1)
         self.columns[path_name] = F.when(at > 0, F.substr(entity, at + 1))
@@ -163,13 +205,13 @@ class _Reader:
             if value is True:
                 self.constants[f"flag_{name}"] = True
             else:
-                column = self.column(value, f"flag `{name}`").cast("boolean")
+                column = self.column(value, f"flag `{name}`").try_cast("boolean")
                 self.columns[f"flag_{name}"] = F.coalesce(column, F.lit(col=True))
         return tuple(found)
 
     def groups(self, given: ColumnLike) -> None:
         """Groups that are not known could be denied something: such a row is no request."""
-        groups = self.column(given, "groups").cast(ArrayType(StringType()))
+        groups = self.once(given, "groups").cast(ArrayType(StringType()))
         self.columns["groups"] = groups
         wrong = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
         self.unasked.append(F.when(wrong, NULL))

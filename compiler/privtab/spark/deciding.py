@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -45,8 +46,9 @@ def decide(
     check_names(df, allowed, reason)
     opened = open_policy(policy)
     request = asked(
-        df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
-    )
+        df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
+        taken=(allowed, reason),
+    )  # fmt: skip
     limits = limits or Limits()
     if chosen(request, opened, state, plan=plan, limits=limits).plan == "kernel":
         return _by_kernel(request, opened, state, allowed, reason)
@@ -54,20 +56,21 @@ def decide(
 
 
 def _by_kernel(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
-    from privtab.spark.kernel import CODE, decide_by_kernel
+    from privtab.spark.kernel import decide_by_kernel
     from privtab.spark.states import prepared
 
     spark = request.frame.sparkSession
     frame, yes, why = decide_by_kernel(request, prepared(policy, state, spark).ship(spark))
-    return answered(request, frame, yes, why, allowed, reason).drop(CODE)
+    return answered(request, frame, yes, why, allowed, reason)
 
 
 def _by_joins(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
     from privtab.spark.joins.decide import decide_by_joins
     from privtab.spark.states import spark_state
 
-    names = list(request.frame.columns)
+    names = request.names
     tables = spark_state(policy, state, request.frame.sparkSession)
+    request = replace(request, columns={name: _readable(name, column) for name, column in request.columns.items()})
     wide = request.beside()
     if request.unasked is not None:
         unasked = request.frame.select("*", *request.columns.values(), request.unasked)
@@ -81,12 +84,19 @@ def _by_joins(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reas
     return decided.select(*kept, yes, why).toDF(*names, allowed, reason)
 
 
+def _readable(name: str, column: Column) -> Column:
+    """The column of requests with null in place of what is no UTF-8, as `kernel.readable`."""
+    if name == "groups":
+        return F.transform(column, F.try_validate_utf8)
+    return column if name.startswith("flag_") else F.try_validate_utf8(column)
+
+
 def answered(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str) -> DataFrame:
     """The answer as columns; rows that are no requests are denied here, whatever a plan made of them."""
     if request.unasked is not None:
         why = F.coalesce(request.unasked, why)
         yes = yes & request.unasked.isNull()
-    return frame.select("*", yes.alias(allowed), why.alias(reason))
+    return frame.select("*", yes.alias(allowed), why.alias(reason)).drop(request.code, *request.hidden)
 
 
 def check_names(df: DataFrame, allowed: str, reason: str) -> None:

@@ -85,6 +85,7 @@ def decide_with(
         with_=with_,
         flags=flags,
         groups=groups,
+        taken=(allowed, reason),
     )
     layout = Layout(
         columns=tuple(request.columns),
@@ -94,7 +95,7 @@ def decide_with(
         rows=rows,
     )
     frame = mapped(request, lambda kept: _function(point, vocabulary, layout, kept))
-    return answered(request, frame, *told(), allowed, reason).drop(CODE)
+    return answered(request, frame, *told(request), allowed, reason)
 
 
 def _point(connect: Connect, on_error: str) -> _Point:

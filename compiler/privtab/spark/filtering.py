@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
+from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, free
 from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
 from privtab.spark.policies import PolicyLike
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_ALLOWED, _REASON = "__privtab_allowed", "__privtab_reason"
 
 
 def user(name: str) -> Column:
@@ -45,8 +43,9 @@ def visible(
     `action` is `list` unless said otherwise: for a row of the policy with `each` that is both, the call and the item. Rows that
     are no requests are left out. All arguments are as in `decide`.
     """
+    allowed, reason = free("__privtab_allowed", df.columns), free("__privtab_reason", df.columns)
     decided = decide(
         df, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
-        plan=plan, limits=limits, allowed=_ALLOWED, reason=_REASON,
+        plan=plan, limits=limits, allowed=allowed, reason=reason,
     )  # fmt: skip
-    return decided.where(F.col(_ALLOWED)).drop(_ALLOWED, _REASON)
+    return decided.where(F.col(allowed)).drop(allowed, reason)

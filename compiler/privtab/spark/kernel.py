@@ -48,7 +48,7 @@ class Layout:
 
 
 def decide_by_kernel(asked: Asked, shipped: Shipped, *, rows: int = ROWS) -> tuple[DataFrame, Column, Column]:
-    """The frame with one more column `CODE`, and whether and why by it."""
+    """The frame with one more column, `asked.code`, and whether and why by it."""
     layout = Layout(
         columns=tuple(asked.columns),
         constants=dict(asked.constants),
@@ -56,12 +56,12 @@ def decide_by_kernel(asked: Asked, shipped: Shipped, *, rows: int = ROWS) -> tup
         flags=asked.flags,
         rows=rows,
     )
-    return _coded(asked, shipped, layout), *told()
+    return _coded(asked, shipped, layout), *told(asked)
 
 
-def told() -> tuple[Column, Column]:
-    """Whether and why, by the column `CODE`."""
-    code = F.col(CODE)
+def told(asked: Asked) -> tuple[Column, Column]:
+    """Whether and why, by the column of codes."""
+    code = F.col(asked.code)
     allowed = F.coalesce(code == 0, F.lit(col=False))
     words = F.array(*(F.lit(text) for text in CODES))
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
@@ -75,7 +75,7 @@ def _coded(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
     # Not deterministic, as far as the optimiser may know: else a filter on the answer would be pushed below it as a second
     # copy, and every row decided twice.
     decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
-    return asked.frame.select("*", decide(*asked.columns.values()).alias(CODE))
+    return asked.frame.select("*", decide(*asked.columns.values()).alias(asked.code))
 
 
 def _mapped(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
@@ -84,14 +84,14 @@ def _mapped(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
 
 
 def mapped(asked: Asked, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
-    """The frame with `CODE`, by a function for `mapInArrow` that is made from how many columns come before the request's."""
+    """The frame with its codes, by a function for `mapInArrow` that is made from how many columns come before the request's."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
     names = list(asked.frame.columns)
     # Names may repeat in a frame; in Arrow they may not.
     kept = [StructField(f"c{at}", f.dataType, nullable=True) for at, f in enumerate(asked.frame.schema)]
     schema = StructType([*kept, StructField(CODE, ByteType(), nullable=True)])
-    return asked.beside().mapInArrow(function(len(names)), schema).toDF(*names, CODE)
+    return asked.beside().mapInArrow(function(len(names)), schema).toDF(*names, asked.code)
 
 
 def _columns_function(
@@ -179,11 +179,16 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
 
 def readable(column: pa.Array) -> pa.Array:
     """The column with null in place of what is no UTF-8: Spark takes any bytes for text."""
-    if not pa.types.is_string(column.type):
+    listed = pa.types.is_list(column.type)
+    texts = column.flatten() if listed else column
+    if not pa.types.is_string(texts.type):
         return column
     try:
-        column.validate(full=True)
+        texts.validate(full=True)
     except pa.ArrowInvalid:
+        if listed:
+            bare = column.cast(pa.list_(pa.binary())).to_pylist()
+            return pa.array([row and [_text(value) for value in row] for row in bare], column.type)
         return pa.array([_text(value) for value in column.cast(pa.binary()).to_pylist()], pa.string())
     return column
 

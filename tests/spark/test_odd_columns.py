@@ -1,0 +1,87 @@
+"""`decide` on the columns that somebody has: random ones, bytes that are no text, names of privtab's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import decks
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.errors import UsageError
+from privtab.spark import decide, visible
+
+BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
+PLANS = ("kernel", "joins")
+
+
+@pytest.fixture
+def deck(tmp_path: Path) -> tuple[str, str]:
+    return decks.files(tmp_path)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_is_random_has_one_value_for_each_row(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+    entity = F.when(F.rand() < 0.5, F.lit("box:s/a/1")).otherwise(F.lit("no entity"))
+    df = spark.range(400).withColumn("user", F.lit("ann"))
+    decided = decide(df, *deck, subject="user", action="look", resource=entity, plan=plan)
+    assert decided.columns == ["id", "user", "allowed", "reason"]
+    answers = {(row["allowed"], row["reason"]) for row in decided.collect()}
+    assert answers == {(True, None), (False, "malformed entity")}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+    wrong = "cast(X'732F612FFF' AS string)"
+    df = spark.sql(
+        f"SELECT 0 n, 'ann' user, 's/a/1' path, array('x') brought UNION ALL SELECT 1, {wrong}, 's/a/1', array('x') "
+        f"UNION ALL SELECT 2, 'ann', {wrong}, array('x') UNION ALL SELECT 3, 'ann', 's/a/1', array('x', {wrong})"
+    )
+    decided = decide(df, *deck, **BOX, groups="brought", plan=plan)
+    assert decks.told(decided) == [(True, None), *[(False, "null")] * 3]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_flag_that_is_neither_yes_nor_no_is_set(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+    df = decks.frame(
+        spark, [("bob", "s/a/1", flag) for flag in ("no", "maybe", "true")], "user string, path string, f string"
+    )
+    decided = decide(df, *deck, **{**BOX, "action": "take"}, flags={"careful": "f"}, plan=plan)
+    assert [allowed for (allowed,) in decks.told(decided, "allowed")] == [True, False, False]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+    names = (
+        "__privtab",
+        "__privtab_0",
+        "__privtab_allowed",
+        "__privtab_reason",
+        "__privtab_who",
+        "c0",
+        "type",
+        "unasked",
+    )
+    df = decks.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
+    df = df.select("*", *(F.lit(name).alias(name) for name in names))
+    decided = decide(df, *deck, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
+    assert decided.columns == [*df.columns, "allowed", "reason"]
+    assert decks.told(decided) == [(True, None), (False, "not granted")]
+    assert decks.told(decided, *names) == [names] * 2
+    assert decks.told(visible(df, *deck, **BOX, plan=plan), *df.columns) == decks.told(df, *df.columns)[:1]
+    again = decide(decided, *deck, **BOX, plan=plan, allowed="__PRIVTAB_", reason="why")
+    assert decks.told(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
+
+
+def test_a_name_of_another_case_is_the_column_or_nothing(spark: SparkSession, deck: tuple[str, str]) -> None:
+    """To Spark `user` is the session's user where no column is called so."""
+    df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "USER string, path string")
+    assert decks.told(decide(df, *deck, **BOX), "allowed") == [(True,), (False,)]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(UsageError, match="no column `user`"):
+            decide(df, *deck, **BOX)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
