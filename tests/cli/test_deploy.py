@@ -298,6 +298,10 @@ def test_a_state_in_shards(privtab: Privtab, rig: Rig) -> None:
     assert set(channel.shards) == {"people", "site:s"}
     assert channel.state is None
     assert "nothing to switch" in deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False).out
+    ran = deploy(privtab, rig, "--keep-state", "why not", watched=False)
+    assert ran.code == 1
+    assert "the state that runs is in shards: deploy with `--sharded`, or give `--state`" in ran.out
+    assert Registry.open(rig.registry).channel("dev", "shop") == channel
 
 
 def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> None:
@@ -308,6 +312,29 @@ def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> 
     channel = registry.channel("dev", "shop")
     assert registry.revision("shop", "policy", str(channel.policy)).signed
     assert registry.revision("shop", "state", str(channel.state)).signed
+
+
+def test_a_registry_that_asks_for_signatures_says_so_before_all_else(privtab: Privtab, rig: Rig) -> None:
+    for name in ("ours", "theirs"):
+        assert privtab("keys", "new", rig.folder / f"{name}.pem").code == 0
+    assert privtab("registry", "init", rig.registry, "--verification-key", rig.folder / "ours.pub.pem").code == 0
+    ran = deploy(privtab, rig, "--dry-run", watched=False)
+    assert ran.code == 2
+    assert "takes signed bundles alone: give `--signing-key FILE`" in ran.err
+    ran = deploy(privtab, rig, "--dry-run", "--signing-key", rig.folder / "theirs.pem", watched=False)
+    assert ran.code == 1
+    assert "this one is refused" in ran.err
+    assert deploy(privtab, rig, "--dry-run", "--signing-key", rig.folder / "ours.pem", watched=False).code == 0
+    assert Registry.open(rig.registry).revisions("shop") == []
+
+
+def test_what_somebody_died_over_is_written_to_its_end(privtab: Privtab, rig: Rig) -> None:
+    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
+    copy = Path(rig.registry) / "channels/dev/shop/policy.tar.gz"
+    whole = copy.read_bytes()
+    copy.write_bytes(b"of the switch before")
+    assert "nothing to switch" in deploy(privtab, rig, watched=False).out
+    assert copy.read_bytes() == whole
 
 
 def test_two_at_once_do_not_overwrite_each_other(privtab: Privtab, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

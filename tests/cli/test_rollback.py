@@ -76,6 +76,16 @@ def test_to_any_revision_and_to_any_switch(privtab: Privtab, rig: Rig, run_befor
     assert Registry.open(rig.registry).channel("dev", "shop").sequence == 7
 
 
+def test_the_beginning_of_a_revision_is_enough(privtab: Privtab, rig: Rig, run_before: list[Channel]) -> None:
+    first, _, third = run_before
+    ran = back(privtab, rig, "--to", str(first.policy)[:10])
+    assert ran.code == 0, ran.err
+    assert now(rig) == (first.policy, third.state)
+    ran = back(privtab, rig, "--to", "", "--policy")
+    assert ran.code == 2
+    assert "several revisions of shop begin with ``" in ran.err
+
+
 def test_a_canary_that_is_under_way_ends(privtab: Privtab, rig: Rig, run_before: list[Channel]) -> None:
     first, _, third = run_before
     registry = Registry.open(rig.registry)

@@ -54,6 +54,12 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, r
     assert told["sidecars"][0]["bundles"]["policy"]["revision"] == channel.policy
     assert told["channels"][0]["history"][0]["why"] == "first"
     assert told["decisions"][0]["rule"] == "shop/item/read"
+    assert {one["kind"]: one["revision"] for one in told["decisions"]} == {
+        "policy": channel.policy,
+        "state": channel.state,
+    }
+    for answer in (ran, privtab("status", "--server", rig.server)):
+        assert [line.split()[1] for line in answer.out.splitlines() if "shop/item/read" in line] == [channel.policy]
 
 
 def test_who_is_behind_is_seen(privtab: Privtab, rig: Rig) -> None:

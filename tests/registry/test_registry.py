@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shelf import Bundles
 
 from privtab.errors import RegistryConflict, RegistryError, UsageError
 from privtab.registry import Canary, Channel, Registry, names
+from privtab.registry.nodes import encoded
 
 
 def test_what_is_put_is_kept_as_it_is(anywhere: Registry, shelf: Bundles) -> None:
@@ -54,18 +56,23 @@ def test_static_servers_find_what_runs(anywhere: Registry, shelf: Bundles) -> No
 
 def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
     whole = anywhere.put(shelf.states[0]).id
-    policy = anywhere.put(shelf.sharded).id
-    anywhere.switch("dev", "shop", policy=policy, state=whole)
+    plain, policy = anywhere.put(shelf.policies[0]).id, anywhere.put(shelf.sharded).id
+    anywhere.switch("dev", "shop", policy=plain, state=whole)
     kept = {key: anywhere.put(bundle) for key, bundle in shelf.shards.items()}
     assert {revision.shard: revision.id for revision in anywhere.revisions("shop", "shard")} == {
         key: revision.id for key, revision in kept.items()
     }
-    current = anywhere.switch("dev", "shop", shards={key: revision.id for key, revision in kept.items()})
+    parts = {key: revision.id for key, revision in kept.items()}
+    unfits: list[dict[str, Any]] = [{"shards": parts}, {"policy": policy}, {"canary": Canary(policy=policy)}]
+    for unfit in unfits:
+        with pytest.raises(UsageError, match="switch both together"):
+            anywhere.switch("dev", "shop", **unfit)
+    current = anywhere.switch("dev", "shop", policy=policy, shards=parts)
     assert current.state is None
     assert "state.tar.gz" not in anywhere.store.names("channels/dev/shop")
     for key, bundle in shelf.shards.items():
         assert anywhere.store.read(f"channels/dev/shop/{names.served('shard', key)}") == bundle
-    again = anywhere.switch("dev", "shop", state=whole)
+    again = anywhere.switch("dev", "shop", policy=plain, state=whole)
     assert (again.state, again.shards) == (whole, {})
     assert anywhere.store.names("channels/dev/shop/shards") == []
 
@@ -157,3 +164,32 @@ def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: B
     assert sweep(registry).litter == ("channels/dev/shop/.new-old",)
     sweep(registry, remove=True)
     assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        {"digests": None},
+        {"policy": 5},
+        {"shards": {"people": None}},
+        {"when": 7},
+        {"sequence": "2"},
+        {"canary": {"policy": None, "state": None, "shards": {}, "share": "all", "labels": {}}},
+    ],
+)
+def test_an_entry_of_another_shape_is_broken(registry: Registry, shelf: Bundles, harm: dict[str, Any]) -> None:
+    current = registry.switch("dev", "shop", policy=registry.put(shelf.policies[0]).id)
+    registry.store.replace(names.entry("dev", "shop", 1), encoded(current.to_json() | harm))
+    with pytest.raises(RegistryError, match=r"00000001\.json is broken: "):
+        registry.channel("dev", "shop")
+
+
+def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
+    first, second = (registry.put(policy).id for policy in shelf.policies)
+    registry.switch("dev", "shop", policy=first)
+    copy = tmp_path / "registry/channels/dev/shop/policy.tar.gz"
+    copy.unlink()
+    copy.mkdir()
+    with pytest.raises(RegistryError, match="dev/shop is at switch 2 now, but its copies"):
+        registry.switch("dev", "shop", policy=second)
+    assert registry.channel("dev", "shop").policy == second

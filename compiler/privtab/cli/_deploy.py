@@ -86,6 +86,8 @@ def _to_channel(
     from privtab.registry.deploy.gates import state_gate
     from privtab.registry.deploy.rollout import Rollout, pack
 
+    if asked.signing_key is None and registry.trust() is not None:
+        raise UsageError(f"{registry.url} takes signed bundles alone: give `--signing-key FILE`")
     program, path, loaded = _checked(asked, told)
     if program is None:
         return GATES
@@ -94,7 +96,9 @@ def _to_channel(
         told.gates.append(_compared(asked, registry, before, program, path))
     show_gate(told.gates[-1], asked.format)
     if loaded is None and (before.state or before.shards):
-        kept = state_gate(told.gates[-1].diff, keep=asked.keep_state)
+        kept = state_gate(
+            told.gates[-1].diff, keep=asked.keep_state, in_shards=bool(before.shards), sharded=asked.sharded
+        )
         if kept is not None:
             told.gates.append(kept)
             show_gate(kept, asked.format)
@@ -112,6 +116,8 @@ def _to_channel(
             choices={"variant": asked.variant, "readings": dict(asked.readings)},
         )
     if asked.dry_run:
+        for bundle in packed.bundles():
+            registry.check_signature(bundle)
         say(asked.format, f"would switch {channel}/{program.system} to policy {packed.revision}; nothing was switched")
         told.outcome = "dry-run"
         return 0
@@ -138,6 +144,7 @@ def _to_channel(
         switched_from = before
     if not to.changes(before) and not before.canary and asked.signing_key is None:
         told.after = before
+        rollout.settle(before)
         say(
             asked.format,
             f"{channel}/{program.system} is switched to this already ({before.sequence}); nothing to switch",

@@ -29,9 +29,11 @@ from privtab.cli._rollout import (
     registry_of,
     watcher,
 )
-from privtab.errors import RegistryError, UsageError
+from privtab.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from privtab.registry.deploy.rollout import Next, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -46,7 +48,7 @@ def rollback(
     channel: ChannelOption = "dev",
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="REVISION|N", help="A kept revision, or a switch of the history by its number."),
+        typer.Option("--to", metavar="REVISION|N", help="A kept revision or how it begins, or a switch by its number."),
     ] = None,
     policy: Annotated[bool, typer.Option("--policy", help="The policy alone; the state stays.")] = False,
     state: Annotated[bool, typer.Option("--state", help="The state alone; the policy stays.")] = False,
@@ -105,6 +107,8 @@ def rollback(
             done = f"switch {after.sequence}, {_changed(before, after)}"
             same = f"runs that already (switch {before.sequence})"
             out().print(f"{channel}/{system}: {same if after is before else done}", soft_wrap=True, style="bold")
+        if after is before:
+            rollout.settle(before)
         look = rollout.wait(before, after, "watching")
     if quiet:
         outcome = "unwatched" if look is None else "back" if look.complete else "late"
@@ -132,24 +136,25 @@ def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state
         if entry is None:
             raise UsageError(f"{now.channel}/{now.system} has no switch {to}: the last one is {now.sequence}")
         return back(entry, policy=policy, state=state)
-    if not state and _kept(rollout.registry, now.system, "policy", to):
-        return Next(policy=to)
-    if not policy and _kept(rollout.registry, now.system, "state", to):
-        return Next(state=to)
-    kind = "policy" if policy and not state else "state" if state and not policy else "policy or state"
+    kinds = ("policy",) if policy and not state else ("state",) if state and not policy else ("policy", "state")
+    found = _kept(rollout.registry, now.system, kinds, to)
+    if found is not None:
+        kind, identity = found
+        return Next(policy=identity) if kind == "policy" else Next(state=identity)
+    kind = " or ".join(kinds)
     raise UsageError(
         f"{rollout.registry.url} keeps no {kind} `{to}` of {now.system}: `privtab status --history` lists what ran"
     )
 
 
-def _kept(registry: Registry, system: str, kind: str, identity: str) -> bool:
-    try:
-        registry.revision(system, kind, identity)
-    except UsageError:
-        return False
-    except RegistryError:
-        return False
-    return True
+def _kept(registry: Registry, system: str, kinds: Sequence[str], given: str) -> tuple[str, str] | None:
+    """The kind and the whole of a revision from its beginning; None where none begins so. Raises UsageError for several."""
+    there = sorted({(kind, one.id) for kind in kinds for one in registry.revisions(system, kind)})
+    found = [one for one in there if one[1] == given] or [one for one in there if one[1].startswith(given)]
+    if len(found) > 1:
+        names = ", ".join(f"{kind} {identity}" for kind, identity in found[:5])
+        raise UsageError(f"several revisions of {system} begin with `{given}`: {names}")
+    return found[0] if found else None
 
 
 def _sign_anew(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:

@@ -27,9 +27,11 @@ from privtab.cli._rollout import (
 from privtab.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console, RenderableType
 
-    from privtab.registry.deploy.nodes import Fleet, Stood
+    from privtab.registry.deploy.nodes import Fleet, Stood, Tally
     from privtab.registry.deploy.watch import Reader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -189,6 +191,7 @@ def _json(seen: Seen) -> dict[str, Any]:
         else [
             {
                 "revision": t.revision,
+                "kind": t.kind or None,
                 "rule": t.rule,
                 "allowed": t.allowed,
                 "denied": t.denied,
@@ -216,8 +219,8 @@ def _whole(seen: Seen) -> RenderableType:
             parts += [Text(), sidecars(seen.stood)]
         else:
             parts.append(Text("no sidecar has reported yet", style="yellow"))
-        if seen.fleet.tallies:
-            parts += [Text(), _decisions(seen.fleet)]
+        if tallies := _by_policy(seen):
+            parts += [Text(), _decisions(tallies)]
     for entries in seen.histories.values():
         if entries:
             parts += [Text(), _history(entries)]
@@ -244,11 +247,19 @@ def _channel(one: Channel) -> list[RenderableType]:
     return lines
 
 
-def _decisions(fleet: Fleet) -> RenderableType:
+def _by_policy(seen: Seen) -> list[Tally]:
+    """The counts by policies: each decision is counted for its state, too."""
+    known = [*seen.channels, *(entry for entries in seen.histories.values() for entry in entries)]
+    states = {one.state for one in known} | {identity for one in known for identity in one.shards.values()}
+    tallies = seen.fleet.tallies if seen.fleet is not None else ()
+    return [t for t in tallies if t.kind not in {"state", "shard"} and t.revision not in states]
+
+
+def _decisions(tallies: Sequence[Tally]) -> RenderableType:
     shown = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
-    keys = sorted({(t.rule, t.revision) for t in fleet.tallies})
+    keys = sorted({(t.rule, t.revision) for t in tallies})
     for rule, revision in keys:
-        own = [t for t in fleet.tallies if (t.rule, t.revision) == (rule, revision)]
+        own = [t for t in tallies if (t.rule, t.revision) == (rule, revision)]
         asked = sum(t.asked for t in own)
         allowed, undefined = sum(t.allowed for t in own), sum(t.undefined for t in own)
         shown.add_row(
@@ -262,10 +273,12 @@ def _decisions(fleet: Fleet) -> RenderableType:
 
 
 def _history(entries: list[Channel]) -> RenderableType:
+    from privtab.registry.deploy.nodes import moment_of
+
     shown = table("switch", "policy", "state", "when", "by", "why", right=("switch",))
     now = datetime.now(tz=UTC)
     for entry in reversed(entries):
-        moment = datetime.fromisoformat(entry.when) if entry.when else None
+        moment = moment_of(entry.when)
         state = entry.state or (f"{len(entry.shards)} shards" if entry.shards else "")
         shown.add_row(
             str(entry.sequence),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from privtab.errors import RegistryError
 
@@ -135,11 +135,40 @@ def decoded(where: str, content: bytes) -> dict[str, Any]:
     return value
 
 
+_TEXT, _MAYBE, _TABLE = (str,), (str, type(None)), (dict,)
+_Types = Mapping[str, tuple[type, ...]]
+_OF_REVISION: _Types = {
+    **dict.fromkeys(("system", "kind", "id", "digest", "content", "created", "shard"), _TEXT),
+    "size": (int,),
+    "metadata": _TABLE,
+}
+_OF_CHANNEL: _Types = {
+    **dict.fromkeys(("channel", "system", "when", "by", "why"), _TEXT),
+    "sequence": (int,),
+    "policy": _MAYBE,
+    "state": _MAYBE,
+    "shards": _TABLE,
+    "digests": _TABLE,
+}
+_OF_CANARY: _Types = {"policy": _MAYBE, "state": _MAYBE, "shards": _TABLE, "share": (int, float), "labels": _TABLE}
+_Node = TypeVar("_Node", Revision, Channel, Canary)
+
+
+def _typed(where: str, node: _Node, types: _Types) -> _Node:
+    """A node whose values are what they should be, and those of its tables texts; raises RegistryError."""
+    for name, kinds in types.items():
+        value = getattr(node, name)
+        texts = not isinstance(value, dict) or name == "metadata" or all(isinstance(one, str) for one in value.values())
+        if not isinstance(value, kinds) or not texts:
+            raise RegistryError(f"{where} is broken: `{name}` is not what it should be")
+    return node
+
+
 def revision_of(where: str, content: bytes) -> Revision:
     """The revision of a record; raises RegistryError."""
     value = decoded(where, content)
     try:
-        return Revision(**{name: value[name] for name in Revision.__slots__})
+        return _typed(where, Revision(**{name: value[name] for name in Revision.__slots__}), _OF_REVISION)
     except (KeyError, TypeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
 
@@ -153,9 +182,10 @@ def channel_of(where: str, content: bytes) -> Channel:
     try:
         canary = value.pop("canary")
         made = Channel(**{name: value[name] for name in Channel.__slots__ if name != "canary"}, canary=None)
+        _typed(where, made, _OF_CHANNEL)
         if canary is None:
             return made
-        found = Canary(**{name: canary[name] for name in Canary.__slots__})
+        found = _typed(where, Canary(**{name: canary[name] for name in Canary.__slots__}), _OF_CANARY)
     except (KeyError, TypeError, AttributeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
     from dataclasses import replace

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
-from privtab.registry import bundles, names, place
+from privtab.registry import bundles, fits, names, place
 from privtab.registry.copies import Copies
 from privtab.registry.nodes import VERSION, Canary, Channel, Revision, channel_of, decoded, encoded, pin, revision_of
 from privtab.registry.stores import Exists, Missing, Store, opened
@@ -87,7 +87,11 @@ class Registry:
         switch on. Raises BundleRefused, and RegistryConflict where the revision is kept with another content.
         """
         found = bundles.read(bundle)
-        self._check_signature(bundle)
+        if not self.settings():
+            # Somebody else may make it just now, and ask for signatures.
+            with contextlib.suppress(RegistryConflict):
+                self.init()
+        self.check_signature(bundle)
         made = Revision(
             system=found.system,
             kind=found.kind,
@@ -233,7 +237,13 @@ class Registry:
                 if expect is not None:
                     raise RegistryConflict(_other(self.channel(channel, system), expect)) from None
                 continue
-            Copies(self).refresh(after)
+            try:
+                Copies(self).refresh(after)
+            except RegistryError as error:
+                raise RegistryError(
+                    f"{channel}/{system} is at switch {after.sequence} now, but its copies for static servers are not: "
+                    f"{error}; `privtab registry check --repair` writes them"
+                ) from error
             return after
         raise RegistryConflict(f"{channel}/{system}: others switch it all the time")
 
@@ -258,7 +268,7 @@ class Registry:
         if not (policy or state or shards or canary or before.canary):
             raise UsageError("what is to run? name a policy, a state or a canary")
         if canary is not None:
-            _check_canary(canary)
+            fits.check_canary(canary)
         after = replace(
             before,
             sequence=before.sequence + 1,
@@ -274,6 +284,7 @@ class Registry:
                 digests[known] = self._digest(before, known, kind, identity, shard)
         if not after.policy and canary is not None and canary.policy:
             raise UsageError("a canary stands beside what the others run: switch the channel to a policy first")
+        fits.check_layouts(after, lambda policy: self._kept(names.revision(after.system, "policy", policy)))
         return replace(after, digests=digests)
 
     def _digest(self, before: Channel, known: str, kind: str, identity: str, shard: str) -> str:
@@ -332,14 +343,9 @@ class Registry:
         if not whole:
             self.store.replace(path, bundle)
 
-    def _check_signature(self, bundle: bytes) -> None:
-        settings = self.settings()
-        if not settings:
-            # Somebody else may make it just now, and ask for signatures.
-            with contextlib.suppress(RegistryConflict):
-                self.init()
-            settings = self.settings()
-        trust = self.trust(settings)
+    def check_signature(self, bundle: bytes) -> None:
+        """Raise BundleRefused for a bundle that the registry would not take."""
+        trust = self.trust()
         if trust is None:
             return
         from privtab.bundle.verify import verify
@@ -349,21 +355,14 @@ class Registry:
         except SignatureRefused as error:
             raise BundleRefused(f"{self.url} takes signed bundles alone, and this one is refused: {error}") from None
 
-    def trust(self, settings: Mapping[str, Any] | None = None) -> Trust | None:
+    def trust(self) -> Trust | None:
         """Whose signatures the registry asks for; None where it asks for none."""
-        settings = self.settings() if settings is None else settings
+        settings = self.settings()
         if not settings.get("verification_keys"):
             return None
         from privtab.signatures import Trust
 
         return Trust.of(settings["verification_keys"], settings.get("scope", ""))
-
-
-def _check_canary(canary: Canary) -> None:
-    if not 0 < canary.share <= 1:
-        raise UsageError(f"a canary's share lies above 0 and at 1 at most, not at {canary.share:g}")
-    if not (canary.policy or canary.state or canary.shards):
-        raise UsageError("a canary runs a policy or a state of its own: name it")
 
 
 def _other(now: Channel, expect: int) -> str:

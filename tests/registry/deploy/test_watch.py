@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from privtab.registry.deploy import watch as watching
+from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Standing, Wanted, moment_of, reported
 from privtab.registry.deploy.watch import Look, age, judge, watch
 
@@ -174,3 +175,13 @@ def test_what_is_no_moment_is_none(text: object) -> None:
 )
 def test_ages(seconds: float, said: str) -> None:
     assert age(timedelta(seconds=seconds)) == said
+
+
+def test_a_server_whose_clock_is_wrong_makes_nobody_silent() -> None:
+    """Else nobody would be waited for, and a deployment would be done at once."""
+    entry = {"id": "one", "last_seen": "2001-01-01T00:00:00.000Z", "bundles": {"policy": {"revision": "old"}}}
+    feeds = {"dev/shop/policy": {"holds": "old", "waiting": False}}
+    fleet = fleet_of({"sidecars": [entry | {"feeds": feeds, "seconds_unseen": 2.0}]})
+    assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is Standing.WAITING
+    fleet = fleet_of({"sidecars": [entry | {"feeds": feeds, "seconds_unseen": 2000.0}]})
+    assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is Standing.SILENT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import requests
@@ -101,11 +101,11 @@ def fleet_of(content: Any) -> Fleet:
     """The fleet of the server's JSON; raises TroubleError for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
         raise TroubleError("that is no registry server of privtab: it tells of no fleet")
-    counted = _object(content.get("decisions"))
+    counted, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
     return Fleet(
         sidecars=tuple(_sidecar(one) for one in content["sidecars"] if isinstance(one, Mapping)),
         tallies=tuple(
-            _tally(revision, rule, _object(answers))
+            _tally(revision, rule, _object(answers), str(kinds.get(revision, "")))
             for revision, rules in counted.items()
             for rule, answers in _object(rules).items()
         ),
@@ -170,8 +170,7 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
     made = reported(
         str(entry.get("id") or "?"),
         status,
-        # Who waits for the answer to a long poll is there, however long ago he asked.
-        seen=datetime.now(tz=UTC) if waiting else moment_of(entry.get("last_seen")),
+        seen=_seen(entry, waiting=waiting),
         feeds=tuple(_feed(name, _object(one)) for name, one in feeds.items() if name.count("/") >= 2),
     )
     if made.bundles or not made.feeds:
@@ -182,6 +181,17 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
         for s, one in zip(made.feeds, feeds.values(), strict=False)
     ]
     return replace(made, bundles=tuple(bundles))
+
+
+def _seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
+    """When it was last heard of, by our own clock: that of the server may be another."""
+    if waiting:
+        # Who waits for the answer to a long poll is there, however long ago he asked.
+        return datetime.now(tz=UTC)
+    seconds = entry.get("seconds_unseen")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
+        return moment_of(entry.get("last_seen"))
+    return datetime.now(tz=UTC) - timedelta(seconds=seconds)
 
 
 def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
@@ -196,13 +206,14 @@ def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
     )
 
 
-def _tally(revision: str, rule: str, answers: Mapping[str, Any]) -> Tally:
+def _tally(revision: str, rule: str, answers: Mapping[str, Any], kind: str) -> Tally:
     def number(*names: str) -> int:
         return sum(value for name in names if isinstance(value := answers.get(name), int))
 
     return Tally(
         revision=str(revision),
         rule=str(rule),
+        kind=kind,
         allowed=number("allow"),
         denied=number("deny"),
         undefined=number("undefined", "error"),

@@ -176,11 +176,19 @@ def diff_gate(
     )
 
 
-def state_gate(compared: Diff | None, *, keep: str | None) -> Gate | None:
+def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, sharded: bool) -> Gate | None:
     """Whether the state that runs still says what it said: its index has what names stand for; None where nothing changed.
 
-    `keep`: why it may stay all the same.
+    `keep`: why it may stay all the same. `in_shards`: how the state is that runs; `sharded`: how the policy reads one, and
+    if that is otherwise it reads nothing.
     """
+    if in_shards != sharded:
+        says = (
+            "the state that runs is in shards: deploy with `--sharded`, or give `--state`"
+            if in_shards
+            else "the state that runs is whole: leave `--sharded` off, or give `--state`"
+        )
+        return Gate(name="state", outcome=Outcome.FAILED, says=says)
     changed = [d for d in compared.declared if _indexed(d)] if compared is not None else []
     if not changed:
         return None

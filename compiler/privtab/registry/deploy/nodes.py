@@ -84,6 +84,8 @@ class Tally:
 
     revision: str
     rule: str
+    kind: str = ""
+    """What the revision is of: `policy`, `state`, `shard`; empty where the server does not know it."""
     allowed: int = 0
     denied: int = 0
     undefined: int = 0

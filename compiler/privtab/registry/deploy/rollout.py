@@ -12,6 +12,7 @@ from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey, signed
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
+from privtab.registry.copies import Copies
 from privtab.registry.deploy.nodes import Sidecar, Wanted
 from privtab.registry.deploy.watch import Look, Reader, watch
 from privtab.registry.nodes import Canary, Channel
@@ -140,6 +141,12 @@ class Rollout:
             why=why,
             expect=before.sequence,
         )
+
+    def settle(self, current: Channel) -> None:
+        """Bring the copies for static servers up to date where somebody died before he had written them."""
+        copies = Copies(self.registry)
+        if self.registry.store.writable and copies.stale(current):
+            copies.refresh(current)
 
     def begin_canary(self, to: Next, before: Channel, why: str, part: Canary) -> Channel:
         """Let a part of the sidecars run other revisions."""

@@ -276,7 +276,8 @@ async def _fleet(served: Served, request: Request) -> Response:
             "server": {"started": _time(served.fleet.started), "now": _time(time.time()), "storage": _storage(served)},
             "channels": channels,
             "sidecars": sidecars,
-            "decisions": served.fleet.counts.to_json(),
+            "decisions": (counted := served.fleet.counts.to_json()),
+            "kinds": {revision: kind for revision in counted if (kind := served.feeds.kinds.get(revision))},
             "refused": served.fleet.turned_away(),
         }
     )

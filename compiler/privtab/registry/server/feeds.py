@@ -36,6 +36,7 @@ PATIENCE = 60.0
 FORGOTTEN = 1.0
 """Seconds for which a channel that is not there is not looked for again."""
 MOST_MISSING = 1000
+MOST_KINDS = 10_000
 AT_ONCE = 8
 """Channels that are looked at together."""
 MARK = 16
@@ -102,6 +103,8 @@ class Feeds:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._busy: dict[str, asyncio.Task[bytes | None]] = {}
         self._none: OrderedDict[str, None] = OrderedDict()
+        self.kinds: OrderedDict[str, str] = OrderedDict()
+        """What each revision that ran since the start is of."""
         self._workers: ProcessPoolExecutor | None = None
         self._confirmed = time.monotonic()
         self.ended = False
@@ -265,8 +268,11 @@ class Feeds:
         key = channel.channel, channel.system
         for canary in (False, True):
             for (kind, shard), identity in channel.runs(canary=canary).items():
+                self.kinds[identity] = kind
                 if (kind, shard) in self._asked.get(key, ()):
                     await self.bundle(channel.digests[pin(kind, identity, shard)])
+        while len(self.kinds) > MOST_KINDS:
+            self.kinds.popitem(last=False)
         known = self._channels.get(key)
         if known is not None and known.sequence >= channel.sequence:
             return

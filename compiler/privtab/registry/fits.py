@@ -1,0 +1,33 @@
+"""Whether what a channel is to run can run, looked into before it is switched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from privtab.errors import UsageError
+from privtab.registry.nodes import Canary, Channel, Revision
+
+
+def check_canary(canary: Canary) -> None:
+    """Raise UsageError for a canary of nothing, or of nobody."""
+    if not 0 < canary.share <= 1:
+        raise UsageError(f"a canary's share lies above 0 and at 1 at most, not at {canary.share:g}")
+    if not (canary.policy or canary.state or canary.shards):
+        raise UsageError("a canary runs a policy or a state of its own: name it")
+
+
+def check_layouts(after: Channel, kept: Callable[[str], Revision | None]) -> None:
+    """Raise UsageError where a policy reads its state in shards and would find a whole one, or the other way round.
+
+    It would answer nothing at all then. `kept`: the record of a policy, None where it is lost.
+    """
+    for canary in (False, True):
+        runs = after.runs(canary=canary)
+        kinds = {kind for kind, _ in runs}
+        policy = kept(runs["policy", ""]) if "policy" in kinds and len(kinds) > 1 else None
+        if policy is not None and (policy.metadata.get("state") == "sharded") != ("shard" in kinds):
+            reads, there = ("whole", "in shards") if "shard" in kinds else ("in shards", "whole")
+            raise UsageError(
+                f"policy {policy.id} reads a state that is {reads}, and {after.channel}/{after.system} would run one that "
+                f"is {there}: switch both together"
+            )
