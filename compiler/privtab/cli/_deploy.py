@@ -302,8 +302,13 @@ def _ended_by_signal() -> Iterator[None]:
 
 def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollback: bool) -> int:
     assert told.after is not None
-    with told.step("watch"):
-        look = told.looks["all"] = rollout.wait(before, told.after, "watching")
+    try:
+        with told.step("watch"):
+            look = told.looks["all"] = rollout.wait(before, told.after, "watching")
+    except KeyboardInterrupt:
+        told.outcome = "unwatched"
+        complain(f"nobody watches any longer: {rollout.channel}/{rollout.system} stays at switch {told.after.sequence}")
+        raise
     if look is None:
         say(asked.format, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
         told.outcome = "unwatched"

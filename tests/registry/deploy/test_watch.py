@@ -185,3 +185,13 @@ def test_a_server_whose_clock_is_wrong_makes_nobody_silent() -> None:
     assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is Standing.WAITING
     fleet = fleet_of({"sidecars": [entry | {"feeds": feeds, "seconds_unseen": 2000.0}]})
     assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is Standing.SILENT
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_who_asks_the_server_has_reached_it(waiting: bool) -> None:
+    gone = 'request failed: Get "http://h/channels/dev/shop/state.tar.gz": dial tcp: connect: connection refused'
+    other = gone.replace("dev/shop", "prod/shop")
+    bundles = {"state": {"message": gone, "code": "bundle_error"}, "theirs": {"message": other, "code": "bundle_error"}}
+    feeds = {"dev/shop/state": {"holds": "same", "waiting": waiting}}
+    [one] = fleet_of({"sidecars": [{"id": "one", "bundles": bundles, "feeds": feeds}]}).sidecars
+    assert one.problems == ((f"theirs: {other}",) if waiting else (f"state: {gone}", f"theirs: {other}"))

@@ -150,6 +150,8 @@ def _refusal(answer: requests.Response) -> str:
 
 
 def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
+    feeds = _object(entry.get("feeds"))
+    asking = [name for name, one in feeds.items() if _object(one).get("waiting") is True]
     status = {
         "labels": entry.get("labels"),
         "bundles": {
@@ -157,20 +159,16 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
                 "active_revision": one.get("revision"),
                 "last_successful_activation": one.get("activated"),
                 "last_request": one.get("requested"),
-                "code": one.get("code"),
-                "message": one.get("message"),
-                "errors": one.get("errors"),
+                **({} if _over(one, asking) else {key: one.get(key) for key in ("code", "message", "errors")}),
             }
             for name, one in _object(entry.get("bundles")).items()
             if isinstance(one, Mapping)
         },
     }
-    feeds = _object(entry.get("feeds"))
-    waiting = any(_object(one).get("waiting") is True for one in feeds.values())
     made = reported(
         str(entry.get("id") or "?"),
         status,
-        seen=_seen(entry, waiting=waiting),
+        seen=_seen(entry, waiting=bool(asking)),
         feeds=tuple(_feed(name, _object(one)) for name, one in feeds.items() if name.count("/") >= 2),
     )
     if made.bundles or not made.feeds:
@@ -181,6 +179,15 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
         for s, one in zip(made.feeds, feeds.values(), strict=False)
     ]
     return replace(made, bundles=tuple(bundles))
+
+
+def _over(bundle: Mapping[str, Any], asking: Sequence[str]) -> bool:
+    """Whether a bundle's complaint is that the server was away, while the sidecar asks the same server for it just now.
+
+    OPA says it until its next report, which a long poll may hold up.
+    """
+    said = str(bundle.get("message") or "")
+    return said.startswith("request failed") and any(f"/channels/{name}." in said for name in asking)
 
 
 def _seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
