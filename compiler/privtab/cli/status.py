@@ -214,10 +214,11 @@ def _whole(seen: Seen) -> RenderableType:
         parts += _channel(one)
     if seen.fleet is not None:
         if seen.fleet.problem:
-            parts.append(Text(f"{seen.fleet.problem}; this was heard before", style="bold red"))
+            heard = "; this was heard before" if seen.stood else ""
+            parts.append(Text(f"{seen.fleet.problem}{heard}", style="bold red"))
         if seen.stood:
             parts += [Text(), sidecars(seen.stood)]
-        else:
+        elif not seen.fleet.problem:
             parts.append(Text("no sidecar has reported yet", style="yellow"))
         if tallies := _by_policy(seen):
             parts += [Text(), _decisions(tallies)]

@@ -152,6 +152,25 @@ def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, shelf: B
     within(registry, body)
 
 
+def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Registry, shelf: Bundles) -> None:
+    new = registry.put(shelf.policies[1]).id
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        first = await client.get(STATE)
+        headers = {"If-None-Match": first.headers["etag"], "Prefer": "wait=20", "X-Privtab-Instance": "one"}
+        poll = asyncio.create_task(client.get(STATE, headers=headers))
+        await until(lambda: served.polls == 1)
+        (asked,) = served.fleet._known["one"].asked.values()
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", canary=Canary(policy=new)))
+        await until(lambda: asked.canary)
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop"))
+        await until(lambda: not asked.canary)
+        served.feeds.end()
+        assert (await poll).status_code == 304
+
+    within(registry, body)
+
+
 def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, shelf: Bundles) -> None:
     before = registry.channel("dev", "shop").state
     registry.put(shelf.states[1])

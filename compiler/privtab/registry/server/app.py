@@ -191,6 +191,8 @@ async def _poll(
             await asyncio.wait([switched, gone], return_when=asyncio.FIRST_COMPLETED)
             switched.cancel()
             before = await _wanted(served, wanted.channel.channel, wanted.channel.system, name, who)
+            if asked is not None:
+                asked.canary = before.canary
             if before.etag != wanted.etag:
                 break
         return before
