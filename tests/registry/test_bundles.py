@@ -88,10 +88,13 @@ def test_where_it_came_from_makes_no_other_content(registry: Registry, shelf: Bu
 @pytest.fixture(scope="session")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private key; its public one lies beside it."""
+    return new_key(tmp_path_factory.mktemp("keys"))
+
+
+def new_key(folder: Path) -> Path:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    folder = tmp_path_factory.mktemp("keys")
     made = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / "key.pem", folder / "key.pub.pem"
     pem = serialization.Encoding.PEM
@@ -120,6 +123,21 @@ def test_a_registry_may_ask_for_signatures(registry: Registry, shelf: Bundles, k
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(BundleRefused, match="is not as it was when it was signed"):
         registry.put(archive({**files, rego: files[rego] + b"\n"}))
+
+
+def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(
+    registry: Registry, shelf: Bundles, key: Path, tmp_path: Path
+) -> None:
+    old = [registry.put(signed(bundle, key)).id for bundle in shelf.policies]
+    registry.switch("dev", "shop", policy=old[0], state=registry.put(shelf.states[0]).id)
+    registry.switch("dev", "shop", policy=old[1])
+    newer = new_key(tmp_path)
+    registry.init(verification_keys=[newer.with_name("key.pub.pem").read_text()], replace=True)
+    with pytest.raises(BundleRefused, match=f"policy/{old[0]}: .* another key .*; sign it anew"):
+        registry.switch("dev", "shop", policy=old[0])
+    assert registry.channel("dev", "shop").sequence == 2
+    registry.put(signed(shelf.policies[0], newer), resign=True)
+    assert registry.switch("dev", "shop", policy=old[0]).sequence == 3
 
 
 def test_a_new_signature_takes_the_place_of_the_old_one(registry: Registry, shelf: Bundles, key: Path) -> None:

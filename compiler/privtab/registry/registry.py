@@ -221,7 +221,7 @@ class Registry:
 
         `state` for a whole state, `shards` (shard → revision) for one in shards, all of it; each takes the other's place.
         `expect`: the sequence that must still hold. Raises RegistryConflict where it does not, RegistryError where a revision
-        is not kept.
+        is not kept, BundleRefused where one is signed with a key that is not trusted any more.
         """
         if not self.store.writable:
             raise UsageError(f"{self.url} is only read: write where its files lie")
@@ -230,6 +230,7 @@ class Registry:
             if expect is not None and before.sequence != expect:
                 raise RegistryConflict(_other(before, expect))
             after = self._after(before, policy, state, shards, canary)
+            self._check_trusted(before, after)
             after = replace(after, why=why, by=_user() if by is None else by, when=_now())
             try:
                 self.store.create(names.entry(channel, system, after.sequence), encoded(after.to_json()))
@@ -354,6 +355,19 @@ class Registry:
             verify(bundle, trust)
         except SignatureRefused as error:
             raise BundleRefused(f"{self.url} takes signed bundles alone, and this one is refused: {error}") from None
+
+    def _check_trusted(self, before: Channel, after: Channel) -> None:
+        """Look at the signatures of what did not run before: keys may have been taken away since it was put."""
+        if self.trust() is None:
+            return
+        for known, digest in after.digests.items():
+            if before.digests.get(known) != digest:
+                try:
+                    self.check_signature(self.blob(digest))
+                except BundleRefused as error:
+                    raise BundleRefused(
+                        f"{known}: {error}; sign it anew, as `privtab rollback --signing-key` does"
+                    ) from None
 
     def trust(self) -> Trust | None:
         """Whose signatures the registry asks for; None where it asks for none."""
