@@ -111,6 +111,15 @@ def test_a_server_that_does_not_answer(privtab: Privtab, rig: Rig) -> None:
     assert "dev/shop" in ran.out, "what the registry says is told all the same"
 
 
+def test_who_is_not_let_in_is_named() -> None:
+    """Such a sidecar cannot report, so nothing else tells of it."""
+    from privtab.registry.deploy.fleet import fleet_of
+
+    refused = {"instance": "web-1", "path": "/status", "status": 401, "why": "no such token", "times": 3, "last": "now"}
+    fleet = fleet_of({"sidecars": [], "refused": [refused]})
+    assert fleet.refused == ("web-1 was refused /status: 401 no such token (3 times, last at now)",)
+
+
 def test_again_and_again_until_ctrl_c(rig: Rig) -> None:
     command = [sys.executable, "-m", "privtab", "status", "-r", rig.registry, "--server", rig.server, "--watch", "0.2"]
     log = rig.folder / "watch.txt"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from privtab.registry.registry import Registry
 
 FINDINGS = 1
+MOST_REFUSED = 5
 
 
 def status(
@@ -118,7 +120,7 @@ def _look(kept: Registry | None, channel: str, system: str | None, read: Reader 
     fleet = None if read is None else read()
     if fleet is not None and kept is not None:
         own = tuple(s for s in fleet.sidecars if s.reads(channel, system))
-        fleet = type(fleet)(sidecars=own, tallies=fleet.tallies, problem=fleet.problem)
+        fleet = replace(fleet, sidecars=own)
     return Seen(channels, histories, fleet)
 
 
@@ -186,6 +188,7 @@ def _json(seen: Seen) -> dict[str, Any]:
             for one in seen.channels
         ],
         "sidecars": [one.json() for one in seen.stood],
+        "refused": [] if seen.fleet is None else list(seen.fleet.refused),
         "decisions": []
         if seen.fleet is None
         else [
@@ -220,6 +223,7 @@ def _whole(seen: Seen) -> RenderableType:
             parts += [Text(), sidecars(seen.stood)]
         elif not seen.fleet.problem:
             parts.append(Text("no sidecar has reported yet", style="yellow"))
+        parts += [Text(words, style="red") for words in seen.fleet.refused[-MOST_REFUSED:]]
         if tallies := _by_policy(seen):
             parts += [Text(), _decisions(tallies)]
     for entries in seen.histories.values():

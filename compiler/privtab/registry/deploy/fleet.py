@@ -109,7 +109,14 @@ def fleet_of(content: Any) -> Fleet:
             for revision, rules in counted.items()
             for rule, answers in _object(rules).items()
         ),
+        refused=tuple(_refused(one) for one in content.get("refused") or () if isinstance(one, Mapping)),
     )
+
+
+def _refused(one: Mapping[str, Any]) -> str:
+    who = one.get("instance") or one.get("address") or "somebody"
+    often = "once" if one.get("times") == 1 else f"{one.get('times')} times, last"
+    return f"{who} was refused {one.get('path')}: {one.get('status')} {one.get('why')} ({often} at {one.get('last')})"
 
 
 def checked(url: str, option: str) -> str:

@@ -103,6 +103,8 @@ class Fleet:
     sidecars: tuple[Sidecar, ...] = ()
     tallies: tuple[Tally, ...] = ()
     problem: str | None = None
+    refused: tuple[str, ...] = ()
+    """Who the server does not let in, the last one last: `web-1: 401 … (/status, 12 times, last at …)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
