@@ -123,6 +123,10 @@ def test_a_registry_may_ask_for_signatures(registry: Registry, shelf: Bundles, k
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(BundleRefused, match="is not as it was when it was signed"):
         registry.put(archive({**files, rego: files[rego] + b"\n"}))
+    program = next(name for name in files if name.endswith("data.json"))
+    with pytest.raises(BundleRefused, match="is not as it was when it was signed"):
+        # Not even looked at: it may be anything, and of any size.
+        registry.put(archive({**files, program: b"no JSON"}))
 
 
 def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(

@@ -86,12 +86,13 @@ class Registry:
         `resign`: where the content is kept with another signature or provenance, this one takes its place from the next
         switch on. Raises BundleRefused, and RegistryConflict where the revision is kept with another content.
         """
+        self.check_signature(bundle)  # Before anything of it is unpacked.
         found = bundles.read(bundle)
         if not self.settings():
             # Somebody else may make it just now, and ask for signatures.
             with contextlib.suppress(RegistryConflict):
                 self.init()
-        self.check_signature(bundle)
+            self.check_signature(bundle)
         made = Revision(
             system=found.system,
             kind=found.kind,
@@ -358,10 +359,9 @@ class Registry:
 
     def _check_trusted(self, before: Channel, after: Channel) -> None:
         """Look at the signatures of what did not run before: keys may have been taken away since it was put."""
-        if self.trust() is None:
-            return
+        asked = self.trust() is not None
         for known, digest in after.digests.items():
-            if before.digests.get(known) != digest:
+            if asked and before.digests.get(known) != digest:
                 try:
                     self.check_signature(self.blob(digest))
                 except BundleRefused as error:
