@@ -13,8 +13,10 @@ from pyspark.sql.types import BooleanType, StringType
 
 from privtab import pipeline
 from privtab.bundle import policy_bundle, state_bundle
-from privtab.errors import StateInvalid, UsageError
-from privtab.spark import SparkState, decide
+from privtab.bundle.pack import shard_bundles
+from privtab.bundle.shards import LISTING, shard_files
+from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
+from privtab.spark import SparkState, decide, entitlements
 from privtab.state.load import load
 from privtab.state.validate import validate
 
@@ -106,6 +108,39 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
         assert decks.told(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decks.LOOKS]
     asked = df.where("n = 0").withColumn("user", F.lit("dan"))
     assert decks.told(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
+
+
+def test_a_state_in_parts_is_whole_or_none(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
+    program = pipeline.load_program(deck[0])
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for name, bundle in shard_files(shard_bundles(program, validate(program, load(deck[1]))[0])).items():
+        (folder / name).write_bytes(bundle)
+    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    for plan in PLANS:
+        assert decks.told(decide(df, program, folder, plan=plan, **BOX)) == [row[2:] for row in decks.LOOKS]
+    matrix = entitlements(program, folder, operations=["look"], spark=spark).where("user = 'ann'")
+    assert [row["path"] for row in matrix.collect()] == ["s/100%25/a%2Fb"]
+    (folder / LISTING).unlink()
+    next(file for file in folder.iterdir() if file.name.startswith("shop")).unlink()
+    for plan in PLANS:
+        with pytest.raises(DecisionUnavailable, match="1 of its shards are not here, such as `shop:s`"):
+            decide(df, program, folder, plan=plan, **BOX)
+    with pytest.raises(DecisionUnavailable, match="not whole"):
+        entitlements(program, folder, spark=spark)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_state_of_another_system_is_none(
+    plan: str, spark: SparkSession, deck: tuple[str, str], tmp_path: Path
+) -> None:
+    program = pipeline.load_program(deck[0])
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load(deck[1]))[0]))
+    other = tmp_path / "other.yaml"
+    other.write_text(decks.POLICY.replace("system: deck", "system: dock"))
+    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    with pytest.raises(UsageError, match="holds `deck`, and none of `dock`"):
+        decide(df, other, tmp_path / "state.tar.gz", plan=plan, **BOX)
 
 
 def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tuple[str, str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index, Numbers, Part, in_parts
 from privtab.engines.python import PythonEngine
-from privtab.errors import UsageError
+from privtab.errors import DecisionUnavailable, UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
 from privtab.state.nodes import TABLES, State
@@ -58,9 +58,14 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     """The state as tables of Spark."""
     from privtab.spark.state.tables import SparkState
 
+    def made() -> SparkState:
+        if not is_bundle(state):
+            return SparkState.of(spark, policy, state)
+        return SparkState.from_state(spark, None, _unbundled(policy, os.fspath(state)))
+
     key = ("tables", policy.digest, id(spark), *_mark(state))
     # The session is kept as well: another one may not come to be known by its number.
-    return _remembered(key, (state, spark), lambda: SparkState.of(spark, policy, state))
+    return _remembered(key, (state, spark), made)
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
@@ -68,7 +73,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
     from privtab.state.index import index
 
     if is_bundle(state):
-        return _bundled(policy, os.fspath(state))
+        return bundled(policy, os.fspath(state))
     rows = _opened(policy, state, spark)
     if not isinstance(rows, State):
         # The caller wants it here, or it was found to be small enough.
@@ -77,7 +82,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 
 
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
-    return Packed.of(Batches(PythonEngine(policy.json, index_of(policy, state, spark))))
+    return Packed.of(Batches(PythonEngine(policy.json, whole(index_of(policy, state, spark)))))
 
 
 def _program(policy: OpenPolicy) -> Any:
@@ -127,7 +132,44 @@ def _mark(state: Any) -> tuple[object, ...]:
     )
 
 
-def _bundled(policy: OpenPolicy, where: str) -> Index:
+def whole(index: Index) -> Index:
+    """The index; raises DecisionUnavailable where shards are missing: of what lies there nobody can tell."""
+    if index.missing:
+        raise _lacking(index.missing)
+    return index
+
+
+def _lacking(roots: Collection[str]) -> DecisionUnavailable:
+    named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
+    return DecisionUnavailable(
+        f"the state is not whole: {len(roots)} of its shards are not here, such as {named}", retry=False
+    )
+
+
+def _unbundled(policy: OpenPolicy, where: str) -> State:
+    """The rows behind bundles."""
+    from privtab.client._bundles import LocalPlace
+    from privtab.shard_names import shard_name
+    from privtab.spark.state.bundles import from_index
+    from privtab.state.shards import PEOPLE, merged
+
+    bundled(policy, where)  # tells what is wrong
+    found = (
+        part for bundle in LocalPlace(where).read({}, lambda document: document) for part in [bundle.content.states]
+    )
+    documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
+    people = [document for document in documents if "shards" in document]
+    if not people:
+        return from_index(documents[0])
+    shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
+    names = {root: shard_name(root) for root in people[0]["shards"]}
+    if missing := [root for root, name in names.items() if name not in shards]:
+        raise _lacking(missing)
+    return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
+
+
+def bundled(policy: OpenPolicy, where: str) -> Index:
+    """The index in a bundle, or in the bundles of a folder; raises UsageError where there is none of the policy's system."""
     from privtab.client._bundles import LocalPlace
 
     numbers = Numbers()
@@ -143,10 +185,10 @@ def _bundled(policy: OpenPolicy, where: str) -> Index:
     if not of_system:
         held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {held}, and none of `{policy.system}`")
-    whole = [index for index in of_system if isinstance(index, Index)]
-    if whole and len(of_system) > 1:
+    one = [index for index in of_system if isinstance(index, Index)]
+    if one and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    return whole[0] if whole else Index.of(of_system)
+    return one[0] if one else Index.of(of_system)
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:

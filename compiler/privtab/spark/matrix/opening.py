@@ -16,12 +16,12 @@ from privtab.request import hint
 from privtab.spark.matrix.people import Subject
 from privtab.spark.matrix.world import World
 from privtab.spark.policies import OpenPolicy
+from privtab.spark.states import bundled, is_bundle, whole
 from privtab.state.nodes import Assignment, State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ARCHIVES = (".tar.gz", ".tgz")
 _PROBE = "\x00"
 """Begins the names of the users that stand for groups: no state can name them."""
 LOCAL = 20_000_000
@@ -48,8 +48,8 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
         path = Path(state)
         if not path.exists():
             raise FileError(f"no such state: {path}")
-        if path.name.endswith(_ARCHIVES) or (path / ".manifest").is_file():
-            return Source(rows=None, index=_bundled(policy, path), program=policy.program)
+        if is_bundle(path):
+            return Source(rows=None, index=whole(bundled(policy, str(path))), program=policy.program)
         if not (path / "_MANIFEST.json").is_file():
             program = policy.checked("a state")
             return Source(rows=_checked(program, path), index=None, program=program)
@@ -198,15 +198,3 @@ def _checked(program: Program, path: Path) -> State:
     if stopping:
         raise StateInvalid(stopping)
     return state
-
-
-def _bundled(policy: OpenPolicy, path: Path) -> Index:
-    from privtab.client._bundles import LocalPlace
-
-    states = {
-        system: index for found in LocalPlace(path).read({}, Index) for system, index in found.content.states.items()
-    }
-    if policy.system not in states:
-        raise UsageError(f"{path} holds no state of `{policy.system}`" + hint(policy.system, states))
-    found: Index = states[policy.system]
-    return found
