@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from joined import ask, frame
 from pyspark.sql import SparkSession
@@ -150,6 +152,40 @@ def test_lopsided_frames(spark: SparkSession, program: Program) -> None:
     answers = ask(spark, program, state, requests)
     assert [allowed for allowed, _ in answers] == [truth[r.user, r.resource.id] for r in requests]
     assert 500 < sum(allowed for allowed, _ in answers) < 5500
+
+
+@pytest.mark.parametrize("times", [1, 8])
+def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
+    times: int, spark: SparkSession, program: Program
+) -> None:
+    """Everybody is denied everything, by rows above the tables or on them; no read of the rows sees those of another."""
+
+    def chance(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import random
+
+        import pyarrow as pa
+
+        for batch in batches:
+            paths = [f"c/s{random.randrange(400)}/t" for _ in range(batch.num_rows)]
+            yield pa.RecordBatch.from_pydict({"path": paths})
+
+    state = State(
+        grants=(
+            allow("user:ann", "USE", "catalog:c"),
+            allow("user:ann", "READ", "catalog:c"),
+            *(allow("user:ann", "READ", f"table:c/s{n}/t") for n in range(0, 400, 2)),
+            *(allow("user:ann", "READ", f"schema:c/s{n}", "deny") for n in range(0, 400, 2)),
+            *(allow("user:ann", "READ", f"table:c/s{n}/t", "deny") for n in range(1, 400, 2)),
+        )
+    )
+    rows = spark.range(400).mapInArrow(chance, "path string").withColumn("user", F.lit("ann"))
+    rows = rows.crossJoin(spark.range(times).withColumnRenamed("id", "time"))
+    decided = decide_by_joins(
+        rows, program, SparkState.of(spark, program, state), constants={"action": "read", "type": "table"}
+    )
+    counts = {(r["allowed"], r["reason"]): r["count"] for r in decided.groupBy("allowed", "reason").count().collect()}
+    assert sum(counts.values()) == 400 * times
+    assert set(counts) == {(False, NOT_GRANTED), (False, "not the same when read again")}
 
 
 def test_more_privileges_than_one_column_has_bits(spark: SparkSession, tmp_path: Path) -> None:

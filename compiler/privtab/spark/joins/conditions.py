@@ -23,6 +23,8 @@ class Texts:
         self.found = found
         self.masks: dict[int, int] = {}
         """By word: the bits that conditions read."""
+        self.denials: dict[int, int] = {}
+        """By word: those of them that say no."""
 
     def case(self, case: Case) -> str:
         """Whether a case's condition holds; never null."""
@@ -73,6 +75,8 @@ class Texts:
         places = layout.looked_at(fact)
         word, allowed = self._bit(("allow", fact.privilege))
         denied = self._bit(("deny", fact.privilege))[1] if meaning.denies else 0
+        if denied:
+            self.denials[word] = self.denials.get(word, 0) | denied
         here = self._words(fact, case, places, word)
         defaults = self._defaults(fact, case, places)
         if not defaults:

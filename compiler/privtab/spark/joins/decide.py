@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from privtab.spark.state.tables import SparkState
 
 NOT_GRANTED = "not granted"
+CHANGED = "not the same when read again"
+"""Why a row is denied that was not there when it was looked up what is held: rows are read several times."""
+SEEN, MAY_DENY, THERE = (HIDDEN + name for name in ("seen", "may_deny", "there"))
 
 
 def decide_by_joins(
@@ -79,6 +82,7 @@ class Joins:
         texts = Texts(compiled, names, self._found)
         self.conditions = [texts.case(case) for case in compiled.cases]
         self.masks = texts.masks
+        self.denials = texts.denials
 
     @classmethod
     def of(cls, policy: OpenPolicy, names: Names, state: SparkState, limits: JoinLimits) -> Joins:
@@ -117,7 +121,8 @@ class Joins:
         found = rows.join(F.broadcast(answers), F.expr(alike), "left")
         allowed, why = _answer("allowed"), _answer("reason")
         unasked = reason(self.layout, self.names)
-        told = f"CASE WHEN {allowed} THEN null WHEN {why} IS NOT NULL THEN {why} ELSE coalesce({unasked}, {literal(NOT_GRANTED)}) END"
+        unseen = f"coalesce({unasked}, {literal(CHANGED)})"
+        told = f"CASE WHEN {allowed} THEN null WHEN {why} IS NOT NULL THEN {why} ELSE {unseen} END"
         kept = [F.col(quoted(name)) for name in rows.columns]
         return found.select(*kept, F.expr(f"coalesce({allowed}, false)").alias("allowed"), F.expr(told).alias("reason"))
 
@@ -130,6 +135,10 @@ class Joins:
             if self.goes_along(part, figures):
                 found = F.broadcast(found)
             decided = decided.join(found, self.keys(part), "left")
+            if self.denials and self._single(part):
+                denied = self._side("places", self.denials).select(KEY, F.lit(col=True).alias(MAY_DENY + part))
+                key = F.expr(self._steps(part)).getItem(0).getField("key")
+                decided = decided.withColumn(KEY, key).join(denied, KEY, "left").drop(KEY)
         return self._answered(decided, requests)
 
     def goes_along(self, part: str, figures: Figures) -> bool:
@@ -145,56 +154,72 @@ class Joins:
             keys.insert(1, GROUPS)
         return keys
 
-    def _part(self, rows: DataFrame, part: str) -> DataFrame:
-        """What is held at the places of a part: its keys, and a column for each place and word."""
-        keys = self.keys(part)
-        specs = self.layout.specs[part]
-        asked = rows.where(f"{piece(part)} IS NOT NULL AND {WHO} IS NOT NULL").select(*keys)
-        single = all(len(places) == 1 for places in specs.values())
-        if not single:
-            asked = asked.distinct()
-        looked = self._looked_at(asked, part).join(self._side("places").select(KEY), KEY, "left_semi")
-        if single:
-            looked = looked.distinct()
-        return self._held(looked, part, keys)
+    def _single(self, part: str) -> bool:
+        """Whether one place is all that is looked at."""
+        return all(len(places) == 1 for places in self.layout.specs[part].values())
 
-    def _looked_at(self, asked: DataFrame, part: str) -> DataFrame:
-        """A row for each place: its number and its key."""
-        specs = self.layout.specs[part]
+    def _part(self, rows: DataFrame, part: str) -> DataFrame:
+        """What is held at the places of a part: its keys, and a column for each place and word.
+
+        Where there are denials, nothing on the way may drop what is asked: a pair of which no row comes back was not looked
+        up, and its request is not allowed (`_complete`). A single place is dropped if nobody holds anything there, which the
+        state alone says.
+        """
+        keys = self.keys(part)
+        asked = rows.where(f"{piece(part)} IS NOT NULL AND {WHO} IS NOT NULL").select(*keys)
+        places = self._side("places", self.masks).select(KEY)
+        if self._single(part):
+            looked = asked.select("*", F.expr(f"({self._steps(part)})[0]").alias("step"))
+            looked = looked.selectExpr(*keys, "step.at AS at", f"step.key AS {KEY}").join(places, KEY, "left_semi")
+            return self._held(looked.distinct(), part, keys)
+        looked = asked.distinct().select("*", F.expr(f"inline({self._steps(part)})").alias("at", KEY))
+        if not self.denials:
+            return self._held(looked.join(places, KEY, "left_semi"), part, keys)
+        looked = looked.join(places.withColumn(THERE, F.lit(col=True)), KEY, "left")
+        return self._held(looked, part, keys, there=f"{THERE} IS NOT NULL")
+
+    def _steps(self, part: str) -> str:
+        """The places of a part as an array: their numbers and keys."""
         listed: dict[str, list[str]] = {}
-        for type_, places in specs.items():
+        for type_, places in self.layout.specs[part].items():
             steps = ", ".join(
                 f"named_struct('at', {at}, 'key', {_key(piece(part), place)})" for at, place in enumerate(places)
             )
             listed.setdefault(f"array({steps})", []).append(type_)
-        arms = [(one_of(kind(part), types), steps) for steps, types in listed.items()]
-        text = arms[0][1] if len(arms) == 1 else chosen(arms, "null")
-        if all(len(places) == 1 for places in specs.values()):
-            return (
-                asked.select("*", F.expr(f"({text})[0]").alias("step"))
-                .selectExpr("*", "step.at AS at", f"step.key AS {KEY}")
-                .drop("step")
-            )
-        return asked.select("*", F.expr(f"inline({text})").alias("at", KEY))
+        if len(listed) == 1:
+            return next(iter(listed))
+        return chosen(((one_of(kind(part), types), steps) for steps, types in listed.items()), "null")
 
-    def _held(self, looked: DataFrame, part: str, keys: list[str]) -> DataFrame:
+    def _held(self, looked: DataFrame, part: str, keys: list[str], there: str = "true") -> DataFrame:
+        """`there`: whether anybody holds anything at the place of a row; nobody's principals are looked for where not."""
+        user = f"concat('user:', {WHO})"
         if self.names.has("groups"):
-            whos = f"concat(array(concat('user:', {WHO})), transform({GROUPS}, g -> concat('group:', g)))"
+            whos = f"concat(array({user}), transform({GROUPS}, g -> concat('group:', g)))"
+            whos = f"coalesce(CASE WHEN {there} THEN {whos} END, array(cast(null AS string)))"
             looked = looked.select("*", F.expr(f"explode({whos})").alias(HOLDER))
         else:
-            looked = looked.withColumn(HOLDER, F.expr(f"concat('user:', {WHO})"))
-        found = looked.join(self._side("principals"), HOLDER).join(self._side("held"), [PRINCIPAL, KEY])
+            looked = looked.withColumn(HOLDER, F.expr(f"CASE WHEN {there} THEN {user} END"))
+        how = "left" if self.denials else "inner"
+        found = looked.join(self._side("principals"), HOLDER, how)
+        found = found.join(self._side("held", self.masks), [PRINCIPAL, KEY], how)
         columns = [
             F.expr(f"bit_or(CASE WHEN at = {at} THEN {word(number)} ELSE 0L END)").alias(_column(part, at, number))
             for at, number in self.used[part]
         ]
-        return found.groupBy(*keys).agg(*columns)
+        return found.groupBy(*keys).agg(*columns, F.expr("count(1) > 0").alias(SEEN + part))
 
-    def _side(self, name: str) -> DataFrame:
-        """A table of the state: the rows with something that conditions read, sent to all executors if it is small."""
+    def _complete(self) -> str:
+        """Whether all was looked up that may say no."""
+        if not self.denials:
+            return "true"
+        asked = {part: f"{MAY_DENY}{part}" if self._single(part) else piece(part) for part in self.used}
+        return both(f"({what} IS NULL OR {SEEN}{part} IS NOT NULL)" for part, what in asked.items())
+
+    def _side(self, name: str, masks: Mapping[int, int] | None = None) -> DataFrame:
+        """A table of the state: the rows with some of the bits by word, sent to all executors if it is small."""
         frame: DataFrame = getattr(self.holdings, name)
-        if name != "principals":
-            frame = frame.where(either(f"({word(n)} & {mask}L) <> 0L" for n, mask in sorted(self.masks.items())))
+        if masks is not None:
+            frame = frame.where(either(f"({word(n)} & {mask}L) <> 0L" for n, mask in sorted(masks.items())))
         return F.broadcast(frame) if self.holdings.sizes[name] <= self.limits.broadcast else frame
 
     def _answered(self, decided: DataFrame, requests: DataFrame) -> DataFrame:
@@ -203,10 +228,12 @@ class Joins:
             holds = conditions[0]
         else:
             holds = chosen(((f"{CASE} = {number}", text) for number, text in enumerate(conditions)), "false")
-        allowed = f"coalesce({REASON} IS NULL AND {holds}, false)"
+        complete = self._complete()
+        allowed = f"coalesce({REASON} IS NULL AND {complete} AND {holds}, false)"
         kept = [F.col(quoted(name)) for name in requests.columns]
-        answered = decided.select(*kept, F.col(REASON), F.expr(allowed).alias(f"{HIDDEN}allowed"))
-        why = f"CASE WHEN NOT {HIDDEN}allowed THEN coalesce({REASON}, {literal(NOT_GRANTED)}) END"
+        unasked = f"coalesce({REASON}, CASE WHEN NOT {complete} THEN {literal(CHANGED)} END, {literal(NOT_GRANTED)})"
+        answered = decided.select(*kept, F.expr(unasked).alias(REASON), F.expr(allowed).alias(f"{HIDDEN}allowed"))
+        why = f"CASE WHEN NOT {HIDDEN}allowed THEN {REASON} END"
         return answered.select(*kept, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(why).alias("reason"))
 
 
