@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, TypeAlias, cast
 
+from privtab.bundle.archive import LEVEL
 from privtab.errors import BrokenBundle
 
 Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
@@ -62,7 +63,7 @@ def packed(found: Entries) -> Iterator[bytes]:
     """The gzipped tar of entries, piece by piece; as `archive` packs them."""
     sink = _Sink()
     with (
-        gzip.GzipFile(fileobj=cast("BinaryIO", sink), mode="wb", compresslevel=6, mtime=0, filename="") as out,
+        gzip.GzipFile(fileobj=cast("BinaryIO", sink), mode="wb", compresslevel=LEVEL, mtime=0, filename="") as out,
         tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
     ):
         for _, entry, content in found:

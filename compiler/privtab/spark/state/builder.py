@@ -16,7 +16,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,11 +31,12 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.shard_names import combined
 from privtab.spark.state import scan
-from privtab.spark.state.files import Root, place
+from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.people import REPORT, people_rows, people_writer
 from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.schemas import FINDINGS, schema
 from privtab.spark.state.worker import RESULTS, work_on
+from privtab.state.nodes import TABLES as ALL_TABLES
 from privtab.state.shards import PEOPLE, roots
 from privtab.state.uses import uses
 
@@ -129,47 +130,53 @@ class _Builder:
         self.counts: dict[str, DataFrame] = {}
         """Of the tables that go by names: what their good rows say, and how many say it."""
         self.id = uuid.uuid4().hex[:12]
+        self.results_name = f"results-{self.id}"
 
     def run(self, *, allow_partial: bool, full: bool) -> Build:
         """The stages, each with its time."""
         before = self.root.read_json(MANIFEST)
         policy = policy_digest(self.program, self.read.sources.orphans)
-        prints = self.timed("fingerprints", "reading the rows", self.fingerprints)
         usable = before is not None and before.get("policy") == policy and before.get("format") == FORMAT and not full
         old: Mapping[str, Any] = (before or {}) if usable else {}
+        # Where all is made anew, the workers that make the shards take the fingerprints of their rows as well.
+        tables = ALL_TABLES if old else BY_NAME
+        prints = self.timed("fingerprints", "reading the rows", lambda: self.fingerprints(tables))
         known: Mapping[str, Any] = old.get("fingerprints", {})
-        if usable and known == prints and (allow_partial or not _errors(old["findings"])):
+        if old and known == prints and (allow_partial or not _errors(old["findings"])):
             return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
-        changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
+        changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p) if old else None
         removed = sorted(r for r in known if _is_root(r) and r not in prints)
         work = f"work-{self.id}"
         try:
             return self.made(before, old, prints, policy, changed, removed, work, allow_partial=allow_partial)
         finally:
             self.root.remove(work)
+            if (self.root.read_json(MANIFEST) or {}).get("results") != self.results_name:
+                self.root.remove(self.results_name)
 
     def made(
         self,
         before: Mapping[str, Any] | None,
         old: Mapping[str, Any],
-        prints: Mapping[str, list[int]],
+        prints: dict[str, list[int]],
         policy: str,
-        changed: list[str],
+        changed: list[str] | None,
         removed: list[str],
         work: str,
         *,
         allow_partial: bool,
     ) -> Build:
-        """A new build beside the old one; the manifest comes last."""
+        """A new build beside the old one; the manifest comes last. `changed`: None for all there are, not known yet."""
         tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
-        rows = sum(prints[root][0] for root in changed)
-        fresh = f"{work}/fresh"
-        self.timed(
-            "shards", f"building {len(changed)} shards", lambda: self.shards(tables, changed, rows, not old, fresh)
-        )
-        results = f"results-{self.id}"
-        reports = self.timed("results", "gathering", lambda: self.results(old, fresh, results, changed, removed))
-        findings = self.counted(results)
+        rows = sum(prints[root][0] for root in changed or ())
+        results = self.results_name
+        said = "building all shards" if changed is None else f"building {len(changed)} shards"
+        self.timed("shards", said, lambda: self.shards(tables.get("assignments"), changed, rows, results))
+        gone = [*(changed or ()), *removed]
+        reports, more, findings = self.timed("results", "gathering", lambda: self.results(old, results, gone))
+        for root, sums in more.items():
+            prints[root] = [a + b for a, b in zip(prints[root], sums, strict=True)] if root in prints else sums
+        changed = sorted(filter(_is_root, prints)) if changed is None else changed
         if _errors(findings) and not allow_partial:
             self.reject(results)
         shards = {r: s for r, s in old.get("shards", {}).items() if r not in changed and r not in removed} | reports
@@ -188,38 +195,38 @@ class _Builder:
             people=another, seconds=self.seconds,
         )  # fmt: skip
 
-    def fingerprints(self) -> dict[str, list[int]]:
-        """Of each root and each table that goes by names: rows, and four sums."""
-        if not self.read.sources.tables:
-            return {}
-        rows = scan.fingerprints(self.read).collect()
+    def fingerprints(self, tables: Sequence[str]) -> dict[str, list[int]]:
+        """Of each root and each table that goes by names: rows, and four sums; of these tables alone."""
+        frame = scan.fingerprints(self.read, tables)
+        rows = [] if frame is None else frame.collect()
         return {row["root"]: [int(row[c]) for c in ("rows", "h0", "h1", "g0", "g1")] for row in rows}
 
     def by_name(self, work: str) -> dict[str, DataFrame]:
-        """The good rows of the tables that go by names, written down: they are asked for several times."""
+        """The good rows of the tables that go by names, where there are any, written down: they are asked for several times."""
         found: dict[str, DataFrame] = {}
-        for table in BY_NAME:
-            if table not in self.read.sources.tables:
-                found[table] = self.spark.createDataFrame([], schema(table))
-                continue
-            path = self.root.spark(f"{work}/{table}")
-            self.read.counted(table).write.parquet(path)
+        paths = {t: self.root.spark(f"{work}/{t}") for t in BY_NAME if t in self.read.sources.tables}
+        at_once([partial(self.read.counted(table).write.parquet, path) for table, path in paths.items()])
+        for table, path in paths.items():
             self.counts[table] = self.spark.read.schema(f"{schema(table)}, `rows` bigint").parquet(path)
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
         return found
 
-    def shards(self, tables: Mapping[str, DataFrame], changed: list[str], rows: int, whole: bool, fresh: str) -> None:  # noqa: FBT001
-        """Every changed shard, by the executors; what they have to say goes to `fresh`."""
-        frame = scan.scanned(self.read, tables["assignments"], None if whole else changed)
-        if frame is None or not changed:
+    def shards(self, assignments: DataFrame | None, changed: list[str] | None, rows: int, results: str) -> None:
+        """Every changed shard, by the executors; what they have to say goes to `results`."""
+        frame = scan.scanned(self.read, assignments, changed, prints=changed is None)
+        if frame is None or changed == []:
             return
-        tasks = min(MOST_TASKS, max(2, min(2 * len(changed), rows // ROWS_OF_A_TASK + 1)))
+        if changed is None:
+            # Nobody has counted the rows: Spark joins partitions until each is of a good size.
+            frame = frame.repartition("root")
+        else:
+            tasks = min(MOST_TASKS, max(1, min(2 * len(changed), rows // ROWS_OF_A_TASK)))
+            frame = frame.repartition(tasks, "root")
         worker = partial(
             work_on, self.program, self.root, self.not_text(),
             self.read.sources.orphans if self.read.sources.entities is not None else None,
         )  # fmt: skip
-        made = frame.repartition(tasks, "root").mapInArrow(worker, RESULTS)
-        made.write.parquet(self.root.spark(fresh))
+        frame.mapInArrow(worker, RESULTS).write.parquet(self.root.spark(results))
 
     def not_text(self) -> dict[str, dict[str, str]]:
         """By table the columns whose cells are no text, in whichever source."""
@@ -229,36 +236,37 @@ class _Builder:
         }
 
     def results(
-        self, old: Mapping[str, Any], fresh: str, results: str, changed: list[str], removed: list[str]
-    ) -> dict[str, dict[str, Any]]:
-        """Old results of what stays and new ones together; gives the reports of the shards that were made."""
+        self, old: Mapping[str, Any], results: str, gone: list[str]
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
+        """What the workers did not say is added to `results`: old results of what stays, findings about tables by name.
+
+        Gives the reports of the shards that were made, the fingerprints of their rows, and the counted findings: table, code,
+        severity, rows.
+        """
         parts: list[DataFrame] = []
-        reports: dict[str, dict[str, Any]] = {}
-        if self.root.names(fresh):
-            new = self.spark.read.schema(RESULTS).parquet(self.root.spark(fresh))
-            reports = {r["root"]: json.loads(r["row"]) for r in new.filter("kind = 'shard'").collect()}
-            parts.append(new.filter("kind != 'shard'"))
         if old:
             kept = self.spark.read.schema(RESULTS).parquet(self.root.spark(old["results"]))
-            parts.append(kept.filter(~fn.col("root").isin([*changed, *removed, *BY_NAME])))
-        for table in BY_NAME:
-            if table in self.read.sources.tables:
-                found = self.read.findings_of(table, self.counts[table]).withColumns(
-                    {"kind": fn.lit("finding"), "root": fn.lit(table)}
-                )
-                parts.append(found)
+            parts.append(
+                kept.filter(fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME]))
+            )
+        for table, counts in self.counts.items():
+            found = self.read.findings_of(table, counts)
+            parts.append(found.withColumns({"kind": fn.lit("finding"), "root": fn.lit(table)}))
         names = ["kind", "root", *(part.split("`")[1] for part in FINDINGS.split(", "))]
-        whole = self.spark.createDataFrame([], RESULTS)
-        for part in parts:
+        whole = self.spark.createDataFrame([], RESULTS) if not parts else parts[0].select(*names)
+        for part in parts[1:]:
             whole = whole.unionAll(part.select(*names))
-        whole.coalesce(8).write.parquet(self.root.spark(results))
-        return reports
-
-    def counted(self, results: str) -> list[list[Any]]:
-        """Table, code, severity and rows of the findings."""
-        rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results)).filter("kind = 'finding'")
-        counted = rows.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
-        return sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted)
+        whole.coalesce(8).write.mode("append").parquet(self.root.spark(results))
+        said = self.spark.read.schema(RESULTS).parquet(self.root.spark(results)).filter("kind != 'principal'")
+        own = fn.col("kind") != "finding"
+        keys = [fn.when(own, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
+        rows = said.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        told = {
+            kind: {r["own_root"]: json.loads(r["own_row"]) for r in rows if r["kind"] == kind}
+            for kind in ("shard", "fingerprint")
+        }
+        findings = sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in rows if r["kind"] == "finding")
+        return told["shard"], told["fingerprint"], findings
 
     def reject(self, results: str) -> None:
         """Leave the findings in `rejected/` and raise StateInvalid with the first of them."""
@@ -275,7 +283,7 @@ class _Builder:
         rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results))
         granted = rows.filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
         entries = people_rows(
-            self.program, tables["assignments"], tables["memberships"], tables["service_admins"], granted
+            self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
         )
         worker = people_writer(self.program, shards, self.root)
         (report,) = entries.coalesce(1).mapInArrow(worker, REPORT).collect()

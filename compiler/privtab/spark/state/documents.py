@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,34 @@ def _members(parts: Mapping[str, Sequence[bytes]]) -> Iterable[bytes]:
     yield b"}"
 
 
+@dataclass(slots=True)
+class _Spelt:
+    """The texts of a shard as JSON and their order: worked out once, used by all members of its document."""
+
+    held: Held
+    key_ranks: Codes = field(init=False)
+    name_ranks: Codes = field(init=False)
+    _written: dict[bool, tuple[Texts, Texts, Texts]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.key_ranks, self.name_ranks = ranks(self.held.keys), ranks(self.held.names)
+
+    def written(self, *, ascii_: bool) -> tuple[Texts, Texts, Texts]:
+        """Keys and names as JSON, and members that say true by name."""
+        if ascii_ not in self._written:
+            names = json_texts(self.held.names, ascii_=ascii_)
+            self._written[ascii_] = (json_texts(self.held.keys, ascii_=ascii_), names, joined(names, ":true"))
+        return self._written[ascii_]
+
+
 def shard_document(held: Held) -> tuple[str, bytes]:
     """The revision and the text of a shard."""
+    spelt = _Spelt(held)
     parts: dict[str, Part] = {
-        "allow": lambda a: _grants(held, "allow", ascii_=a),
-        "deny": lambda a: _grants(held, "deny", ascii_=a),
-        "owners": lambda a: _pairs(held, held.owners, ascii_=a),
-        "members": lambda a: _pairs(held, held.members, ascii_=a),
+        "allow": lambda a: _grants(spelt, "allow", ascii_=a),
+        "deny": lambda a: _grants(spelt, "deny", ascii_=a),
+        "owners": lambda a: _pairs(spelt, held.owners, ascii_=a),
+        "members": lambda a: _pairs(spelt, held.members, ascii_=a),
     }
     return stamped(parts, ascii_=is_ascii(held.keys) and is_ascii(held.names))
 
@@ -62,16 +84,21 @@ def bundle_of(program: Program, key: str, revision: str, text: bytes, shards: in
     return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})
 
 
-def _grants(held: Held, effect: str, *, ascii_: bool) -> list[bytes]:
+def _grants(spelt: _Spelt, effect: str, *, ascii_: bool) -> list[bytes]:
     """Privilege → entity → grantees; a role within a scope with the entities of its rows."""
+    held = spelt.held
     privilege, key, name = held.grants[effect]
-    names, leaves = held.names, joined(json_texts(held.names, ascii_=ascii_), ":true")
+    if not len(privilege) and not held.scoped[effect]:
+        return [b"{}"]
+    key_texts, _, leaves = spelt.written(ascii_=ascii_)
+    name_ranks = spelt.name_ranks
     leaf = name
     scoped = held.scoped[effect]
     if scoped:
         number = {p: at for at, p in enumerate(held.privileges)}
         key_number = {k: at for at, k in enumerate(held.keys.to_pylist())}
         principals = list(dict.fromkeys(entry[2] for entry in scoped))
+        names = held.names
         added = {p: len(names) + at for at, p in enumerate(principals)}
         own = [
             json.dumps(p, ensure_ascii=ascii_) + ":" + json.dumps(list(es), ensure_ascii=ascii_, separators=(",", ":"))
@@ -81,22 +108,23 @@ def _grants(held: Held, effect: str, *, ascii_: bool) -> list[bytes]:
         privilege = np.concatenate([privilege, [number[p] for p, _, _, _ in scoped]]).astype(np.int64)
         key = np.concatenate([key, [key_number[k] for _, k, _, _ in scoped]]).astype(np.int64)
         name = np.concatenate([name, [added[p] for _, _, p, _ in scoped]]).astype(np.int64)
-        names, leaves = _together(names, principals), _together(leaves, own)
-    key_rank = ranks(held.keys)
-    order = np.lexsort((ranks(names)[name], key_rank[key], privilege))
+        name_ranks, leaves = ranks(_together(names, principals)), _together(leaves, own)
+    order = np.lexsort((name_ranks[name], spelt.key_ranks[key], privilege))
     levels = [
         (privilege[order], json_texts(large(held.privileges), ascii_=ascii_)),
-        (key[order], json_texts(held.keys, ascii_=ascii_)),
+        (key[order], key_texts),
     ]
     return nested(levels, (leaf[order], leaves))
 
 
-def _pairs(held: Held, pairs: tuple[Codes, Codes], *, ascii_: bool) -> list[bytes]:
+def _pairs(spelt: _Spelt, pairs: tuple[Codes, Codes], *, ascii_: bool) -> list[bytes]:
     """Entity → names."""
     key, name = pairs
-    order = np.lexsort((ranks(held.names)[name], ranks(held.keys)[key])) if len(key) else np.zeros(0, np.int64)
-    leaves = joined(json_texts(held.names, ascii_=ascii_), ":true")
-    return nested([(key[order], json_texts(held.keys, ascii_=ascii_))], (name[order], leaves))
+    if not len(key):
+        return [b"{}"]
+    key_texts, _, leaves = spelt.written(ascii_=ascii_)
+    order = np.lexsort((spelt.name_ranks[name], spelt.key_ranks[key]))
+    return nested([(key[order], key_texts)], (name[order], leaves))
 
 
 def _together(texts: Texts, more: Sequence[str]) -> Texts:

@@ -6,11 +6,23 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privtab.errors import BundleWriteError
+
+
+def at_once(jobs: Sequence[Callable[[], Any]]) -> None:
+    """Several jobs of Spark side by side: one task alone leaves a core without work. Raises what the first of them raises."""
+    if len(jobs) == 1:
+        jobs[0]()
+        return
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for job in [pool.submit(job) for job in jobs]:
+            job.result()
 
 
 @dataclass(frozen=True, slots=True)

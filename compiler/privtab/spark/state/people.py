@@ -29,64 +29,78 @@ REPORT = "`revision` string, `bytes` bigint, `json_bytes` bigint, `sha256` strin
 
 
 def people_rows(
-    program: Program, assignments: DataFrame, memberships: DataFrame, service_admins: DataFrame, granted: DataFrame
+    program: Program,
+    assignments: DataFrame | None,
+    memberships: DataFrame | None,
+    service_admins: DataFrame | None,
+    granted: DataFrame,
 ) -> DataFrame:
     """Every entry of the people's part: which part, the name, the key below it, the value.
 
-    Good rows of the three tables, each once; `granted`: one column `who`, every principal that a grant or an owner names.
+    Good rows of the three tables, each once, None where there is no such table; `granted`: one column `who`, every principal
+    that a grant or an owner names. What nobody can have is left out of the plan: Spark takes longer to plan than to join.
     """
     used = uses(program)
-    declared = [f"role:{name}" for name in program.roles]
     col, lit = fn.col, fn.lit
     none = lit(None).cast("string")
-    if not used.state_groups:
-        memberships = memberships.limit(0)
-    held = assignments.select(
-        "principal",
-        fn.concat(lit("role:"), "role").alias("role"),
-        fn.when(col("scope_type").isNotNull(), fn.concat_ws(":", "scope_type", "scope_path")).alias("scope"),
-    )
-    matters = held if used.holds else _mattering(held, "role", granted, declared)
-    scoped_pairs = held.filter("scope is not null").select("role", "scope").distinct()
-    named = scoped_pairs.mapInArrow(_scoped_names, "`role_` string, `scope_` string, `text` string")
-    plain = matters.filter("scope is null").select("principal", col("role").alias("text"))
-    within = matters.filter("scope is not null").join(
-        named, (col("role") == col("role_")) & (col("scope") == col("scope_"))
-    )
-    given = plain.unionAll(within.select("principal", "text"))
-
-    def name(kind: str) -> Any:
-        return fn.substring(col("principal"), len(kind) + 2, 2**30).alias("name")
-
-    groups = memberships.select(col("user").alias("name"), fn.concat(lit("group:"), "group").alias("principal_"))
-    own_groups = groups.select("name", col("principal_").alias("text"))
-    if not used.group_membership:
-        own_groups = _mattering(own_groups, "text", granted, [])
-    by_user = [
-        given.filter(col("principal").startswith("user:")).select(name("user"), "text"),
-        groups.join(given, col("principal_") == col("principal")).select("name", "text"),
-        own_groups,
-        granted.filter(col("who").startswith("user:")).select(fn.substring("who", 6, 2**30).alias("name"), col("who").alias("text")),
-    ]  # fmt: skip
-    parts = [_flat("principals", by_user)]
-    scoped = held.filter(col("scope").isNotNull() & col("role").isin(declared))
-    by_scope = [
-        scoped.filter(col("principal").startswith("user:")).select(name("user"), "scope", "role"),
-        groups.join(scoped, col("principal_") == col("principal")).select("name", "scope", "role"),
-    ]
-    parts.append(_by_scope("scoped", by_scope))
-    if used.request_groups:
-        lone = [given.filter(col("principal").startswith("group:")).select(name("group"), "text")]
-        asked = granted.filter(col("who").startswith("group:")).select(fn.substring("who", 7, 2**30).alias("name"), col("who").alias("text"))  # fmt: skip
-        lone.append(asked)
+    groups = _groups(memberships) if memberships is not None and used.state_groups else None
+    users = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "user", "text")]
+    if groups is not None:
+        own = groups.select("name", col("principal_").alias("text"))
+        users.append(own if used.group_membership else _mattering(own, "text", granted, []))
+    lone = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "group", "text")]
+    # A row that is no entry: where there is none at all, Spark would start no worker, and nobody would write the bundle.
+    parts = [granted.sparkSession.range(1).select(lit(""), lit(""), none, none)]
+    if assignments is not None:
+        declared = [f"role:{name}" for name in program.roles]
+        held = assignments.select(
+            "principal",
+            fn.concat(lit("role:"), "role").alias("role"),
+            fn.when(col("scope_type").isNotNull(), fn.concat_ws(":", "scope_type", "scope_path")).alias("scope"),
+        )
+        matters = held if used.holds else _mattering(held, "role", granted, declared)
+        scoped_pairs = held.filter("scope is not null").select("role", "scope").distinct()
+        named = scoped_pairs.mapInArrow(_scoped_names, "`role_` string, `scope_` string, `text` string")
+        plain = matters.filter("scope is null").select("principal", col("role").alias("text"))
+        within = matters.filter("scope is not null").join(
+            named, (col("role") == col("role_")) & (col("scope") == col("scope_"))
+        )
+        given = plain.unionAll(within.select("principal", "text"))
+        users += [_named(given, "user", "text"), *_through(groups, given, "text")]
+        lone.append(_named(given, "group", "text"))
         if used.group_membership:
-            mine = held.filter(col("principal").startswith("group:"))
-            lone.append(mine.select(name("group"), col("principal").alias("text")))
+            lone.append(_named(held.withColumn("text", col("principal")), "group", "text"))
+        parts.append(named.select(lit("within"), "text", "role_", "scope_"))
+        if declared:
+            scoped = held.filter(col("scope").isNotNull() & col("role").isin(declared))
+            by_scope = [_named(scoped, "user", "scope", "role"), *_through(groups, scoped, "scope", "role")]
+            parts.append(_by_scope("scoped", by_scope))
+            if used.request_groups:
+                parts.append(_by_scope("group_scoped", [_named(scoped, "group", "scope", "role")]))
+    parts.append(_flat("principals", users))
+    if used.request_groups:
         parts.append(_flat("group_principals", lone))
-        parts.append(_by_scope("group_scoped", [scoped.filter(col("principal").startswith("group:")).select(name("group"), "scope", "role")]))  # fmt: skip
-    parts.append(named.select(lit("within"), "text", "role_", "scope_"))
-    parts.append(service_admins.select(lit("service_admins"), "user", none, none))
+    if service_admins is not None:
+        parts.append(service_admins.select(lit("service_admins"), "user", none, none))
     return reduce(lambda a, b: a.unionAll(b), parts).toDF("part", "name", "key", "value")
+
+
+def _groups(memberships: DataFrame) -> DataFrame:
+    """Users (`name`) and the groups (`principal_`) that they are in."""
+    return memberships.select(fn.col("user").alias("name"), fn.concat(fn.lit("group:"), "group").alias("principal_"))
+
+
+def _named(rows: DataFrame, kind: str, *columns: str) -> DataFrame:
+    """The rows of principals of one kind by their names."""
+    name = fn.substring(fn.col("principal"), len(kind) + 2, 2**30).alias("name")
+    return rows.filter(fn.col("principal").startswith(f"{kind}:")).select(name, *columns)
+
+
+def _through(groups: DataFrame | None, rows: DataFrame, *columns: str) -> list[DataFrame]:
+    """What users have because a group of theirs has it."""
+    if groups is None:
+        return []
+    return [groups.join(rows, fn.col("principal_") == fn.col("principal")).select("name", *columns)]
 
 
 def _mattering(rows: DataFrame, column: str, granted: DataFrame, declared: list[str]) -> DataFrame:

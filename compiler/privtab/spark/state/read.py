@@ -131,15 +131,21 @@ class Read:
         """
         root = files.place(folder)
         data = f"data-{uuid.uuid4().hex[:12]}"
-        for table, frame in self.tables().items():
-            frame.write.format(format).save(root.spark(f"{data}/{table}"))
-        self.findings().write.format(format).save(root.spark(f"{data}/findings"))
+        frames = {table: self.good(table) for table in TABLES if table in self.sources.tables}
+        frames["findings"] = self.findings()
+        files.at_once(
+            [partial(frame.write.format(format).save, root.spark(f"{data}/{name}")) for name, frame in frames.items()]
+        )
         findings = self.spark.read.format(format).schema(FINDINGS).load(root.spark(f"{data}/findings"))
-        counts = {
-            table: self.spark.read.format(format).schema(_schema(table)).load(root.spark(f"{data}/{table}")).count()
-            for table in TABLES
-        }
-        counted = findings.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        none = fn.lit(None).cast("string")
+        good = [
+            self.spark.read.format(format).schema(_schema(table)).load(root.spark(f"{data}/{table}")).select(
+                fn.lit(table).alias("table"), none.alias("code"), none.alias("severity"), fn.lit(1).cast("bigint").alias("rows"))
+            for table in frames if table != "findings"
+        ]  # fmt: skip
+        told = _union([findings.select("table", "code", "severity", "rows"), *good])
+        counted = told.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
+        counts = dict.fromkeys(TABLES, 0) | {r["table"]: r["rows"] for r in counted if r["code"] is None}
         manifest = {
             "format": FORMAT,
             "kind": "tables",
@@ -148,7 +154,7 @@ class Read:
             "data": data,
             "files": format,
             "rows": counts,
-            "findings": sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted),
+            "findings": sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted if r["code"]),
         }
         before = root.read_json(MANIFEST)
         root.write(MANIFEST, (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
@@ -270,7 +276,12 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object) -> Spa
         raise FileError(f"no tables of a state in {folder}: `{MANIFEST}` is missing or of another kind")
     data, format_ = str(manifest["data"]), str(manifest["files"])
     reader = spark.read.format(format_)
-    tables = {t: reader.schema(_schema(t)).load(root.spark(f"{data}/{t}")) for t in TABLES}
+    tables = {
+        t: reader.schema(_schema(t)).load(root.spark(f"{data}/{t}"))
+        if manifest["rows"][t]
+        else spark.createDataFrame([], _schema(t))
+        for t in TABLES
+    }
     findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
     tables["grants"] = given(program_of(policy), tables["grants"]).distinct()
     counts = {table: rows for table, rows in manifest["rows"].items() if table != "grants"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -41,33 +42,35 @@ def root(program: Program, column: str, *others: str) -> Column:
     return fn.coalesce(found, lost)
 
 
-def scanned(read: Read, assignments: DataFrame, roots: list[str] | None = None) -> DataFrame | None:
+def scanned(
+    read: Read, assignments: DataFrame | None, roots: list[str] | None = None, *, prints: bool = False
+) -> DataFrame | None:
     """Rows for `shards.held`: the columns of `shards.INPUT`; of these roots alone where they are named.
 
-    `assignments`: the good ones, each once.
+    `assignments`: the good ones, each once; `prints`: with the hashes of the raw rows, for the workers to sum up.
     """
     program = read.program
     frames: list[DataFrame] = []
     for number, table in enumerate(TABLES):
         frames += [
-            _rows(program, table, number, source.rows, ordinary=not source.not_text)
+            _rows(program, table, number, source.rows, ordinary=not source.not_text, prints=prints)
             for source in read.sources.tables.get(table, ())
         ]
-    if "assignments" in read.sources.tables:
+    if assignments is not None:
         scopes = assignments.filter("scope_type is not null")
         key = fn.concat_ws(":", "scope_type", "scope_path")
         pairs = scopes.select(key.alias("a"), fn.concat(fn.lit("role:"), "role").alias("b")).distinct()
-        frames.append(_plain(program, pairs, SCOPE))
+        frames.append(_plain(program, pairs, SCOPE, prints=prints))
     if read.sources.entities is not None:
         listed = read.sources.entities.select(fn.col("entity").alias("a"), fn.lit(None).cast("string").alias("b"))
-        frames.append(_plain(program, listed, ENTITY))
+        frames.append(_plain(program, listed, ENTITY, prints=prints))
     if not frames:
         return None
     together = reduce(lambda a, b: a.unionAll(b), frames)
     return together if roots is None else together.filter(fn.col("root").isin(roots))
 
 
-def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool) -> DataFrame:
+def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool, prints: bool) -> DataFrame:
     """The rows of one source: ordinary ones in their place, all others as suspects."""
     columns = COLUMNS[table].all
     place = _PLACES[table]
@@ -98,29 +101,34 @@ def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinar
     raw = [col(name) for name in columns] + [none] * (4 - len(columns))
     cells = [fn.when(good, p).otherwise(r).alias(n) for n, p, r in zip("abcd", plain, raw, strict=True)]
     parts = fn.when(good, part).otherwise(fn.lit(SUSPECT + number)).cast("tinyint")
-    return marked.select(col("__root").alias("root"), parts.alias("part"), *cells)
+    hashes = _hashes(table) if prints else []
+    return marked.select(col("__root").alias("root"), parts.alias("part"), *cells, *hashes)
 
 
-def _plain(program: Program, pairs: DataFrame, part: int) -> DataFrame:
+def _plain(program: Program, pairs: DataFrame, part: int, *, prints: bool) -> DataFrame:
     none = fn.lit(None).cast("string")
+    nothing = [fn.lit(None).cast("bigint").alias(name) for name in ("h", "g")] if prints else []
     return pairs.select(
         root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b", none.alias("c"),
-        none.alias("d"),
+        none.alias("d"), *nothing,
     )  # fmt: skip
 
 
-def fingerprints(read: Read) -> DataFrame:
+def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | None:
     """Of each root's raw rows, and of each table that goes by names (`root` is the table's name): how many, and two hashes.
 
-    Sums of the halves of two 64-bit hashes of every row: the order of rows means nothing, each repetition counts.
+    Sums of the halves of two 64-bit hashes of every row: the order of rows means nothing, each repetition counts. `tables`: of
+    these alone, and of the entities; None where there are none of them. Sums over other tables may be added.
     """
     program = read.program
     frames: list[DataFrame] = []
-    for table in ALL_TABLES:
+    for table in tables:
         for source in read.sources.tables.get(table, ()):
             frames += _hashed(program, table, source.rows)
     if read.sources.entities is not None:
         frames += _hashed(program, "entities", read.sources.entities)
+    if not frames:
+        return None
     hashed = reduce(lambda a, b: a.unionAll(b), frames)
     low, high = "{} & 4294967295", "shiftrightunsigned({}, 32)"
     sums = [fn.sum(fn.expr(half.format(h))).alias(f"{h}{n}") for h in ("h", "g") for n, half in enumerate((low, high))]
@@ -128,11 +136,17 @@ def fingerprints(read: Read) -> DataFrame:
     return hashed.groupBy("root").agg(*counted, *sums)
 
 
-def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
+def _hashes(table: str) -> list[Column]:
+    """Two hashes of a raw row."""
     columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
     cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
     title = fn.lit(table)
-    hashes = [fn.xxhash64(title, *cells).alias("h"), fn.xxhash64(fn.lit("privtab"), title, *cells).alias("g")]
+    return [fn.xxhash64(title, *cells).alias("h"), fn.xxhash64(fn.lit("privtab"), title, *cells).alias("g")]
+
+
+def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
+    columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
+    title, hashes = fn.lit(table), _hashes(table)
     place = "entity" if table == "entities" else _PLACES.get(table)
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")

@@ -70,10 +70,11 @@ class Findings:
 
 
 def by_root(table: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of a partition by root; each part holds its rows in the order they came in."""
-    encoded = table.column("root").combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
+    """The rows of a partition by root, their cells as numbers of texts; each part holds its rows in the order they came in."""
+    for at, column in enumerate(table.columns):
+        if column.type == pa.string():
+            table = table.set_column(at, table.field(at).name, _numbered(column))
+    encoded = table.column("root").chunk(0) if table.num_rows else pa.array([], pa.string()).dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if len(names) == 1:
         yield names[0], table
@@ -217,7 +218,7 @@ def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[st
         columns = COLUMNS[name].all
         raw = suspects.select(["a", "b", "c", "d"][: len(columns)]).rename_columns(list(columns))
         for start in range(0, raw.num_rows, 10_000):
-            cells = [checks.cells_of(column) for column in raw.slice(start, 10_000).columns]
+            cells = [checks.cells_of(_plain(column)) for column in raw.slice(start, 10_000).columns]
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
             judged = checks.examined(program, name, not_text.get(name, {}), rows)
             more += _good(name, judged)
@@ -225,8 +226,10 @@ def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[st
     ordinary = table.filter(pa.array(part < SUSPECT))
     if not more:
         return ordinary
-    extra = pa.Table.from_pylist([{"root": "", "d": None, "c": None} | row for row in more], schema=table.schema)
-    return pa.concat_tables([ordinary, extra])
+    ordinary = ordinary.select(["part", "a", "b", "c"])
+    plain = pa.table({name: _plain(ordinary.column(name)) for name in ordinary.column_names})
+    extra = pa.Table.from_pylist([{"c": None} | row for row in more], schema=plain.schema)
+    return pa.concat_tables([plain, extra])
 
 
 def _good(table: str, judged: Any) -> list[dict[str, Any]]:
@@ -261,11 +264,35 @@ def _note(table: str, judged: Any, findings: Findings) -> None:
 
 def _encoded(column: Any) -> tuple[Codes, Texts]:
     """Numbers for the texts of a column, and the texts by number; a null has the number 0."""
+    encoded = _numbered(column)
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    if isinstance(encoded, pa.ChunkedArray):  # no rows
+        return np.zeros(0, np.int64), large([])
+    codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
+    # The texts may be those of other roots too: only what stands here is kept.
+    there = np.zeros(len(encoded.dictionary), bool)
+    there[np.asarray(encoded.indices.drop_null())] = True
+    if there.all():
+        return codes, large(encoded.dictionary)
+    number = np.cumsum(there) - 1
+    texts = large(encoded.dictionary.take(pa.array(np.flatnonzero(there))))
+    return np.maximum(number[codes], 0) if len(number) else codes, texts
+
+
+def _numbered(column: Any) -> Any:
+    """A column of texts as numbers and one dictionary; such a column as it is."""
+    if pa.types.is_dictionary(column.type):
+        return column
+    encoded = column.dictionary_encode()
+    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) and encoded.num_chunks > 1 else encoded
+
+
+def _plain(column: Any) -> Any:
+    """A column of texts without numbers."""
+    if not pa.types.is_dictionary(column.type):
+        return column
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    encoded = whole.dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    return np.asarray(encoded.indices.fill_null(0)).astype(np.int64), large(encoded.dictionary)
+    return whole.dictionary_decode() if isinstance(whole, pa.Array) else pa.array([], pa.string())
 
 
 def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:

@@ -31,7 +31,7 @@ def large(values: Sequence[str] | Any) -> Texts:
 
 def is_ascii(values: Texts) -> bool:
     """Whether all texts are ASCII without DEL, so that their JSON is the same with and without escapes for the rest."""
-    return not pc.any(_beyond_ascii(values)).as_py()
+    return _as_they_are(values) or not pc.any(_beyond_ascii(values)).as_py()
 
 
 def json_texts(values: Texts, *, ascii_: bool = False) -> Texts:
@@ -41,6 +41,8 @@ def json_texts(values: Texts, *, ascii_: bool = False) -> Texts:
     ['"a\\"b"', '"c"']
     """
     quote = pa.scalar('"', pa.large_string())
+    if _as_they_are(values):
+        return pc.binary_join_element_wise(quote, values, quote, pa.scalar("", pa.large_string()))
     escaped = values
     if pc.any(pc.match_substring_regex(values, r'[\\"\n]')).as_py():
         escaped = pc.replace_substring(escaped, "\\", "\\\\")
@@ -54,6 +56,17 @@ def json_texts(values: Texts, *, ascii_: bool = False) -> Texts:
         written = [json.dumps(text, ensure_ascii=ascii_) for text in values.filter(odd).to_pylist()]
         quoted = pc.replace_with_mask(quoted, odd, large(written))
     return quoted
+
+
+_ODD = np.array([byte < 0x20 or byte >= 0x7F or byte in b'"\\' for byte in range(256)])
+_LOOKED_AT = 1 << 20
+
+
+def _as_they_are(values: Texts) -> bool:
+    """Whether no text has a byte that JSON may write in another way: one look at all bytes, faster than any match."""
+    data = memoryview(_bytes(values))
+    parts = (data[start : start + _LOOKED_AT] for start in range(0, len(data), _LOOKED_AT))
+    return not any(bool(_ODD[np.frombuffer(part, np.uint8)].any()) for part in parts)
 
 
 def _beyond_ascii(values: Texts) -> Any:
@@ -146,7 +159,13 @@ def _is_first(size: int, first: int) -> Any:
 
 def buffer(texts: Texts) -> bytes:
     """All texts of an array, one after the other."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int64)
-    begin, end = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
-    data = texts.buffers()[2]
-    return b"" if data is None else bytes(memoryview(data)[begin:end])
+    return bytes(_bytes(texts))
+
+
+def _bytes(texts: Texts) -> memoryview:
+    """The same without a copy; what stands behind nulls is part of it."""
+    data, offsets = texts.buffers()[2], texts.buffers()[1]
+    if data is None or offsets is None or not len(texts):
+        return memoryview(b"")
+    places = np.frombuffer(offsets, np.int64)
+    return memoryview(data)[int(places[texts.offset]) : int(places[texts.offset + len(texts)])]

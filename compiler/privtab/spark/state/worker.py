@@ -24,7 +24,10 @@ RESULTS = f"`kind` string, `root` string, {FINDINGS}"
 def work_on(
     program: Program, root: Root, not_text: Mapping[str, Mapping[str, str]], orphans: str | None, batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """For `mapInArrow`: the rows of some roots → their bundles, written; reports, findings and who is granted anything."""
+    """For `mapInArrow`: the rows of some roots → their bundles, written; reports, findings and who is granted anything.
+
+    With the columns `h` and `g`, fingerprints too: those of `scan.fingerprints` over the same rows.
+    """
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         return
@@ -36,6 +39,8 @@ def work_on(
         out = [
             {"kind": "finding", "root": key, "name": CODES[row["code"]], "source": "", **row} for row in findings.rows
         ]
+        if "h" in rows.column_names:
+            out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
         if shard.entities:
             revision, text = shard_document(shard)
             content = bundle_of(program, key, revision, text)
@@ -50,6 +55,15 @@ def work_on(
             out.append({"kind": "shard", "root": key, "row": json.dumps(report)})
         yield from _out(out)
         yield from _principals(key, shard)
+
+
+def _fingerprint(rows: Any) -> list[int]:
+    """How many rows have hashes, and the sums of their halves."""
+    sums = [rows.num_rows - rows.column("h").null_count]
+    for name in ("h", "g"):
+        values = np.asarray(rows.column(name).drop_null()).astype(np.int64).view(np.uint64)
+        sums += [int((values & np.uint64(0xFFFFFFFF)).sum()), int((values >> np.uint64(32)).sum())]
+    return sums
 
 
 def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
