@@ -129,8 +129,8 @@ def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, pytest.param(11, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [3, 11])
 def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed)))
     world = random_state(program, seed)
