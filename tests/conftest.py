@@ -45,7 +45,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """One Spark session on two cores: Classic, or Connect with `--spark connect`; a process can hold only one kind."""
     import sparks
 
-    session = sparks.session(connect=request.config.getoption("--spark") == "connect")
+    session = sparks.session(connect=request.config.getoption("--spark") == "connect", brief=True)
     yield session
     session.stop()
 

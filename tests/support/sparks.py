@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 LOGGING = Path(__file__).resolve().parents[2] / "examples" / "log4j2.properties"
 
 
-def session(*, connect: bool = False, cores: int = 2, memory: str = "2g", **settings: str) -> SparkSession:
-    """A session of this process; `settings`: more of Spark's, dots written as two underscores."""
+def session(
+    *, connect: bool = False, cores: int = 2, memory: str = "2g", brief: bool = False, **settings: str
+) -> SparkSession:
+    """A session of this process; `settings`: more of Spark's, dots written as two underscores.
+
+    `brief`: for many small jobs, whose time is that of compiling; never where something is measured.
+    """
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -31,7 +36,8 @@ def session(*, connect: bool = False, cores: int = 2, memory: str = "2g", **sett
         "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+        + (" -XX:TieredStopAtLevel=1" if brief else ""),
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }

@@ -92,7 +92,9 @@ def _result(body: bytes, what: str) -> tuple[Any, str | None]:
     decision_id = document.get("decision_id")
     note_id(decision_id)
     if "result" not in document:
-        raise Undefined(f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active, and the state's laid out as it expects (whole, or in shards)?")
+        raise Undefined(
+            f"OPA has no `{what}` for this request: undefined. Is the policy's bundle active, and the state's laid out as it expects (whole, or in shards)?"
+        )
     return document["result"], decision_id if isinstance(decision_id, str) else None
 
 
