@@ -145,6 +145,7 @@ def compare(seed: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_the_matrix_of_generated_worlds_is_the_references() -> None:
     assert sum(compare(seed) for seed in range(60)) > 20_000
 

@@ -185,6 +185,7 @@ def test_progress_tells_what_is_written_and_goes_on(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("spark-submit is tried once, beside the Classic session")

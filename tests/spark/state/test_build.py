@@ -96,6 +96,7 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     assert opened(tmp_path, "manifest.previous.json").manifest == first.manifest
 
 
+@pytest.mark.slow
 def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     good = build(spark, frames(spark, STATE), shop, tmp_path)
     wrong = frames(spark, STATE)
@@ -138,6 +139,7 @@ def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     assert files(made) == shard_bundles(program, world)
 
 
+@pytest.mark.slow
 def test_unlisted_entities_are_orphans(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     entities = spark.createDataFrame([("lake:l",), ("schema:l/s",), ("depot:d",)], "entity string")
     given: Mapping[str, Any] = {"tables": frames(spark, STATE), "entities": entities}
