@@ -28,6 +28,7 @@ USERS = ["mia", "carl", "sam", "alice", "bob", "ivan", "paul", "dora", "erik", "
 TABLES = ["orders", "customers", "orders_old", None]
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 console = Console(highlight=False, emoji=False)
 output = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "build" / "demo" / "certified"
 spark = (

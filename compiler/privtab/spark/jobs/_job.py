@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -216,6 +217,9 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     if active is not None:
         yield active
         return
+    if (options.master or options.remote or "local").startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Executors on this machine have privtab where this Python has it; what `python3` is need not.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = Session.builder.appName(f"privtab {name}")
     if options.master:
         builder = builder.master(options.master)
