@@ -18,7 +18,7 @@ WANTED = Wanted(policy="new", state="same")
 
 def sidecar(name: str = "one", policy: str | None = "new", problem: str | None = None, **more: object) -> Sidecar:
     bundles = (Loaded(name="policy", revision=policy, problem=problem), Loaded(name="state", revision="same"))
-    return Sidecar(**{"id": name, "bundles": bundles, "seen": datetime.now(tz=UTC), **more})  # type: ignore[arg-type]
+    return Sidecar(**{"id": name, "bundles": bundles, "seen": NOW, **more})  # type: ignore[arg-type]
 
 
 def read(*fleets: Iterable[Sidecar] | Fleet) -> Callable[[], Fleet]:
@@ -47,7 +47,7 @@ def last(looks: Iterable[Look]) -> Look:
     ],
 )
 def test_how_far_a_sidecar_is(seen: Sidecar, standing: Standing, why: str) -> None:
-    found = judge(seen, WANTED, "shop", datetime.now(tz=UTC))
+    found = judge(seen, WANTED, "shop", NOW)
     assert (found.standing, found.why) == (standing, why)
 
 
