@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,9 @@ from measure import Report, Spread, Table, Target, WrongAnswerError
 if TYPE_CHECKING:
     from prepared import Prepared
     from pyspark.sql import DataFrame, SparkSession
+
+# The sessions of the tests.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 ROWS = 1_000_000
 SINGLES = 2_000
