@@ -18,7 +18,7 @@ WANTED = Wanted(policy="new", state="same")
 
 def sidecar(name: str = "one", policy: str | None = "new", problem: str | None = None, **more: object) -> Sidecar:
     bundles = (Loaded(name="policy", revision=policy, problem=problem), Loaded(name="state", revision="same"))
-    return Sidecar(**{"id": name, "bundles": bundles, "seen": NOW, **more})  # type: ignore[arg-type]
+    return Sidecar(**{"id": name, "bundles": bundles, "seen": datetime.now(tz=UTC), **more})  # type: ignore[arg-type]
 
 
 def read(*fleets: Iterable[Sidecar] | Fleet) -> Callable[[], Fleet]:
