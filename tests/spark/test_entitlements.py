@@ -217,6 +217,28 @@ def test_what_matters_most_is_told_and_by_which_group(shop: Program) -> None:
     assert found["cid", "fill", "m/s/2"]["via_kind"] == "owner"
 
 
+def test_the_group_that_is_told_is_one_by_which_the_role_counts_there(shop: Program) -> None:
+    # Ann holds the role in person in one shop, by one group in another, and by a third everywhere.
+    shops = ("m/s", "m/t", "m/u")
+    state = replace(
+        STATE,
+        memberships=(("ann", "away"), ("ann", "night"), ("ann", "clerks")),
+        assignments=(
+            Assignment(principal="user:ann", role="filler", scope=Entity("shop", "m/s")),
+            Assignment(principal="group:away", role="filler", scope=Entity("shop", "m/t")),
+            Assignment(principal="group:night", role="filler"),
+        ),
+        grants=tuple(
+            Grant(grantee="role:filler", effect="allow", privilege=privilege, entity=Entity("shop", path))
+            for path in shops
+            for privilege in ("READ", "WRITE")
+        ),
+    )
+    found = rows(shop, state, [f"shelf:{path}/1" for path in shops], users=["ann"])
+    told_of = {row["path"]: row["via"][-1]["group"] for row in found if row["operation"] == "look"}
+    assert told_of == {"m/s/1": None, "m/t/1": "group:away", "m/u/1": "group:night"}
+
+
 def test_all_ways_are_a_row_each(shop: Program) -> None:
     state = replace(STATE, owners=(*STATE.owners, (Entity("shop", "m/s"), "user:bob")))
     found = rows(shop, state, SHELVES[:1], users=["bob"], question=Question(ways="all"))

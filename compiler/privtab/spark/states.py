@@ -40,7 +40,7 @@ def is_bundle(state: Any) -> bool:
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
     """How many rows each table of a state has."""
-    rows = _opened(policy, state, spark)
+    rows = opened(policy, state, spark)
     if isinstance(rows, State):
         return {table: len(getattr(rows, table)) for table in TABLES}
     counts: Mapping[str, int] = rows.counts()
@@ -58,14 +58,9 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     """The state as tables of Spark."""
     from privtab.spark.state.tables import SparkState
 
-    def made() -> SparkState:
-        if not is_bundle(state):
-            return SparkState.of(spark, policy, state)
-        return SparkState.from_state(spark, None, _unbundled(policy, os.fspath(state)))
-
     key = ("tables", policy.digest, id(spark), *_mark(state))
     # The session is kept as well: another one may not come to be known by its number.
-    return _remembered(key, (state, spark), made)
+    return _remembered(key, (state, spark), lambda: SparkState.of(spark, policy, state))
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
@@ -74,7 +69,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 
     if is_bundle(state):
         return bundled(policy, os.fspath(state))
-    rows = _opened(policy, state, spark)
+    rows = opened(policy, state, spark)
     if not isinstance(rows, State):
         # The caller wants it here, or it was found to be small enough.
         rows = rows.local(1 << 40)
@@ -91,7 +86,7 @@ def _program(policy: OpenPolicy) -> Any:
     return program_of(policy)
 
 
-def _opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
+def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     """A State that is here, or a SparkState."""
     if isinstance(state, State):
         return state
@@ -146,8 +141,11 @@ def _lacking(roots: Collection[str]) -> DecisionUnavailable:
     )
 
 
-def _unbundled(policy: OpenPolicy, where: str) -> State:
-    """The rows behind bundles."""
+def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
+    """The rows behind a bundle, or behind those of a folder.
+
+    Raises UsageError where none is of the policy's system, DecisionUnavailable where shards are missing.
+    """
     from privtab.client._bundles import LocalPlace
     from privtab.shard_names import shard_name
     from privtab.spark.state.bundles import from_index

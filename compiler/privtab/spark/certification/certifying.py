@@ -25,7 +25,7 @@ from privtab.spark.folders import whole
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.frame import EntitiesLike, UsersLike, listed, matrix_frame, session_of, user_names
 from privtab.spark.matrix.opening import Source, open_state, open_world
-from privtab.spark.policies import PolicyLike, open_policy
+from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,7 @@ def certify(
             folder=target,
             origin=origin,
             totals=counted,
-            findings=found.in_order(_findings(rows, matrix, source, people, destructive)),
+            findings=found.in_order(_findings(rows, matrix, opened, source, people, destructive)),
             shown=min(shown, counted.entitlements),
             left_out=matrix.left_out(),
         )
@@ -131,11 +131,16 @@ def certify(
 
 
 def _findings(
-    rows: DataFrame, matrix: Matrix, source: Source, people: Collection[str] | None, words: Sequence[str]
+    rows: DataFrame,
+    matrix: Matrix,
+    policy: OpenPolicy,
+    source: Source,
+    people: Collection[str] | None,
+    words: Sequence[str],
 ) -> Iterator[found.Finding]:
     yield from found.of_matrix(rows, words)
-    if source.rows is not None and source.program is not None:
-        yield from found.of_state(source.program, source.rows, people)
+    if source.rows is not None:
+        yield from found.of_state(policy.checked("a state"), source.rows, people)
     having = [row["user"] for row in rows.select("user").distinct().collect() if row["user"] is not None]
     yield from found.without_entitlement([user for user in matrix.world.people.users if user is not None], having)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -13,12 +14,15 @@ from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways
-from privtab.spark.matrix.opening import Source, open_state, open_world
+from privtab.spark.matrix.opening import Source, asked_about, open_state, open_world
 from privtab.spark.matrix.travel import opened, ship
-from privtab.spark.policies import PolicyLike, open_policy
+from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from privtab.spark.state import SparkState
 
 LOG = logging.getLogger("privtab.spark")
 
@@ -58,13 +62,15 @@ def entitlements(
     session = session_of(entities, users, spark)
     opened_policy = open_policy(policy)
     source = open_state(opened_policy, state, session)
-    world = open_world(opened_policy, source, users=user_names(users), principals=principals)
     question = Question(
         operations=None if operations is None else frozenset(listed(operations, "operations")),
         withs={slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()},
         flags=frozenset(listed(flags, "flags")),
         ways=ways,
     )
+    if source.tables is not None:
+        return _apart(session, opened_policy, source.tables, question, entities, users, principals, partitions)
+    world = open_world(opened_policy, source, users=user_names(users), principals=principals)
     return matrix_frame(session, Matrix(world, question), source, entities, partitions=partitions)
 
 
@@ -72,8 +78,7 @@ def matrix_frame(
     session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike, *, partitions: int | None = None
 ) -> DataFrame:
     """The rows of a matrix for some entities."""
-    for name, why in matrix.left_out().items():
-        LOG.info("entitlements: `%s` is left out: it %s", name, why)
+    tell_left_out(matrix)
     shipped = ship(matrix, session)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,16 +86,55 @@ def matrix_frame(
         for batch in batches:
             yield from here.of(batch.column(0).to_pylist())
 
-    frame = _entities(session, matrix, source, entities)
+    frame = _entities(session, entities)
+    if frame is None:
+        frame = _local(session, "entity", named.of_source(source, matrix.world.reader.chains))
     count = partitions or _partitions(session)
     return frame.distinct().repartition(count).mapInArrow(rows, DDL)
 
 
-def _entities(session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike) -> DataFrame:
+def tell_left_out(matrix: Matrix) -> None:
+    """Write to the log which operations have no rows."""
+    for name, why in matrix.left_out().items():
+        LOG.info("entitlements: `%s` is left out: it %s", name, why)
+
+
+def _apart(
+    session: SparkSession,
+    policy: OpenPolicy,
+    state: SparkState,
+    question: Question,
+    entities: EntitiesLike,
+    users: UsersLike,
+    principals: Collection[str] | None,
+    partitions: int | None,
+) -> DataFrame:
+    """The rows of a matrix of a state that stays in Spark; users stay there too, where they are a DataFrame."""
+    from privtab.spark.matrix.apart import Asked, matrix_apart
+
+    matrix = Matrix(open_world(policy, Source(rows=State()), users=()), question)
+    tell_left_out(matrix)
+    frames: list[DataFrame] = []
+    if _is_frame(users):
+        name: Column = F.col(users.columns[0]).cast("string")  # type: ignore[union-attr]  # a DataFrame
+        frames.append(users.select(F.regexp_replace(name, "^user:", "").alias("user")).na.drop())  # type: ignore[union-attr]
+    listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # no DataFrame: a list
+    if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
+        frames.append(_local(session, "user", people))
+    asked = Asked(
+        entities=_entities(session, entities),
+        everybody=users is None and principals is None,
+        users=reduce(lambda one, other: one.union(other), frames).distinct() if frames else None,
+        principals=tuple(principal for principal in listed_ones if not principal.startswith("user:")),
+    )
+    return matrix_apart(policy, state, matrix, asked, partitions or _partitions(session))
+
+
+def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None:
     if entities is None:
-        return _local(session, named.of_source(source, matrix.world.reader.chains))
+        return None
     if not _is_frame(entities):
-        return _local(session, named.texts(entities))  # type: ignore[arg-type]  # no DataFrame: a list
+        return _local(session, "entity", named.texts(entities))  # type: ignore[arg-type]  # no DataFrame: a list
     frame: DataFrame = entities  # type: ignore[assignment]  # a DataFrame
     names = {name.lower() for name in frame.columns}
     if "entity" in names:
@@ -104,10 +148,10 @@ def _entities(session: SparkSession, matrix: Matrix, source: Source, entities: E
     )
 
 
-def _local(session: SparkSession, keys: list[str]) -> DataFrame:
-    if not keys:
-        return session.createDataFrame([], "entity string")
-    return session.createDataFrame(pa.table({"entity": pa.array(keys, pa.string())}))
+def _local(session: SparkSession, column: str, texts: list[str]) -> DataFrame:
+    if not texts:
+        return session.createDataFrame([], f"{column} string")
+    return session.createDataFrame(pa.table({column: pa.array(texts, pa.string())}))
 
 
 def _partitions(session: SparkSession) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from privtab.engines.index import Index
 from privtab.errors import FileError, UsageError
 from privtab.request import Entity
-from privtab.spark.matrix.opening import Source
+from privtab.spark.matrix.opening import Source, entities_of
 
 Chains = Mapping[str, Sequence[tuple[str, int]]]
 
@@ -17,10 +17,7 @@ Chains = Mapping[str, Sequence[tuple[str, int]]]
 def of_source(source: Source, chains: Chains) -> list[str]:
     """The entities that a state names, what contains them, and the single ones that hang off those; sorted."""
     if source.rows is not None:
-        rows = source.rows
-        named = {str(grant.entity) for grant in rows.grants} | {str(entity) for entity, _ in rows.owners}
-        named |= {str(entity) for _, entity in rows.members}
-        named |= {str(a.scope) for a in rows.assignments if a.scope is not None}
+        named = {str(entity) for entity in entities_of(source.rows)}
     else:
         assert source.index is not None
         named = _of_index(source.index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ Truth = npt.NDArray[np.bool_]
 NONE = np.int64(np.iinfo(np.int64).max)
 """No way: greater than every way."""
 
+Holding: TypeAlias = tuple[str, str]
+"""How somebody holds a role: the group by which (empty: in person), and the key of the scope (empty: everywhere)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
@@ -26,8 +30,8 @@ class Subject:
     principals: tuple[str, ...]
     scopes: Mapping[str, Iterable[str]]
     """The declared roles held within scopes, by the scope's key."""
-    groups: Mapping[str, str]
-    """Role → the group by which it is held, where it is not held in person."""
+    through: Mapping[str, tuple[Holding, ...]]
+    """Role → how it is held, what is told first in front; roles that no group brings may be left off."""
 
 
 class Lists:
@@ -91,19 +95,28 @@ class People:
         """Principal → the place of its name among all."""
         self.rank_of = rank
         self.own_rank: Ints = np.array([rank[label] for label in self.labels], np.int64)
-        self.group_names = sorted({group for subject in subjects for group in subject.groups.values()})
-        number = {group: at for at, group in enumerate(self.group_names)}
+        self.groups = sorted({group for subject in subjects for by in subject.through.values() for group, _ in by})
+        self.number_of_group = {group: at for at, group in enumerate(self.groups)} | {"": -1}
+        mixed: dict[tuple[Holding, ...], int] = {}
         by = sorted(
-            (at << 32 | rank[role], number[group])
+            (
+                at << 32 | rank[role],
+                # Held everywhere by what is told first: where it is asked about does not matter.
+                -2 - mixed.setdefault(held, len(mixed)) if held[0][1] else self.number_of_group[held[0][0]],
+            )
             for at, subject in enumerate(subjects)
-            for role, group in subject.groups.items()
+            for role, held in subject.through.items()
             if role in rank
         )
+        self.mixed = list(mixed)
         self._group_keys: Ints = np.array([key for key, _ in by], np.int64)
-        self._group_codes: Ints = np.array([group for _, group in by], np.int64)
+        self._group_codes: Ints = np.array([code for _, code in by], np.int64)
 
     def group(self, subjects: Ints, ranks: Ints) -> Ints:
-        """The group by which each subject holds the principal with that rank; -1: in person."""
+        """The group by which each subject holds the principal with that rank; -1: in person.
+
+        Below: it depends on the place, by the holdings `mixed[-2 - code]`.
+        """
         return looked_up(self._group_keys, self._group_codes, subjects << 32 | ranks)
 
 

@@ -86,7 +86,7 @@ def _link(pairs: Pairs, fact: Fact, rows: Ints) -> pa.StructArray:
     ways, entity, subject = known.ways[rows], pairs.entity[rows], pairs.subject[rows]
     ranks = rank_of(ways)
     kinds = _kinds(pairs, fact, known, rows)
-    groups = people.group(subject, ranks)
+    groups = _groups(pairs, fact, known, rows, kinds, people.group(subject, ranks))
     asked = _keys(pairs, fact.slot, fact.type).take(pa.array(entity)) if fact.type else None
     match fact.kind:
         case "self" | "service_admin":
@@ -107,7 +107,7 @@ def _link(pairs: Pairs, fact: Fact, rows: Ints) -> pa.StructArray:
             pa.array(KINDS, pa.string()).take(pa.array(kinds)),
             pa.array(people.names, pa.string()).take(pa.array(ranks)),
             on,
-            pa.array(people.group_names, pa.string()).take(pa.array(groups, mask=groups < 0)),
+            pa.array(people.groups, pa.string()).take(pa.array(groups, mask=groups < 0)),
         ],
         fields=list(LINK),
     )
@@ -127,6 +127,25 @@ def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Ints) -> Ints:
         case kind:
             code = {"owner": OWNER, "holds": HOLDS, "self": SELF, "service_admin": ADMIN}[kind]
             return np.full(len(rows), code, np.int64)
+
+
+def _groups(pairs: Pairs, fact: Fact, known: Known, rows: Ints, kinds: Ints, codes: Ints) -> Ints:
+    """By row the group by which the principal is held; -1: in person. Of holdings within scopes the first that counts there."""
+    unsure = np.flatnonzero(codes < -1)
+    if not len(unsure):
+        return codes
+    people, world = pairs.world.people, pairs.world
+    paths = [(type_, pairs.entities.at(fact.slot, type_)) for type_ in world.chain(fact.type)]
+    levels, codes = level_of(known.ways[rows]), codes.copy()
+    for row in unsure:
+        entity, kind = pairs.entity[rows[row]], kinds[row]
+        # What a role is declared to give counts within scopes at or above it, a grant within any on the path of what was asked
+        # about; an owner is a role that is held everywhere, and who holds a role holds it anywhere.
+        end = {GRANT: len(paths), ROLE: levels[row] + 1}.get(kind, 0)
+        scopes = {"", *(f"{type_}:{at[entity]}" for type_, at in paths[:end])}
+        held = people.mixed[-2 - codes[row]]
+        codes[row] = next(people.number_of_group[group] for group, scope in held if kind == HOLDS or scope in scopes)
+    return codes
 
 
 def _keys(pairs: Pairs, slot: str, type_: str) -> pa.Array:

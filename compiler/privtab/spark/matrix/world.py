@@ -90,7 +90,7 @@ class World:
     def named_users(self, paths: Iterable[str | None]) -> Ints:
         """By entity the subject that it is; -1: it is none."""
         number = self.people.number
-        return np.array([-1 if path is None else number.get(_decoded(path), -1) for path in paths], np.int64)
+        return np.array([-1 if path is None else number.get(decoded(path), -1) for path in paths], np.int64)
 
     def principals_named(self, kind: str, paths: Sequence[str | None]) -> list[Ints]:
         """By entity the principals that it is, in as many columns as one has principals."""
@@ -100,7 +100,7 @@ class World:
         return [np.array([codes[at] if at < len(codes) else -1 for codes in found], np.int64) for at in range(width)]
 
 
-def _decoded(path: str) -> str:
+def decoded(path: str) -> str:
     """The last name of a path as a principal's is written."""
     return path.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
 
@@ -108,5 +108,5 @@ def _decoded(path: str) -> str:
 def _named(named: Mapping[str, list[int]], path: str | None) -> list[int]:
     if path is None:
         return []
-    names = {_decoded(path), path}
+    names = {decoded(path), path}
     return [code for name in names for code in named.get(name, ())]

@@ -1,0 +1,355 @@
+"""The matrix of a state that no process holds: in portions, each with the rows that count for its entities and no others.
+
+A portion is all that lies at and below one entity near the root. What decides about an entity stands on its path, so a task
+needs the rows of its portion, those of what contains it, and of the people whoever holds something by one of these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.engines.conditions import ALWAYS, facts
+from privtab.errors import UsageError
+from privtab.spark.matrix.compute import DDL, Matrix, Question
+from privtab.spark.matrix.named import closed
+from privtab.spark.matrix.opening import LOCAL, Source, everybody, open_world
+from privtab.spark.policies import OpenPolicy
+from privtab.spark.state.schemas import CANONICAL
+from privtab.spark.state.shards import by_root
+from privtab.spark.state.tables import from_arrow
+from privtab.state.nodes import TABLES
+from privtab.state.uses import uses
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from privtab.spark.state import SparkState
+
+ROWS = 2_000_000
+"""Rows that a portion has at the most, if names lie so."""
+DEEPEST = 3
+"""Names of the entities that portions begin with, at the most."""
+ENTITIES = 10_000
+"""Entities that a task asks about at once."""
+MOST_TASKS = 2_000
+ENTITY, USER = "entity", "user"
+"""Parts of a portion beside the tables of the state: what is asked about, and users whom no other row of it names."""
+CELLS = ("a", "b", "c", "d", "e")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who and what is asked about in a large state."""
+
+    entities: DataFrame | None
+    """A column `entity`; None: all that the state names."""
+    everybody: bool
+    """Every user that the state names; else `users` (a column `user`; None: no user) and `principals` that are no users."""
+    users: DataFrame | None
+    principals: tuple[str, ...]
+
+
+def matrix_apart(policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: Asked, partitions: int) -> DataFrame:
+    """The rows of a matrix, worked out in portions; `matrix`: the same question, of nobody.
+
+    Raises UsageError where one entity alone has more rows than a task takes.
+    """
+    return _Apart(policy, state, matrix, asked).frame(partitions)
+
+
+class _Apart:
+    """One matrix. Frames of rows have their table's columns and `portion`."""
+
+    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: Asked) -> None:
+        self.policy, self.state, self.matrix, self.asked = policy, state, matrix, asked
+        self.uses = uses(policy.checked("a state"))
+        self.chains = policy.vocabulary.chains
+        withs = matrix.question.withs or {}
+        self.with_keys = [key for entity in withs.values() for key in policy.vocabulary.keys(entity)]
+        """What every request looks at, wherever its resource lies."""
+        self.depth = self._depth()
+        self.keys = self._asked().withColumn("portion", _beginning("path", self.depth))
+        self.portions = self.keys.select("portion").distinct()
+        names = F.split("portion", "/")
+        above = F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
+        self.places = self.portions.select("portion", F.explode(F.array_distinct(above)).alias("place"))
+        """Each portion with the beginnings of its path: rows of these count in it."""
+
+    def frame(self, partitions: int) -> DataFrame:
+        """The rows."""
+        rows = {table: self._spread(self.state.tables[table]) for table in ("grants", "owners", "members")}
+        granted = _union(
+            rows["grants"].select("portion", F.col("grantee").alias("principal")),
+            rows["owners"].select("portion", F.col("owner").alias("principal")),
+        ).distinct()
+        called = self._called()
+        rows["assignments"] = self._assignments(granted, called)
+        if self.asked.everybody or self.asked.users is not None:
+            if "state" in self.policy.json["semantics"]["groups"]:
+                rows["memberships"] = self._memberships(granted, called, rows["assignments"])
+            if self.uses.service_admins:
+                rows["service_admins"] = self.state.tables["service_admins"].crossJoin(self.portions)
+        parts = [_part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
+        parts.append(_part(ENTITY, self.keys, ("entity",)))
+        parts += [_part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
+        work = partial(
+            _work, self.policy, self.matrix.question, self.asked.principals, everybody_there=self.asked.everybody
+        )
+        wanted = 2 * sum(self.state.counts().values()) // ROWS
+        tasks = min(MOST_TASKS, max(partitions, wanted))
+        return _union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
+
+    def _depth(self) -> int:
+        """How many names a portion begins with: the fewest by which each is small enough."""
+        named = _union(*(self.state.tables[table].select("path") for table in ("grants", "owners", "members")))
+        deepest = min(DEEPEST, max(chain[-1][1] for chain in self.chains.values()))
+        most: Any = None
+        for depth in range(1, deepest + 1):
+            counts = named.groupBy(_beginning("path", depth).alias("portion")).count()
+            most = counts.orderBy(F.desc("count"), "portion").first()
+            if most is None or most["count"] <= ROWS:
+                return depth
+        if most is not None and most["count"] > LOCAL:
+            raise UsageError(
+                f"the state has {most['count']:,} rows at and below `{most['portion']}`, more than the {LOCAL:,} "
+                "that one task takes: ask about `users` or `principals`, and leave the other rows out of the state"
+            )
+        return deepest
+
+    def _asked(self) -> DataFrame:
+        """The entities: `entity`, `type`, `path`."""
+        if self.asked.entities is not None:
+            entities = self.asked.entities.select("entity").where(F.col("entity").contains(":")).distinct()
+            path = F.expr("substr(entity, instr(entity, ':') + 1)")
+            return entities.select("entity", F.substring_index("entity", ":", 1).alias("type"), path.alias("path"))
+        around = {
+            type_: F.array(*(_place(kind, depth) for kind, depth in _closure(type_, self.chains)))
+            for type_ in self.chains
+        }
+        found = self._named().select(F.explode(_by_type(around)).alias("each")).select("each.*").distinct()
+        return found.select(F.concat_ws(":", "type", "path").alias("entity"), "type", "path")
+
+    def _named(self) -> DataFrame:
+        """The entities that rows name (`type`, `path`); may repeat."""
+        tables = self.state.tables
+        held = [tables[table].select("type", "path") for table in ("grants", "owners", "members")]
+        return _union(*held, _scoped(tables["assignments"]).select("type", "path"))
+
+    def _spread(self, rows: DataFrame) -> DataFrame:
+        """Rows about entities in the portions in which they count."""
+        placed = rows.withColumn("place", _beginning("path", self.depth)).join(self.places, "place").drop("place")
+        if not self.with_keys:
+            return placed
+        everywhere = rows.where(F.concat_ws(":", "type", "path").isin(self.with_keys)).crossJoin(self.portions)
+        return placed.unionByName(everywhere)
+
+    def _called(self) -> DataFrame:
+        """The principals that entities are, by portion: of kinds whose names count for a policy."""
+        kinds = {kind for kind, count in (("group", self.uses.group_membership), ("role", self.uses.holds)) if count}
+        return self._names(kinds, whole=True)
+
+    def _names(self, kinds: Collection[str], *, whole: bool = False) -> DataFrame:
+        """`portion` and `principal`: what entities of some kinds on the paths are called; `whole`: by their paths as well."""
+        principal = {name: kind["principal"] for name, kind in self.policy.json["entities"].items()}
+        on = {
+            type_: F.array(*(_place(principal[kind], depth) for kind, depth in chain if principal[kind] in kinds))
+            for type_, chain in self.chains.items()
+            if any(principal[kind] in kinds for kind, _ in chain)
+        }
+        if not on:
+            return self.portions.limit(0).withColumn("principal", F.lit(""))
+        paths = self.keys.select("portion", F.explode(_by_type(on)).alias("at")).select("portion", "at.type", "at.path")
+        for key in self.with_keys:
+            type_, _, path = key.partition(":")
+            if principal[type_] in kinds:
+                given = self.portions.select(
+                    "portion", F.lit(principal[type_]).alias("type"), F.lit(path).alias("path")
+                )
+                paths = paths.unionByName(given)
+        last = F.replace(F.substring_index("path", "/", -1), F.lit("%2F"), F.lit("/"))
+        called = [F.replace(last, F.lit("%25"), F.lit("%")), *([F.col("path")] if whole else [])]
+        each = [F.concat_ws(":", F.col("type"), name) for name in called]
+        return paths.select("portion", F.explode(F.array(*each)).alias("principal")).distinct()
+
+    def _assignments(self, granted: DataFrame, called: DataFrame) -> DataFrame:
+        """The assignments that count in each portion."""
+        every = self.state.tables["assignments"]
+        everywhere = every.where(F.col("scope_type").isNull())
+        scoped = self._spread(_scoped(every)).withColumnsRenamed({"type": "scope_type", "path": "scope_path"})
+        declared = [name for name, role in self.policy.json["roles"].items() if role["grants"]]
+        is_declared = F.col("role").isin(declared)
+        roles = _of_kind(granted, "role")
+        columns = ["portion", *CANONICAL["assignments"]]
+        found = [
+            everywhere.where(~is_declared).join(roles, "role"),
+            scoped.where(~is_declared).join(roles, ["portion", "role"]),
+            everywhere.where(is_declared).crossJoin(self.portions),
+            scoped.where(is_declared),
+        ]
+        if self.uses.holds:
+            # Who holds a role holds it, within whichever scope.
+            found.append(every.join(_of_kind(called, "role"), "role"))
+        return self._of_users(_union(*(frame.select(*columns) for frame in found)), "principal")
+
+    def _memberships(self, granted: DataFrame, called: DataFrame, assignments: DataFrame) -> DataFrame:
+        """The memberships in groups that hold something in a portion."""
+        holding = [granted, called, assignments.select("portion", "principal")]
+        groups = _union(*(_of_kind(frame, "group") for frame in holding)).distinct()
+        return self._of_users(self.state.tables["memberships"].join(groups, "group"), "user")
+
+    def _of_users(self, rows: DataFrame, column: str) -> DataFrame:
+        """Rows of the users who are asked about, and of whoever is no user."""
+        if self.asked.everybody:
+            return rows
+        if self.asked.users is None:
+            return rows.where(~F.col(column).startswith("user:"))
+        if column == "user":
+            return rows.join(self.asked.users, "user", "left_semi")
+        named = self.asked.users.select(F.concat(F.lit("user:"), "user").alias(column))
+        of_user = F.col(column).startswith("user:")
+        return rows.where(~of_user).unionByName(rows.where(of_user).join(named, column, "left_semi"))
+
+    def _users(self, rows: Mapping[str, DataFrame], granted: DataFrame) -> Iterator[DataFrame]:
+        """Users (`portion`, `user`) whom rows of a portion need not name: who may because anyone may, or in person.
+
+        Where some users alone are asked about, all of them who are named in the portion.
+        """
+        users = self._everybody() if self.asked.everybody else self.asked.users
+        if users is None:
+            return
+        found: list[DataFrame] = []
+        conditions = {
+            (type_, named): [operation.condition for operation in self.matrix.operations(type_, named=named)]
+            for type_ in self.chains
+            for named in (True, False)
+        }
+        open_to_all = sorted({type_ for (type_, _), of_type in conditions.items() if ALWAYS in of_type})
+        if open_to_all:
+            found.append(users.crossJoin(self.keys.where(F.col("type").isin(open_to_all)).select("portion").distinct()))
+        if any(fact.kind == "self" for of_type in conditions.values() for c in of_type for fact in facts(c)):
+            found.append(users.join(_of_kind(self._names({"user"}), "user"), "user"))
+        if self.asked.users is not None:
+            named = [
+                _of_kind(granted, "user"),
+                _of_kind(rows["assignments"].select("portion", "principal"), "user"),
+                *(
+                    rows[table].select("portion", "user")
+                    for table in ("members", "memberships", "service_admins")
+                    if table in rows
+                ),
+            ]
+            found.append(_union(*named).join(users, "user", "left_semi"))
+        if found:
+            yield _union(*(frame.select("portion", "user") for frame in found)).distinct()
+
+    def _everybody(self) -> DataFrame:
+        """`user`: every user that the state names."""
+        tables = self.state.tables
+        principals = _union(
+            tables["assignments"].select("principal"),
+            tables["grants"].select(F.col("grantee").alias("principal")),
+            tables["owners"].select(F.col("owner").alias("principal")),
+        )
+        kinds = [name for name, kind in self.policy.json["entities"].items() if kind["principal"] == "user"]
+        last = F.replace(F.substring_index("path", "/", -1), F.lit("%2F"), F.lit("/"))
+        return _union(
+            *(tables[table].select("user") for table in ("members", "memberships", "service_admins")),
+            _of_kind(principals.withColumn("portion", F.lit("")), "user").select("user"),
+            self._named()
+            .where(F.col("type").isin(kinds))
+            .select(F.replace(last, F.lit("%25"), F.lit("%")).alias("user")),
+        ).distinct()
+
+
+def _work(
+    policy: OpenPolicy,
+    question: Question,
+    principals: Sequence[str],
+    batches: Iterable[Any],
+    *,
+    everybody_there: bool,
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: portions → their rows of the matrix."""
+    found = [batch for batch in batches if batch.num_rows]
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    del found
+    for _, portion in by_root(table):
+        parts = _taken_apart(portion)
+        source = Source(rows=from_arrow(parts))
+        users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
+        if everybody_there:
+            users |= set(everybody(policy, source))
+        keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
+        matrix = Matrix(open_world(policy, source, users=sorted(users), principals=principals), question)
+        for begin in range(0, len(keys), ENTITIES):
+            yield from matrix.of(keys[begin : begin + ENTITIES])
+
+
+def _taken_apart(portion: Any) -> dict[str, Any]:
+    """The tables of a portion, each with its columns."""
+    import pyarrow.compute as pc
+
+    found = {}
+    kinds = portion.column("part").cast(pa.string())
+    for part in (*TABLES, ENTITY, USER):
+        rows = portion.filter(pc.equal(kinds, part))
+        if rows.num_rows:
+            names = CANONICAL.get(part, (part,))
+            cells = rows.select(CELLS[: len(names)])
+            found[part] = pa.table([column.cast(pa.string()) for column in cells.columns], names=list(names))
+    return found
+
+
+def _part(part: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    cells = [F.col(column) for column in columns] + [F.lit(None).cast("string")] * (len(CELLS) - len(columns))
+    named = [cell.alias(name) for cell, name in zip(cells, CELLS, strict=True)]
+    return rows.select(F.col("portion").alias("root"), F.lit(part).alias("part"), *named)
+
+
+def _beginning(path: str, names: int) -> Column:
+    """The first names of a path."""
+    return F.substring_index(path, "/", names) if names else F.lit("")
+
+
+def _place(kind: str, depth: int) -> Column:
+    """What has the first names of the path; its path is null where the path has fewer."""
+    named = F.when(F.size(F.split("path", "/")) >= depth, _beginning("path", depth))
+    return F.struct(F.lit(kind).alias("type"), named.alias("path"))
+
+
+def _by_type(cases: Mapping[str, Column]) -> Column:
+    found: Any = F
+    for type_, value in cases.items():
+        found = found.when(F.col("type") == type_, value)
+    return found  # type: ignore[no-any-return]  # a column: there are types
+
+
+def _closure(type_: str, chains: Mapping[str, Sequence[tuple[str, int]]]) -> list[tuple[str, int]]:
+    """The types, with their numbers of names, of what is in a matrix because an entity of a type is named."""
+    path = "/".join("x" * chains[type_][-1][1])
+    keys = (key.partition(":") for key in closed([f"{type_}:{path}"], chains))
+    return [(kind, len(own.split("/")) if own else 0) for kind, _, own in keys]
+
+
+def _scoped(assignments: DataFrame) -> DataFrame:
+    """The assignments within scopes, their scope as `type` and `path`."""
+    scoped = assignments.where(F.col("scope_type").isNotNull())
+    return scoped.withColumnsRenamed({"scope_type": "type", "scope_path": "path"})
+
+
+def _of_kind(principals: DataFrame, kind: str) -> DataFrame:
+    """`portion` and the names of the principals of one kind, in a column that is called like it."""
+    mine = principals.where(F.col("principal").startswith(f"{kind}:"))
+    return mine.select("portion", F.substring("principal", len(kind) + 2, 2**30).alias(kind))
+
+
+def _union(*frames: DataFrame) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other), frames)
