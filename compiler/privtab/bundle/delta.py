@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import entries
 from privtab.errors import BrokenBundle
 from privtab.signatures import is_signature
@@ -139,6 +140,7 @@ def _bundle(operations: Sequence[Operation], manifest: Mapping[str, Any], before
 
 
 def _json(name: str, text: bytes) -> dict[str, Any]:
+    check_values(name, text)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

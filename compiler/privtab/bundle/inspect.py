@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 
+from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import digest, entries
 from privtab.bundle.verify import Source, opened, verify
 from privtab.errors import SignatureRefused
@@ -16,6 +17,7 @@ from privtab.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
 
 MANIFEST = ".manifest"
 WASM = ".wasm"
+_PIECE = 1 << 20
 PROGRAMS, STATES = "privtab_program", "privtab_state"
 
 
@@ -81,7 +83,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
                 signatures = content.read(min(entry.size, LARGEST_SIGNATURES))
             else:
                 # One file at a time: what was counted is let go before the next is read.
-                counts.update(_counts(name, content))
+                counts.update(_counts(name, entry.size, content))
     metadata = _mapping(manifest.get("metadata"))
     return Inspected(
         kind=_kind(metadata, files),
@@ -122,20 +124,33 @@ def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
 # --- counting --------------------------------------------------------------------------------------------------------
 
 
-def _counts(name: str, content: BinaryIO) -> Iterator[str] | dict[str, int]:
+def _counts(name: str, size: int, content: BinaryIO) -> dict[str, int]:
     last = name.rpartition("/")[2]
     if name.endswith(".rego"):
-        return {"modules": 1, "lines of Rego": content.read().count(b"\n")}
+        return {"modules": 1, "lines of Rego": _lines(content)}
     if name.endswith(WASM):
-        return {"bytes of WebAssembly": len(content.read())}
+        return {"bytes of WebAssembly": size}
     if name == PATCH:
-        return _operations(_object(content.read()))
+        return _operations(_document(name, content))
     if last != "data.json":
         return {}
     found: Counter[str] = Counter()
-    for path, document in _documents(tuple(name.split("/")[:-1]), _object(content.read())):
+    for path, document in _documents(tuple(name.split("/")[:-1]), _document(name, content)):
         found.update(_program(document) if path[0] == PROGRAMS else _state(document))
     return dict(found)
+
+
+def _lines(content: BinaryIO) -> int:
+    found = 0
+    while piece := content.read(_PIECE):
+        found += piece.count(b"\n")
+    return found
+
+
+def _document(name: str, content: BinaryIO) -> Mapping[str, Any]:
+    text = content.read()
+    check_values(name, text)
+    return _object(text)
 
 
 def _documents(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:

@@ -11,32 +11,38 @@ from collections.abc import Iterator
 from typing import BinaryIO, TypeAlias, cast
 
 from privtab.bundle.archive import LEVEL
+from privtab.bundle.bounds import Bounded, Entry, check_entry, check_read
 from privtab.errors import BrokenBundle
 
 Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
 """Path, entry and content, to be read before the next is asked for."""
 
 _PIECE = 1 << 20
-_BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
+_BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, RecursionError, ValueError, OverflowError)
+"""The last three: chains of headers, and numbers in them, that nobody writes by mistake."""
 
 
 def entries(bundle: BinaryIO) -> Entries:
     """The files of an open bundle in its order, by the path that OPA gives them; raises BrokenBundle.
 
-    Not whole, no archive, or a path that is there twice: of such a one nobody knows which file counts.
+    Not whole, no archive, beyond a bound (`bounds.py`), or a path that is there twice: of such a one nobody knows which file
+    counts.
     """
     seen: set[str] = set()
     try:
-        with gzip.GzipFile(fileobj=bundle) as unpacked:
-            with tarfile.open(fileobj=unpacked, mode="r|") as tar:
-                for entry in tar:
+        with gzip.GzipFile(fileobj=bundle) as packed:
+            unpacked = cast("BinaryIO", Bounded(cast("BinaryIO", packed)))
+            with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=Entry) as tar:
+                for number, entry in enumerate(tar, start=1):
+                    name = path_of(entry.name)
+                    check_entry(name, entry, number)
                     if not entry.isfile():
                         continue
-                    name = path_of(entry.name)
                     if name in seen:
                         raise BrokenBundle(f"it holds `{name}` twice")
                     seen.add(name)
-                    yield name, entry, cast("BinaryIO", _Content(cast("BinaryIO", tar.extractfile(entry))))
+                    file = cast("BinaryIO", tar.extractfile(entry))
+                    yield name, entry, cast("BinaryIO", _Content(name, entry.size, file))
             # The sums of the archive stand at its end.
             while unpacked.read(_PIECE):
                 pass
@@ -75,10 +81,14 @@ def packed(found: Entries) -> Iterator[bytes]:
 class _Content:
     """The content of a file in an archive that may end in the middle of it."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, name: str, size: int, file: BinaryIO) -> None:
+        self._name = name
+        self._size = size
         self._file = file
 
     def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            check_read(self._name, self._size)
         try:
             return self._file.read(size)
         except _BROKEN as error:

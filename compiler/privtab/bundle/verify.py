@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import digest, entries
 from privtab.errors import FileError, SignatureRefused
 from privtab.signatures import (
@@ -64,8 +65,11 @@ def opened(bundle: Source) -> Iterator[BinaryIO]:
     if isinstance(bundle, bytes):
         yield io.BytesIO(bundle)
         return
+    path = Path(bundle)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileError(f"{os.fspath(bundle)}: a bundle is a file that can be read twice, not a pipe or a device")
     try:
-        file = Path(bundle).open("rb")  # noqa: SIM115  (closed below)
+        file = path.open("rb")
     except OSError as error:
         raise FileError(f"{os.fspath(bundle)}: {error.strerror or error}") from error
     with file:
@@ -93,5 +97,9 @@ def _check_unlike(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
         return
     file.seek(0)
     for name, _, content in entries(file):
-        if name in unlike and not matches(name, content.read(), signed.files[name]):
+        if name not in unlike:
+            continue
+        text = content.read()
+        check_values(name, text)
+        if not matches(name, text, signed.files[name]):
             raise changed(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH = 160
 """Columns where nobody looks: tables in files and pipes must not be cut at the width of an imaginary terminal."""
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Format(StrEnum):
@@ -54,12 +56,23 @@ def complain(message: str) -> None:
     """One line about what went wrong, on standard error."""
     console = err()
     console.print("privtab: ", style="bold red", end="", soft_wrap=True)
-    console.print(message, soft_wrap=True)
+    console.print(plain(message), soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    r"""A text of others as a terminal may be given it: without what it would obey.
+
+    >>> plain("a\x1b[31mb")
+    'a\ufffd[31mb'
+    """
+    return _OBEYED.sub("\ufffd", text)
 
 
 def print_json(value: object) -> None:
     """A value for programs, on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # Nor may halves of characters be written, and JSON can say all of them otherwise.
+    sys.stdout.write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:

@@ -69,8 +69,14 @@ def bundle_paths(given: list[Path]) -> list[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """A file; raises FileError."""
+    """A bundle's file; raises FileError."""
+    from privtab.bundle.bounds import LARGEST
+
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
+        if path.is_file() and path.stat().st_size > LARGEST:
+            raise FileError(f"{path}: a bundle has {LARGEST >> 30} GiB at most")
         return path.read_bytes()
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, out, print_json, table
+from privtab.cli._output import Format, count, out, plain, print_json, table
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle
 
@@ -63,7 +63,7 @@ def _show(bundle: Path, found: Inspected) -> None:
     shown.columns[0].style = "bold"
     shown.columns[0].no_wrap = True
     for name, value in _lines(bundle, found):
-        shown.add_row(name, value)
+        shown.add_row(plain(name), plain(value))
     out().print(shown)
 
 
@@ -97,8 +97,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _provenance(told: Any) -> list[tuple[str, str]]:
-    git = told.get("git") or {}
-    sources = told.get("sources") or {}
+    # Of a bundle of others it may have any shape.
+    git, sources = (part if isinstance(part := told.get(name), dict) else {} for name in ("git", "sources"))
     commit = f"{git['commit']}{', with changes' if git.get('dirty') else ''}" if git.get("commit") else ""
     chosen = {name: value for name, value in told.items() if name not in ("compiler", "git", "sources")}
     return [

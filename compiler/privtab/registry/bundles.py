@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from privtab.bundle.archive import json_bytes
+from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import entries
 from privtab.errors import BrokenBundle, BundleRefused, UsageError
 from privtab.registry import names
@@ -115,6 +116,7 @@ def _revision(path: str, document: Mapping[str, Any]) -> object:
 
 
 def _object(path: str, text: bytes) -> dict[str, Any]:
+    check_values(path, text)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

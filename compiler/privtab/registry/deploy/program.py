@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import json
-import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
+from privtab.bundle.stream import entries
 from privtab.diagnostics import Span
-from privtab.errors import FileError
+from privtab.errors import BrokenBundle, FileError
 from privtab.ir.canonical import target_text
 from privtab.ir.nodes import (
     ALWAYS,
@@ -57,17 +57,15 @@ _OF_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
 def program_in(bundle: bytes, shown: str) -> Program:
     """The program of a policy bundle; `shown` names it. Raises FileError where there is none that can be read."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(bundle), mode="r:gz") as tar:
-            names = [n for n in tar.getnames() if n.strip("/").startswith("privtab_program/")]
-            file = tar.extractfile(names[0]) if len(names) == 1 else None
-            content = None if file is None else json.load(file)
-    except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+        texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
+        content = json.loads(texts[0]) if len(texts) == 1 else None
+    except (BrokenBundle, ValueError, RecursionError) as error:
         raise FileError(f"{shown} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise FileError(f"{shown} holds no program of format {FORMAT}")
     try:
         return program_from(content, shown)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise FileError(f"the program of {shown} cannot be read: {error!r}") from error
 
 
