@@ -26,6 +26,7 @@ PrivtabError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class SettingsInvalid(UsageError):
     """A settings file is wrong; `diagnostics` holds every finding, sorted by place."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        shown = [f"{d.span.path}:{d.span.line}:{d.span.column}: {d.message}" for d in diagnostics]
-        super().__init__("\n".join(shown))
+        super().__init__("\n".join(_first(diagnostics)))
         self.diagnostics = diagnostics
 
 
@@ -57,20 +57,26 @@ class FileError(PrivtabError):
 class PolicyInvalid(PrivtabError):
     """A policy has findings that stop it.
 
-    `diagnostics` holds every finding, sorted by place.
+    `diagnostics` holds every finding, sorted by place; the message has the first of them.
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        shown = [f"{d.span.path}:{d.span.line}:{d.span.column}: {d.code} {d.message}" for d in diagnostics]
-        super().__init__("\n".join([f"{len(diagnostics)} finding(s) in the policy", *shown]))
+        super().__init__("\n".join([f"{_findings(diagnostics)} in the policy", *_first(diagnostics)]))
         self.diagnostics = diagnostics
 
 
 class StateInvalid(PrivtabError):
-    """Rows of a state are wrong; `findings` holds one value for each of them."""
+    """Rows of a state are wrong; `findings` holds one value for each of them, and the message has the first of them.
 
-    def __init__(self, findings: tuple[object, ...]) -> None:
-        super().__init__(f"{len(findings)} finding(s) in the state")
+    `why`: what follows, where that does not go without saying.
+    """
+
+    def __init__(self, findings: tuple[object, ...], why: str = "") -> None:
+        said = [f"{_findings(findings)} in the state" + (f": {why}" if why else "")]
+        said += [_short(line) for finding in findings[:_ROWS] for line in str(finding).splitlines()]
+        if len(findings) > _ROWS:
+            said.append(f"and {len(findings) - _ROWS:,} more: `findings` has them all")
+        super().__init__("\n".join(said))
         self.findings = findings
 
 
@@ -78,7 +84,8 @@ class UnsupportedError(PrivtabError):
     """A back end cannot express what the policy says at `span`."""
 
     def __init__(self, message: str, span: Span | None = None) -> None:
-        super().__init__(message)
+        place = f"{span.path}:{span.line}:{span.column}: " if span else ""
+        super().__init__(place + message)
         self.span = span
 
 
@@ -153,3 +160,31 @@ class DecisionUnavailable(DecisionError):
         super().__init__(message)
         self.retry = retry
         self.retry_after = retry_after
+
+
+_MOST = 20
+"""Findings of a policy or of settings that a message shows."""
+_ROWS = 5
+"""Wrong rows that a message shows."""
+_WIDEST = 240
+
+
+def _findings(found: Sequence[object]) -> str:
+    return "1 finding" if len(found) == 1 else f"{len(found):,} findings"
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+def _first(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    """The first findings with place, code and advice, and how many there are beside."""
+    lines = []
+    for d in diagnostics[:_MOST]:
+        code = f"{d.code} " if d.code else ""
+        lines.append(f"{d.span.path}:{d.span.line}:{d.span.column}: {code}{d.message}")
+        if d.help is not None:
+            lines.append(f"  help: {d.help}")
+    if len(diagnostics) > _MOST:
+        lines.append(f"and {len(diagnostics) - _MOST:,} more: `diagnostics` has them all")
+    return lines

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
 from privtab.ir.evaluate import Reference
+from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import Program
 from privtab.request import Request
 from privtab.spark import decide
@@ -56,9 +57,10 @@ def differences(spark: SparkSession, folder: Path, plan: str, seeds: Iterator[in
     for seed in seeds:
         program, state, requests = made(folder, seed, REQUESTS // POLICIES[plan])
         with_ = {"thing": "thing"} if any(rule.withs for rule in program.rules.values()) else {}
+        known = {flag for rule in program.rules.values() for flag in rule_flags(program, rule)}
         decided = decide(
             frame(spark, requests), program, state, subject="user", action=F.col("action"), resource="entity",
-            with_=with_, flags={flag: flag for flag in FLAGS}, groups="groups", plan=plan,
+            with_=with_, flags={flag: flag for flag in FLAGS if flag in known}, groups="groups", plan=plan,
         )  # fmt: skip
         rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
         reference = Reference(program, state)

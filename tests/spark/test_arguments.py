@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import InvalidRequest, UsageError
+from privtab.spark import decide, plan, visible
 from privtab.spark.arguments import Asked, asked
 from privtab.spark.policies import open_policy
 
@@ -33,7 +35,7 @@ def ask(spark: SparkSession, tmp_path: Path) -> Ask:
 
 
 def test_what_is_the_same_for_all_rows_is_no_column(ask: Ask) -> None:
-    found = ask(flags=["careful", "unheard"], with_={"target": ("shelf", "path")}, action="take")
+    found = ask(flags=["careful"], with_={"target": ("shelf", "path")}, action="take")
     assert list(found.columns) == ["user", "path", "with_target_path"]
     assert found.constants == {"action": "take", "type": "box", "with_target_type": "shelf", "flag_careful": True}
     assert (found.slots, found.flags) == (("target",), ("careful",))
@@ -49,8 +51,19 @@ def test_columns_may_be_columns_or_names_of_them(ask: Ask) -> None:
     assert found.beside().columns == ["c0", "c1", "c2", "c3", *found.columns]
 
 
-def test_groups_count_only_where_the_policy_takes_them(ask: Ask) -> None:
-    assert "groups" in ask(groups=F.array(F.lit("hr"))).columns
+def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSession, tmp_path: Path) -> None:
+    for groups in (F.array(F.lit("hr")), F.lit(None), F.array(F.lit(7))):
+        assert "groups" in ask(groups=groups).columns
+    other = tmp_path / "other.yaml"
+    other.write_text(decks.POLICY.replace("groups: [state, request]", "groups: [state]"))
+    df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
+
+    def without(**given: Any) -> Asked:
+        return asked(df, open_policy(other), subject="user", action="look", resource="box", **given)
+
+    assert "groups" not in without(groups=F.array("user")).columns
+    with pytest.raises(UsageError, match="groups: no column `grups`"):
+        without(groups="grups")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +73,30 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask) -> None:
         ({"resource": "nothing like it"}, UsageError, "there are: user, path, with.dots, id"),
         ({"resource": ("box", "pth")}, UsageError, "the path of resource: no column `pth`; did you mean `path`?"),
         ({"subject": 7}, UsageError, "subject is 7: give a column or the name of one"),
-        ({"flags": "careful"}, UsageError, "flags is the text `careful`"),
+        ({"subject": None}, UsageError, "subject is None: give a column or the name of one; one user for all rows is"),
+        ({"subject": "ann"}, UsageError, 'one user for all rows is `privtab.spark.user("alice")`'),
+        ({"action": None}, UsageError, "action is None: give the name of an operation, or a Column of such names"),
+        ({"action": ["look"]}, UsageError, "action is ['look']"),
+        ({"resource": None}, UsageError, "resource is None: give a column of entities `type:path`"),
+        ({"resource": ("box",)}, UsageError, "resource is ('box',): give a column of entities"),
+        ({"resource": ("box", "path", "id")}, UsageError, "or a pair (type, column of paths)"),
+        ({"resource": ("box", None)}, UsageError, "the path of resource is None: give a column"),
+        ({"resource": ["box", "path"]}, UsageError, "resource is ['box', 'path']"),
+        ({"flags": "careful"}, UsageError, "flags is 'careful': give a list of names, or a mapping"),
+        ({"flags": None}, UsageError, "flags is None"),
+        ({"flags": 7}, UsageError, "flags is 7"),
+        ({"flags": {"careful": 1}}, UsageError, "flag `careful` is 1: give a column or the name of one, True or False"),
+        ({"flags": ["carefull"]}, InvalidRequest, "unknown flag `carefull`; flags of system `deck`: `careful`"),
+        ({"flags": {None: False}}, InvalidRequest, "unknown flag `None`"),
+        ({"with_": "target"}, UsageError, "with_ is 'target': give a mapping of objects by name"),
+        ({"with_": ("target", "path")}, UsageError, "with_ is ('target', 'path')"),
+        ({"with_": {"target": None}}, UsageError, "with `target` is None: give a column of entities"),
+        (
+            {"groups": "path"},
+            UsageError,
+            'an array of strings is wanted, as of `F.split(column, ",")` or `F.array(column)`',
+        ),
+        ({"groups": ["hr"]}, UsageError, "groups is ['hr']: give a column"),
         (
             {"resource": ("bx", "path")},
             InvalidRequest,
@@ -85,7 +121,39 @@ def test_a_mistake_of_the_program_is_told_before_any_row_is_read(
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [{"a": 1}, "deck/none"], ids=str)
+@pytest.mark.parametrize("wrong", [{"a": 1}, "deck/none", None, "", 7], ids=str)
 def test_what_is_no_policy_is_refused(wrong: Any) -> None:
     with pytest.raises(Exception, match=r"no program|no policy"):
         open_policy(wrong)
+
+
+def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"subject": F.col("usr")}, "subject: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        ({"resource": ("box", "nothing.there")}, "the path of resource: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        ({"subject": F.array("user")}, "subject is a column of type `array<string>`: a text is wanted"),
+        ({"resource": F.create_map("user", "path")}, "resource is a column of type `map<string,string>`"),
+        ({"flags": {"careful": F.array("path")}}, "flag `careful` is a column of type `array<string>`: true or false"),
+        ({"groups": F.array(F.array("path"))}, "groups is a column of type `array<array<string>>`"),
+    ]
+    for given, message in wrong:
+        with pytest.raises(UsageError, match=re.escape(message)):
+            ask(**given)
+
+
+def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    files = decks.files(tmp_path)
+    df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
+    given: dict[str, Any] = {"subject": "user", "action": "look", "resource": "box"}
+    calls: list[Callable[..., Any]] = [decide, visible, plan]
+    for call in calls:
+        with pytest.raises(UsageError, match="'box' is no DataFrame of Spark"):
+            call("box", *files, **given)
+        with pytest.raises(UsageError, match=r"limits is 7: give `Limits\(…\)`"):
+            call(df, *files, limits=7, **given)
+    with pytest.raises(UsageError, match="reason is None: give the name of the new column"):
+        decide(df, *files, reason=None, **given)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="None is no policy"):
+        decide(df, None, files[1], **given)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a NoneType is no state"):
+        decide(df, files[0], None, **given)

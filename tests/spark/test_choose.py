@@ -10,7 +10,10 @@ import decks
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.spark import Choice, Limits, SparkState, decide, plan
+from privtab.errors import UsageError
+from privtab.spark import Choice, Limits, SparkState, choose, decide, open_policy, plan
+from privtab.spark.arguments import asked
+from privtab.spark.joins import Figures, JoinLimits
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 
@@ -20,8 +23,11 @@ def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: Spark
     df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "user string, path string")
     tables = SparkState.of(spark, policy, state)
 
+    opened = open_policy(policy)
+    request = asked(df, opened, **BOX)
+
     def chosen(**limits: int) -> Choice:
-        return plan(df, policy, tables, limits=Limits(**limits), **BOX)
+        return choose.chosen(request, opened, tables, plan="auto", limits=Limits(**limits))  # type: ignore[arg-type]
 
     assert chosen().plan == "kernel"
     assert chosen().figures["rows"] == 8
@@ -44,4 +50,34 @@ def test_a_choice_reads_well_and_is_logged(
     text = str(plan(df, policy, state, limits=Limits(rows=7), **BOX))
     assert text.startswith("joins: the state has 8 rows; beyond 7 they are not brought together on the driver\n")
     assert "arrays, about, in bytes  0.0 MiB" in text
-    assert str(plan(df, policy, state, plan="joins", **BOX)) == "joins: the caller asks for it"
+
+
+def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy, state = decks.files(tmp_path)
+    df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")] * 4, "user string, path string")
+    made = plan(df, policy, state, plan="joins", **BOX)
+    assert str(made).splitlines() == ["joins: the caller asks for it", *(f"  {step}" for step in made.steps)]
+    assert made.steps[:2] == (
+        "rows are read as requests: 1 operation, 1 condition",
+        "of 8 rows about 2 are different: each of these is decided once",
+    )
+    assert [step for step in made.steps if "shuffled" in step] == []
+    limits = Limits(joins=JoinLimits(broadcast=0), figures=Figures())
+    with caplog.at_level(logging.INFO, logger="privtab.spark"):
+        decide(df, policy, state, plan="joins", limits=limits, **BOX)
+    (told,) = caplog.messages
+    assert told.startswith("decide: joins: the caller asks for it\n  rows are read as requests")
+    assert told.count("shuffled, too large or unknown to be sent") == 5
+    assert "(nobody knows how many)" in told
+    with pytest.raises(UsageError, match="keep is 'disk': it is `checkpoint` or `persist`"):
+        JoinLimits(keep="disk")  # type: ignore[arg-type]
+
+
+def test_a_stream_that_is_too_much_for_the_kernel_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'s/a/1' AS path")
+    files = decks.files(tmp_path)
+    assert plan(stream, *files, **BOX).plan == "kernel"
+    with pytest.raises(UsageError, match="a stream cannot be decided by joins"):
+        plan(stream, *files, limits=Limits(rows=7), **BOX)

@@ -78,7 +78,7 @@ def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession,
     df = decks.frame(spark, [row[:6] for row in rows], schema)
     decided = decide(
         df, *deck, subject=F.col("user"), action=F.col("action"), resource="entity", with_={"target": "target"},
-        flags={"careful": "careful", "unheard": True}, groups="groups", plan=plan,
+        flags={"careful": "careful"}, groups="groups", plan=plan,
     )  # fmt: skip
     # An object that is not there is no reason to refuse what does not look at it.
     assert decks.told(decided) == [row[6:] for row in rows]

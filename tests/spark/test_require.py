@@ -30,8 +30,48 @@ def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Pat
         require(policy, state, "dan", "take", "box:s/a/1", groups=["hr"], flags=["careful"])
     with pytest.raises(InvalidRequest, match="did you mean `look`"):
         require(policy, state, "ann", "lok", "box:s/a/1")
-    with pytest.raises(InvalidRequest):
-        require(policy, state, "", "look", "box:s/a/1")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        *(({"subject": wrong}, f"subject is {wrong!r}: give the name of the user") for wrong in (None, "", "user:")),
+        ({"subject": 7}, "user is 7; it must be a non-empty string"),
+        ({"action": None}, "action is None; it must be a non-empty string"),
+        ({"resource": None}, "resource is None: write `type:path`, a pair"),
+        ({"resource": ("box", "s", "a")}, "resource is ('box', 's', 'a')"),
+        ({"with_": "shelf:s/a"}, "with_ is a str; it must be a mapping of names to entities"),
+        ({"with_": {"target": None}}, "with_['target'] is None"),
+        ({"flags": "careful"}, "flags is a str; it must be a list of names"),
+        ({"flags": ["carful"]}, "unknown flag `carful`; flags of system `deck`: `careful`"),
+        ({"flags": None}, "flags is a NoneType"),
+        ({"groups": "hr"}, "groups is a str; it must be a list of names"),
+        ({"groups": [None]}, "a name in groups is None"),
+    ],
+    ids=str,
+)
+def test_what_is_no_request_is_told(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        require(*decks.files(tmp_path), **{"subject": "ann", "action": "look", "resource": "box:s/a/1", **given})
+    assert message in str(raised.value)
+
+
+def test_flags_may_be_a_mapping(tmp_path: Path) -> None:
+    files = decks.files(tmp_path)
+    assert require(*files, "bob", "take", "box:s/a/1", flags={"careful": False})
+    with pytest.raises(AccessDenied):
+        require(*files, "bob", "take", "box:s/a/1", flags={"careful": True})
+
+
+def test_a_promise_of_an_answer_is_none(tmp_path: Path) -> None:
+    """What an `AsyncClient` gives is true whatever the answer will be."""
+
+    class Later:
+        async def require(self, *_: object, **__: object) -> bool:
+            return False
+
+    with pytest.raises(UsageError, match="a Later does not answer at once: give a Client or an Embedded"):
+        require(None, Later(), "ann", "look", "box:s/a/1")
 
 
 def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: Path) -> None:

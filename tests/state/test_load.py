@@ -92,19 +92,45 @@ def test_one_table_alone_is_bad_usage(tmp_path: Path) -> None:
         load(tmp_path / "grants.csv")
 
 
-@pytest.mark.parametrize("content", ["", "\n", "# nothing yet\n", "null\n", "{}", "grants:\n", "grants: []\n"])
+@pytest.mark.parametrize("content", ["grants:\n", "grants: []\n", "# nothing yet\nowners: null\n"])
 @pytest.mark.parametrize("name", ["state.yaml", "state.yml", "state"])
-def test_a_file_without_rows_is_an_empty_state(read: Read, content: str, name: str) -> None:
+def test_a_table_without_rows_is_an_empty_state(read: Read, content: str, name: str) -> None:
     assert read(content, name) == RawState()
 
 
-@pytest.mark.parametrize("content", ["", " \n", "null", "{}", '{"grants": []}', '{"grants": null}'])
-def test_a_json_file_without_rows_is_an_empty_state(read: Read, content: str) -> None:
+@pytest.mark.parametrize("content", ['{"grants": []}', '{"grants": null}'])
+def test_a_table_of_json_without_rows_is_an_empty_state(read: Read, content: str) -> None:
     assert read(content, "state.json") == RawState()
 
 
-def test_an_empty_directory_is_an_empty_state(read: Read) -> None:
-    assert read({}) == RawState()
+@pytest.mark.parametrize("content", ["", "\n", "# nothing yet\n", "null\n", "{}"])
+@pytest.mark.parametrize("name", ["state.yaml", "state.json", "state"])
+def test_a_file_without_any_table_is_no_state(read: Read, content: str, name: str) -> None:
+    if name == "state.json" and content.startswith("#"):
+        return
+    with pytest.raises(UsageError, match=r"has no table of a state; the tables are members, .*`grants: \[\]`"):
+        read(content, name)
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        ({}, "a table's file has its name, as in `grants.csv`; the tables are members"),
+        ({"grant.csv": "grantee"}, "`grant.csv`: did you mean `grants.csv`?"),
+        ({"README.md": "", "state.yaml": "grants: []"}, "a file with all tables is named itself, as in "),
+    ],
+    ids=str,
+)
+def test_a_directory_without_any_table_is_no_state(read: Read, files: dict[str, str], advice: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(files)
+    assert "has no file of a table of a state" in str(raised.value)
+    assert advice in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["grants.csv", "grants.json", "grants.yaml"])
+def test_a_directory_with_an_empty_table_is_an_empty_state(read: Read, name: str) -> None:
+    assert read({name: ""}) == RawState()
 
 
 def test_a_file_without_suffix_is_json_when_it_begins_like_json(read: Read) -> None:
@@ -135,7 +161,7 @@ def test_two_files_for_one_table_are_a_finding_and_neither_is_read(read: Read) -
 
 @pytest.mark.parametrize("name", ["README.md", "notes.csv", "grants_of_alice.txt", ".grants.csv.swp", "_SUCCESS"])
 def test_unrelated_files_are_ignored(read: Read, name: str) -> None:
-    assert read({name: "anything"}) == RawState()
+    assert read({name: "anything", "owners.yaml": ""}) == RawState()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +173,7 @@ def test_unrelated_files_are_ignored(read: Read, name: str) -> None:
     ],
 )
 def test_an_ignored_file_that_looks_like_a_table_is_noted(read: Read, name: str, advice: str) -> None:
-    raw = read({name: "anything"})
+    raw = read({name: "anything", "owners.yaml": ""})
     (finding,) = raw.findings
     assert (finding.code, finding.severity, finding.help) == ("S006", "note", advice)
 

@@ -123,8 +123,7 @@ def run(arguments: Sequence[str]) -> int:
         show_state_findings(error.findings)
         return FINDINGS
     except UnsupportedError as error:
-        place = f"{error.span.path}:{error.span.line}:{error.span.column}: " if error.span else ""
-        complain(f"{place}{error}")
+        complain(str(error))
         return FINDINGS
     except SettingsInvalid as error:
         show_diagnostics(error.diagnostics)

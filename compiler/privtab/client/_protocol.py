@@ -130,6 +130,8 @@ def beside(
     *, with_: Mapping[str, EntityLike] | None = None, groups: Iterable[str] = (), flags: Iterable[str] = ()
 ) -> dict[str, Any]:
     """What a request has beside user, action and resource; raises InvalidRequest."""
+    if with_ is not None and not isinstance(with_, Mapping):
+        raise InvalidRequest(f"with_ is a {type(with_).__name__}; it must be a mapping of names to entities")
     return {
         "groups": _names(groups, "groups") if groups != () else (),
         "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},

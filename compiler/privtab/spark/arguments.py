@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
-from pyspark.sql.types import ArrayType, StringType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.request import Vocabulary, hint
@@ -27,6 +28,7 @@ FlagsLike: TypeAlias = "Iterable[str] | Mapping[str, bool | ColumnLike]"
 
 MALFORMED_ENTITY = "malformed entity"
 NULL = "null"
+_ENTITY = "give a column of entities `type:path` or the name of one, or a pair (type, column of paths)"
 _LONGEST = 2**31 - 1
 
 
@@ -78,22 +80,24 @@ def asked(
 ) -> Asked:
     """Read the arguments of `decide`; `taken`: names that columns are going to have.
 
-    Raises UsageError for a column that is not there, InvalidRequest where an action, a type or an object that is the same for
-    all rows is unknown to the policy: that is a mistake of the program, and no row's.
+    Raises UsageError for a column that is not there or is of no such kind, InvalidRequest where an action, a type, an object or a
+    flag that is the same for all rows is unknown to the policy: that is a mistake of the program, and no row's.
     """
+    check_frame(df)
     known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
     reader = _Reader(df, known, taken)
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
-    slots = tuple(slot for slot in with_ or {} if slot in reader.known_slots)
+    objects = _mapping(with_, "with_", "objects by name")
+    slots = tuple(slot for slot in objects if slot in reader.known_slots)
     for slot in slots:
-        assert with_ is not None
-        reader.entity(f"with `{slot}`", f"with_{slot}_type", f"with_{slot}_path", with_[slot])
+        reader.entity(f"with `{slot}`", f"with_{slot}_type", f"with_{slot}_path", objects[slot])
     set_flags = reader.flags(flags)
-    if groups is not None and known.request_groups:
+    if groups is not None:
         reader.groups(groups)
-    reader.check(tuple(with_ or ()), slots)
+    reader.check(tuple(objects), slots)
+    reader.check_kinds()
     unasked = F.coalesce(*reader.unasked) if reader.unasked else None
     hidden = reader.hidden
     return Asked(
@@ -106,6 +110,30 @@ def asked(
         hidden=tuple(hidden),
         code=free("__privtab", [*reader.taken, *hidden]),
     )
+
+
+def check_frame(df: object) -> None:
+    """Raise UsageError for what is no DataFrame of either kind of session: they share no class before 4.0's last."""
+    if not (hasattr(df, "mapInArrow") and hasattr(df, "sparkSession")):
+        raise UsageError(f"{_kind(df)} is no DataFrame of Spark")
+
+
+def _kind(value: object) -> str:
+    """What a caller gave, for a message: a short value as it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
+
+
+def _nested(kind: DataType) -> bool:
+    return isinstance(kind, ArrayType | MapType | StructType | VariantType)
+
+
+def _mapping(given: object, what: str, of: str) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{what} is {_kind(given)}: give a mapping of {of}")
+    return given
 
 
 def free(name: str, taken: Iterable[str]) -> str:
@@ -122,6 +150,7 @@ def free(name: str, taken: Iterable[str]) -> str:
 
 class _Reader:
     def __init__(self, df: DataFrame, known: Vocabulary, taken: Iterable[str]) -> None:
+        self.df = df
         self.known = known
         shapes = [shape for operations in self.known.operations.values() for shape in operations.values()]
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
@@ -133,13 +162,19 @@ class _Reader:
         self.columns: dict[str, Column] = {}
         self.constants: dict[str, str | bool] = {}
         self.unasked: list[Column] = []
+        self.given: dict[str, Column] = {}
+        """By what it is, each column as the caller gave it."""
 
-    def column(self, given: ColumnLike, what: str) -> Column:
+    def column(self, given: ColumnLike, what: str, advice: str = "") -> Column:
         """A column by its name or as it is; a name with dots is first looked for as a whole."""
+        self.given[what] = column = self._found(given, what, advice)
+        return column
+
+    def _found(self, given: ColumnLike, what: str, advice: str) -> Column:
         if isinstance(given, Column):
             return given
         if not isinstance(given, str):
-            raise UsageError(f"{what} is {given!r}: give a column or the name of one")
+            raise UsageError(f"{what} is {_kind(given)}: give a column or the name of one{advice}")
         if given in self.names:
             return F.col(f"`{given.replace('`', '``')}`")
         # By the frame's own spelling: for a word such as `user` Spark has a value where it finds no such column.
@@ -149,12 +184,12 @@ class _Reader:
         if "." in given:
             return F.col(given)
         near = difflib.get_close_matches(given, self.names, n=1)
-        advice = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self.names)}"
-        raise UsageError(f"{what}: no column `{given}`; {advice}")
+        known = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self.names)}"
+        raise UsageError(f"{what}: no column `{given}`; {known}{'' if near else advice}")
 
-    def once(self, given: ColumnLike, what: str) -> Column:
+    def once(self, given: ColumnLike, what: str, advice: str = "") -> Column:
         """A column that is read more than once: what is random in it has one value for each row."""
-        column = self.column(given, what)
+        column = self.column(given, what, advice)
         if not isinstance(given, Column):
             return column
         name = free(f"__privtab_{len(self.hidden)}", self.taken)
@@ -162,18 +197,22 @@ class _Reader:
         return F.col(f"`{name.replace('`', '``')}`")
 
     def user(self, given: ColumnLike) -> None:
-        user = self.once(given, "subject").cast("string")
+        user = self.once(given, "subject", '; one user for all rows is `privtab.spark.user("alice")`').cast("string")
         self.columns["user"] = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
 
     def action(self, given: ColumnLike) -> None:
         """A text is the operation of all rows, unlike everywhere else: the name of a column is given as a Column."""
         if isinstance(given, str):
             self.constants["action"] = given
-        else:
+        elif isinstance(given, Column):
             self.columns["action"] = self.column(given, "action").cast("string")
+        else:
+            raise UsageError(f"action is {_kind(given)}: give the name of an operation, or a Column of such names")
 
     def entity(self, what: str, type_name: str, path_name: str, given: ResourceLike) -> None:
         if isinstance(given, tuple):
+            if len(given) != 2:
+                raise UsageError(f"{what} is {_kind(given)}: {_ENTITY}")
             kind, path = given
             if isinstance(kind, str):
                 if kind not in self.known.chains:
@@ -186,6 +225,8 @@ class _Reader:
                 self.columns[type_name] = self.column(kind, f"the type of {what}").cast("string")
             self.columns[path_name] = self.column(path, f"the path of {what}").cast("string")
             return
+        if not isinstance(given, str | Column):
+            raise UsageError(f"{what} is {_kind(given)}: {_ENTITY}")
         entity = self.once(given, what).cast("string")
         at = F.instr(entity, ":")
         self.columns[type_name] = F.substring_index(entity, ":", 1)
@@ -193,28 +234,67 @@ class _Reader:
         self.unasked.append(F.when(at <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
 
     def flags(self, given: FlagsLike) -> tuple[str, ...]:
-        """Those that the policy asks about; a null is a flag that is set, since a flag can only ask for more."""
-        if isinstance(given, str):
-            raise UsageError(f"flags is the text `{given}`: give a list of names, or a mapping")
+        """Those that are set for some row; a null is a flag that is set, since a flag can only ask for more.
+
+        So a misspelt one would ask for less than the caller means: it is refused.
+        """
+        if isinstance(given, str | Column) or not isinstance(given, Iterable):
+            raise UsageError(f"flags is {_kind(given)}: give a list of names, or a mapping")
         values = given if isinstance(given, Mapping) else dict.fromkeys(given, True)
         found = []
         for name, value in values.items():
-            if name not in self.known_flags or value is False:
+            if name not in self.known_flags:
+                named = ", ".join(f"`{flag}`" for flag in sorted(self.known_flags)) or "none"
+                raise InvalidRequest(f"unknown flag `{name}`; flags of system `{self.known.system}`: {named}")
+            if value is False:
                 continue
             found.append(name)
             if value is True:
                 self.constants[f"flag_{name}"] = True
             else:
-                column = self.column(value, f"flag `{name}`").try_cast("boolean")
+                given_column = self.column(value, f"flag `{name}`", ", True or False")
+                column = given_column.try_cast("boolean")
                 self.columns[f"flag_{name}"] = F.coalesce(column, F.lit(col=True))
         return tuple(found)
 
     def groups(self, given: ColumnLike) -> None:
         """Groups that are not known could be denied something: such a row is no request."""
-        groups = self.once(given, "groups").cast(ArrayType(StringType()))
-        self.columns["groups"] = groups
+        if not self.known.request_groups:
+            self.column(given, "groups")
+            return
+        groups = self.once(given, "groups")
+        self.columns["groups"] = groups = groups.cast(ArrayType(StringType()))
         wrong = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
         self.unasked.append(F.when(wrong, NULL))
+
+    def check_kinds(self) -> None:
+        """Raise UsageError for a column that is not there after all, or that is of no kind to be read as what it is given for."""
+        for what, kind in self._kinds().items():
+            shown = f"`{kind.simpleString()}`"
+            if what == "groups":
+                if isinstance(kind, NullType) or (isinstance(kind, ArrayType) and not _nested(kind.elementType)):
+                    continue
+                raise UsageError(
+                    f'groups is a column of type {shown}: an array of strings is wanted, as of `F.split(column, ",")` or '
+                    "`F.array(column)`"
+                )
+            if _nested(kind):
+                wanted = "true or false are" if what.startswith("flag ") else "a text is"
+                raise UsageError(f"{what} is a column of type {shown}: {wanted} wanted")
+
+    def _kinds(self) -> Mapping[str, DataType]:
+        whats = list(self.given)
+        try:
+            return dict(zip(whats, (f.dataType for f in self.df.select(*self.given.values()).schema), strict=True))
+        except AnalysisException:
+            # One by one, to tell which.
+            for what, column in self.given.items():
+                try:
+                    self.df.select(column).schema  # noqa: B018  (Connect looks at a column only when its type is asked for)
+                except AnalysisException as error:
+                    said = next((line for line in str(error).splitlines() if line.strip()), "it cannot be read")
+                    raise UsageError(f"{what}: {said}") from error
+            raise
 
     def check(self, given: tuple[str, ...], slots: tuple[str, ...]) -> None:
         """Raise InvalidRequest for constants that the policy has no operation for."""

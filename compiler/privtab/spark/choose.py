@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
+from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.states import bundle_size, counted, is_bundle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Plan = Literal["kernel", "joins"]
-log = logging.getLogger("privtab.spark")
+    from privtab.spark.joining import Joining
 
+Plan = Literal["kernel", "joins"]
 _WIDTH: Mapping[str, int] = {
     "grants": 64,
     "owners": 72,
@@ -31,7 +31,7 @@ _WIDTH: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """From where on joins decide."""
+    """From where on joins decide, and how they do."""
 
     rows: int = 5_000_000
     """Of the state: more are not brought to the driver, which makes the arrays (about 150,000 rows a second)."""
@@ -41,6 +41,10 @@ class Limits:
     """Rows of the state from which on it is looked at how much there is to decide: a few requests do not pay for the arrays."""
     few: int = 50_000
     """Distinct requests that are few for such a state."""
+    joins: JoinLimits = field(default_factory=JoinLimits)
+    """What joins send to every executor, and how they keep what they derive from the state."""
+    figures: Figures | None = None
+    """What is known of the rows, so that joins need not count them, roughly, before anything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +54,14 @@ class Choice:
     plan: Plan
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
+    """What joins will do, in words, with which side goes where and why; nothing for the kernel."""
 
     def __str__(self) -> str:
-        """For people: `kernel: the state has 12 rows …`, and the figures below."""
-        if not self.figures:
-            return f"{self.plan}: {self.why}"
-        width = max(map(len, self.figures))
-        lines = (f"  {name:<{width}}  {_shown(name, value)}" for name, value in self.figures.items())
-        return "\n".join([f"{self.plan}: {self.why}", *lines])
+        """For people: `kernel: the state has 12 rows …`, the figures below, then the steps."""
+        width = max(map(len, self.figures), default=0)
+        figures = (f"  {name:<{width}}  {_shown(name, value)}" for name, value in self.figures.items())
+        return "\n".join([f"{self.plan}: {self.why}", *figures, *(f"  {step}" for step in self.steps)])
 
 
 def _shown(name: str, value: int) -> str:
@@ -78,22 +82,39 @@ def plan(
     plan: str = "auto",
     limits: Limits | None = None,
 ) -> Choice:
-    """How `decide` with these arguments would decide, and why; nothing is decided."""
+    """How `decide` with these arguments would decide, and why; nothing is decided.
+
+    For joins the rows are counted, roughly, and what joins need of the state is derived and kept, as `decide` does.
+    """
     opened = open_policy(policy)
     request = asked(
         df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
     )
-    return chosen(request, opened, state, plan=plan, limits=limits or Limits())
+    choice, _ = settled(request, opened, state, plan=plan, limits=limits)
+    return choice
+
+
+def settled(
+    request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None
+) -> tuple[Choice, Joining | None]:
+    """The choice for requests that were read, and for joins the joins.
+
+    Raises UsageError for a plan that there is not, and for a stream that only joins could decide.
+    """
+    from privtab.spark.joining import joining
+
+    limits = Limits() if limits is None else limits
+    if not isinstance(limits, Limits):
+        raise UsageError(f"limits is {limits!r}: give `Limits(…)`")
+    choice = chosen(request, policy, state, plan=plan, limits=limits)
+    if choice.plan == "kernel":
+        return choice, None
+    found = joining(request, policy, state, limits)
+    return replace(choice, steps=found.steps()), found
 
 
 def chosen(request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
-    """The choice for requests that were read; tells the log. Raises UsageError for a plan that there is not."""
-    found = _chosen(request, policy, state, plan, limits)
-    log.info("decide: %s", found, extra={"plan": found.plan, "figures": dict(found.figures)})
-    return found
-
-
-def _chosen(request: Asked, policy: OpenPolicy, state: Any, plan: str, limits: Limits) -> Choice:
+    """The choice alone."""
     match plan:
         case "kernel":
             return Choice(plan="kernel", why="the caller asks for it")

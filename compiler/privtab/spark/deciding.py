@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
-from privtab.spark.choose import Limits, chosen
+from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked, check_frame
+from privtab.spark.choose import Limits, settled
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+log = logging.getLogger("privtab.spark")
 
 
 def decide(
@@ -42,6 +44,7 @@ def decide(
 
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
     `kernel`, `joins`, or `auto`: chosen by the state's size (`privtab.spark.plan` says which and why, the log too).
+    `limits`: from where on joins decide, and how they do.
     """
     check_names(df, allowed, reason)
     opened = open_policy(policy)
@@ -49,10 +52,11 @@ def decide(
         df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
         taken=(allowed, reason),
     )  # fmt: skip
-    limits = limits or Limits()
-    if chosen(request, opened, state, plan=plan, limits=limits).plan == "kernel":
-        return _by_kernel(request, opened, state, allowed, reason)
-    return _by_joins(request, opened, state, allowed, reason)
+    choice, joins = settled(request, opened, state, plan=plan, limits=limits)
+    log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
+    if joins is not None:
+        return joins.decided(allowed, reason)
+    return _by_kernel(request, opened, state, allowed, reason)
 
 
 def _by_kernel(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
@@ -64,33 +68,6 @@ def _by_kernel(request: Asked, policy: OpenPolicy, state: Any, allowed: str, rea
     return answered(request, frame, yes, why, allowed, reason)
 
 
-def _by_joins(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
-    from privtab.spark.joins.decide import decide_by_joins
-    from privtab.spark.states import spark_state
-
-    names = request.names
-    tables = spark_state(policy, state, request.frame.sparkSession)
-    request = replace(request, columns={name: _readable(name, column) for name, column in request.columns.items()})
-    wide = request.beside()
-    if request.unasked is not None:
-        unasked = request.frame.select("*", *request.columns.values(), request.unasked)
-        wide = unasked.toDF(*wide.columns, "unasked")
-    decided = decide_by_joins(wide, policy, tables, constants=request.constants)
-    yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
-    if request.unasked is not None:
-        why = F.coalesce("unasked", why)
-        yes = yes & F.isnull("unasked")
-    kept = [F.col(f"c{at}") for at in range(len(names))]
-    return decided.select(*kept, yes, why).toDF(*names, allowed, reason)
-
-
-def _readable(name: str, column: Column) -> Column:
-    """The column of requests with null in place of what is no UTF-8, as `kernel.readable`."""
-    if name == "groups":
-        return F.transform(column, F.try_validate_utf8)
-    return column if name.startswith("flag_") else F.try_validate_utf8(column)
-
-
 def answered(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str) -> DataFrame:
     """The answer as columns; rows that are no requests are denied here, whatever a plan made of them."""
     if request.unasked is not None:
@@ -100,7 +77,12 @@ def answered(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed
 
 
 def check_names(df: DataFrame, allowed: str, reason: str) -> None:
-    """Raise UsageError where a new column would have the name of another."""
+    """Raise UsageError where a new column would have no name, or that of another."""
+    check_frame(df)
+    given: tuple[tuple[str, Any], ...] = (("allowed", allowed), ("reason", reason))
+    for argument, name in given:
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"{argument} is {name!r}: give the name of the new column")
     taken = {name.lower() for name in df.columns}
     for name in (allowed, reason):
         if name.lower() in taken:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, free
+from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, check_frame, free
 from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
 from privtab.spark.policies import PolicyLike
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def user(name: str) -> Column:
     """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for nobody."""
-    if not name.removeprefix("user:"):
+    given: Any = name
+    if not isinstance(given, str) or not given.removeprefix("user:"):
         raise UsageError(f"{name!r} is no user's name")
     return F.lit(name)
 
@@ -43,6 +44,7 @@ def visible(
     `action` is `list` unless said otherwise: for a row of the policy with `each` that is both, the call and the item. Rows that
     are no requests are left out. All arguments are as in `decide`.
     """
+    check_frame(df)
     allowed, reason = free("__privtab_allowed", df.columns), free("__privtab_reason", df.columns)
     decided = decide(
         df, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,

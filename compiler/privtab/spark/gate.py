@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab.errors import AccessDenied, UsageError
+from privtab.errors import AccessDenied, InvalidRequest, UsageError
 from privtab.request import Decision, Request
 from privtab.spark.policies import PolicyLike, open_policy
 
@@ -23,33 +23,45 @@ def require(
     resource: EntityLike,
     *,
     with_: Mapping[str, EntityLike] | None = None,
-    flags: Iterable[str] = (),
+    flags: Iterable[str] | Mapping[str, bool] = (),
     groups: Iterable[str] = (),
     spark: SparkSession | None = None,
 ) -> Decision:
     """The decision of an allow; raises AccessDenied, which says what is missing, for a denial.
 
     `state`: as in `decide`, or a client (`Client`, `Embedded`), which is asked then; the policy is the client's own and may be
-    None. `resource`: `"type:path"`, a pair or an Entity. InvalidRequest: the policy does not know what is asked.
+    None. `resource`: `"type:path"`, a pair or an Entity. InvalidRequest: a part is missing, or the policy does not know it.
     """
-    name = subject.removeprefix("user:")
+    name: Any = subject
+    if isinstance(name, str):
+        name = name.removeprefix("user:")
+    if isinstance(flags, Mapping):
+        flags = [flag for flag, value in flags.items() if value is not False]
     ask = getattr(state, "require", None)
     if callable(ask):
-        decision: Decision = ask(name, action, resource, with_=with_, flags=flags, groups=groups)
+        decision = ask(name, action, resource, with_=with_, flags=flags, groups=groups)
+        if not isinstance(decision, Decision):
+            # Of an AsyncClient it is a promise, on which a driver must not go on.
+            getattr(decision, "close", lambda: None)()
+            raise UsageError(f"a {type(state).__name__} does not answer at once: give a Client or an Embedded")
         return decision
     if policy is None:
         raise UsageError("without a client a policy is needed: give its name or path")
+    if not name:
+        raise InvalidRequest(f"subject is {subject!r}: give the name of the user who asks")
     from privtab.client._protocol import request
 
     return _decided(policy, state, request(name, action, resource, with_=with_, flags=flags, groups=groups), spark)
 
 
 def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None) -> Decision:
+    from privtab.client._protocol import check_flags, known
     from privtab.engines.python import PythonEngine
     from privtab.spark.states import index_of
 
     opened = open_policy(policy)
     opened.vocabulary.check(request)
+    check_flags(request.flags, known(opened.system, opened.json))
     if spark is None:
         from pyspark.sql import SparkSession
 

@@ -64,8 +64,12 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
             return _of_program(policy)
         case Mapping():
             return _of_json(policy)
-        case _:
+        case str() | os.PathLike() if os.fspath(policy):
             where = os.fspath(policy)
+        case _:
+            raise UsageError(
+                f"{policy!r} is no policy: give a name such as `cdap/final`, a path, a bundle or a Program"
+            )
     if where.endswith(_ARCHIVES) or (Path(where) / ".manifest").is_file():
         return _of_json(_bundled(where))
     from privtab.pipeline import load_program

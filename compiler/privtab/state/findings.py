@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from privtab.state.nodes import Place, StateFinding
+from privtab.state.nodes import StateFinding, printable
 
 CODES = {
     "S001": "unreadable-file",
@@ -65,13 +65,13 @@ def render_text(findings: Iterable[StateFinding]) -> str:
     lines: list[str] = []
     for finding in findings:
         name = CODES[finding.code]
-        lines.append(f"{_where(finding.place)}: {finding.severity}[{finding.code} {name}]: {finding.message}")
+        lines.append(f"{finding.place}: {finding.severity}[{finding.code} {name}]: {finding.message}")
         if finding.row:
             cells = ", ".join(f"{column}: {_shown(value)}" for column, value in finding.row.items())
             lines.append(f"  row: {cells}")
         if finding.help is not None:
             lines.append(f"  help: {finding.help}")
-    return "".join(f"{_printable(line)}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:
@@ -91,19 +91,6 @@ def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:
         }
         for finding in findings
     ]
-
-
-def _where(place: Place) -> str:
-    line = "" if place.line is None else f":{place.line}"
-    table = f" {place.table}" if place.table else ""
-    row = f" row {place.row}" if place.row else ""
-    at = f":{table}{row}" if table or row else ""
-    return f"{place.path}{line}{at}"
-
-
-def _printable(text: str) -> str:
-    """The text on one line, safe to show in a terminal: names of a state can hold line ends and control characters."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _shown(value: object) -> str:

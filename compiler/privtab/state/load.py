@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
-from privtab.state.nodes import TABLES, Place
+from privtab.state.nodes import TABLES, Place, StateFinding
 from privtab.state.raw import RawState, Reading
 from privtab.state.read_csv import read_csv
 from privtab.state.read_json import read_json, read_value
 from privtab.state.read_parquet import read_parquet
 
 _SUFFIXES = (".csv", ".json", ".parquet", ".yaml", ".yml")
+_WHOLE = (".json", ".yaml", ".yml")
 
 
 def load(path: Path | str) -> RawState:
     """Read the rows of a state with their places; what cannot be read becomes findings.
 
-    Raises FileError where there is no such file, UsageError where the file is only one table of a state.
+    Raises FileError where there is no such file, UsageError where the file is only one table of a state, or where there is no
+    table at all: by such a state everybody would be denied everything, which nobody means.
     """
     path = Path(path)
     if not path.exists():
@@ -30,7 +33,23 @@ def load(path: Path | str) -> RawState:
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
         _file(path, reading, None)
+    if not reading.tables and not any(finding.severity == "error" for finding in reading.findings):
+        raise UsageError(no_table(path, reading.findings))
     return reading.done()
+
+
+def no_table(where: Path | str, noted: Sequence[StateFinding] = ()) -> str:
+    """What to say of a folder, a file or anything else that has no table; `noted`: what was found on the way."""
+    if not isinstance(where, Path) or not where.is_dir():
+        return (
+            f"{where} has no table of a state; the tables are {', '.join(TABLES)}, and one may be empty: `grants: []`"
+        )
+    seen = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in noted]
+    whole = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in _WHOLE and f.stem not in TABLES]
+    if not seen and whole:
+        seen = [f"a file with all tables is named itself, as in {where / whole[0]}"]
+    advice = "; ".join(seen) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(TABLES)}"
+    return f"{where} has no file of a table of a state; {advice}"
 
 
 def from_tables(tables: object, path: str) -> RawState:
@@ -45,6 +64,8 @@ def _directory(directory: Path, reading: Reading) -> None:
     files = sorted(directory.iterdir(), key=lambda f: f.name)
     for table in TABLES:
         found = [f for f in files if f.stem == table and f.suffix.lower() in _SUFFIXES]
+        if found:
+            reading.tables.add(table)
         if len(found) == 1:
             _file(found[0], reading, table)
         elif found:

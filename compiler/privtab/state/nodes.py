@@ -21,6 +21,12 @@ class Place:
     row: int
     line: int | None = None
 
+    def __str__(self) -> str:
+        line = "" if self.line is None else f":{self.line}"
+        table = f" {self.table}" if self.table else ""
+        row = f" row {self.row}" if self.row else ""
+        return f"{self.path}{line}" + (f":{table}{row}" if table or row else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
@@ -69,3 +75,15 @@ class StateFinding:
     severity: Literal["error", "warning", "note"] = "error"
     help: str | None = None
     row: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """What is wrong and where, and below it the advice."""
+        lines = [f"{self.place}: {self.severity}[{self.code}]: {self.message}"]
+        if self.help is not None:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(map(printable, lines))
+
+
+def printable(text: str) -> str:
+    """The text on one line, safe to show in a terminal: names of a state can hold line ends and control characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

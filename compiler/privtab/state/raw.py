@@ -74,6 +74,8 @@ class Reading:
     def __init__(self) -> None:
         self.rows: dict[str, list[RawRow]] = {}
         self.findings: list[StateFinding] = []
+        self.tables: set[str] = set()
+        """Those that there are, rows or no rows."""
 
     def done(self) -> RawState:
         """What was read."""

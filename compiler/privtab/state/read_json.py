@@ -54,6 +54,7 @@ def read_value(value: object, path: str, reading: Reading, table: str | None = N
 
 
 def _rows(rows: object, path: str, table: str, reading: Reading) -> None:
+    reading.tables.add(table)
     if rows is None:
         return
     if not isinstance(rows, list | tuple):

@@ -110,6 +110,7 @@ class _Tables:
 
     def rows(self, table: str, event: Event) -> None:
         """Read the rows of one table; `event` begins its value."""
+        self.reading.tables.add(table)
         if isinstance(event, ScalarEvent) and _scalar(event) is None:
             return
         if not isinstance(event, SequenceStartEvent):

@@ -224,7 +224,7 @@ def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -
         rows, program, SparkState.of(spark, program, STATE), constants={"action": "read", "type": "table"}
     )
     assert "1 operation, 1 condition" in text
-    assert "state: 1 places where anybody holds anything" in text
+    assert "state: 1 place where anybody holds anything" in text
     assert "table: catalog:(names 1 to 1), schema:(names 1 to 2)" in text
     assert "(about 1)" in text
     assert "sent to every executor" in text

@@ -60,7 +60,8 @@ def _witness(witness: Witness) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "shows": witness.shows,
         "request": witness.request.to_json(),
-        "state": dict(witness.state),
+        # A state without rows names a table all the same.
+        "state": dict(witness.state) or {"grants": []},
         "before": {"answer": witness.before},
         "after": {"answer": witness.after},
     }

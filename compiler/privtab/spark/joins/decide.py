@@ -47,8 +47,6 @@ def decide_by_joins(
     `requests` has the canonical columns of requests, all but those that `constants` gives for all rows; other columns are kept.
     `figures` tells what is known about the rows; None: they are counted, roughly, before anything else.
     """
-    if requests.isStreaming:
-        raise UsageError('a stream cannot be decided by joins: take `plan="kernel"`')
     return joins_for(requests, policy, state, constants, limits).decide(requests, figures)
 
 
@@ -59,10 +57,13 @@ def joins_for(
     constants: Mapping[str, str | bool] | None,
     limits: JoinLimits | None,
 ) -> Joins:
-    """The plan for requests with the columns of a DataFrame."""
+    """The plan for requests with the columns of a DataFrame; raises UsageError for a stream, and for the state of another policy."""
     from privtab.spark.policies import open_policy
 
+    if requests.isStreaming:
+        raise UsageError('a stream cannot be decided by joins: take `plan="kernel"`')
     opened = open_policy(policy)
+    state.fitting(opened)
     # Groups are taken from requests where the policy says so, and nowhere else.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}
     names = Names(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))

@@ -29,23 +29,22 @@ def explain_joins(
 ) -> str:
     """The steps of `decide_by_joins` with these arguments, which side goes where, and why."""
     plan = joins_for(requests, policy, state, constants, limits)
-    if figures is None:
-        figures = plan.measure(requests)
-    return "\n".join(_lines(plan, figures))
+    return "\n".join(steps(plan, figures or plan.measure(requests)))
 
 
-def _lines(plan: Joins, figures: Figures) -> Iterator[str]:
+def steps(plan: Joins, figures: Figures) -> Iterator[str]:
+    """The lines that say what joins do with rows of which so much is known."""
     rules, cases = len(plan.layout.rules), len(plan.layout.cases)
     yield f"rows are read as requests: {_count(rules, 'operation')}, {_count(cases, 'condition')}"
     if plan.once(figures):
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
-    for table, what in (
-        ("places", "places where anybody holds anything"),
-        ("principals", "pairs of a user and what he is"),
-        ("held", "pairs of a principal and a place"),
+    for table, one, more in (
+        ("places", "place", "where anybody holds anything"),
+        ("principals", "pair", "of a user and what he is"),
+        ("held", "pair", "of a principal and a place"),
     ):
         rows, size = plan.holdings.rows[table], plan.holdings.sizes[table]
-        yield f"state: {rows:,} {what}, {size / 2**20:,.1f} MiB: {_way(sent=size <= plan.limits.broadcast)}"
+        yield f"state: {_count(rows, one)} {more}, {size / 2**20:,.1f} MiB: {_way(sent=size <= plan.limits.broadcast)}"
     for number, part in enumerate(plan.used, 1):
         where = _PARTS.get(part) or f"at the object `{part.removeprefix('with_')}`"
         yield f"{number}. what is held {where}:"
@@ -73,4 +72,4 @@ def _way(*, sent: bool) -> str:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
+from privtab.errors import UsageError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -23,6 +25,10 @@ class JoinLimits:
     keep: Literal["checkpoint", "persist"] = "checkpoint"
     """How what is derived from a state is kept. A local checkpoint is quicker; where executors come and go, `persist` lets
     Spark make anew what was lost with one, where a checkpoint would make the job fail."""
+
+    def __post_init__(self) -> None:
+        if self.keep not in ("checkpoint", "persist"):
+            raise UsageError(f"keep is {self.keep!r}: it is `checkpoint` or `persist`")
 
     def broadcasts(self, rows: int | None, width: int) -> bool:
         """Whether so many rows of so many bytes may be; None: nobody knows how many there are."""

@@ -1,32 +1,12 @@
-"""A state bundle → the rows of a state that decides the same."""
+"""The index of a state bundle → the rows of a state that decides the same."""
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
 from collections.abc import Mapping
 from typing import Any
 
-from privtab.errors import FileError
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Effect, Grant, State
-
-_ROOT = "privtab_state/"
-
-
-def from_bundle(content: bytes) -> State:
-    """The rows behind a bundle: groups' roles stand with their users too, which decides the same. Raises FileError."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-            names = [n for n in tar.getnames() if n.lstrip("/").startswith(_ROOT) and n.endswith("/data.json")]
-            files = [tar.extractfile(name) for name in names]
-            documents = [json.loads(file.read()) for file in files if file is not None]
-    except (tarfile.TarError, OSError, ValueError) as error:
-        raise FileError(f"not a state bundle: {error}") from error
-    if len(documents) != 1 or "principals" not in documents[0]:
-        raise FileError("not a whole state bundle: it has no index of one system")
-    return from_index(documents[0])
 
 
 def from_index(document: Mapping[str, Any]) -> State:

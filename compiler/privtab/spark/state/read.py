@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.errors import FileError, StateInvalid
+from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.spark.state import checks, files
 from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.sources import Source, Sources, open_sources
-from privtab.spark.state.tables import SparkState, program_of
+from privtab.spark.state.tables import DENIES, SparkState, program_of
+from privtab.spark.state.vocabulary import names_of
 from privtab.state.findings import CODES
+from privtab.state.load import no_table
 from privtab.state.names import Names
 from privtab.state.nodes import TABLES, Place, StateFinding
 from privtab.state.uses import uses
@@ -38,9 +40,14 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
 
     `configuration`: a mapping from table names to DataFrames or to sources, the path of a YAML or JSON file with such a mapping
     (see `docs/state.md`), or a folder with one file or folder for each table. Raises UsageError that tells everything wrong
-    with it at once.
+    with it at once, or that there is no table.
     """
-    return Read(spark=spark, program=program_of(policy), sources=open_sources(spark, configuration))
+    program = program_of(policy)
+    sources = open_sources(spark, configuration)
+    if not sources.tables:
+        where = Path(configuration) if isinstance(configuration, str | Path) else None
+        raise UsageError(no_table(where) if where else no_table("the configuration of the state"))
+    return Read(spark=spark, program=program, sources=sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +112,7 @@ class Read:
 
     def check(self) -> None:
         """Raise StateInvalid where a wrong row may carry a denial: without it somebody would get more."""
-        if self.program.semantics.deny == "none":
-            return
-        effect = fn.lower(fn.get_json_object("row", "$.effect"))
-        wrong = self.quarantined().filter(
-            ((fn.col("table") == "grants") & ((effect != "allow") | effect.isNull()))
-            | fn.col("table").isin("assignments", "memberships")
-        )
-        stopping = wrong.limit(SHOWN).collect()
-        if stopping:
-            raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping))
+        check_quarantined(self.program, self.quarantined())
 
     def state(self, *, allow_partial: bool = False) -> SparkState:
         """The good rows as plans use them; raises StateInvalid where a wrong row may carry a denial, unless that is allowed."""
@@ -122,7 +120,12 @@ class Read:
             self.check()
         tables = self.tables()
         tables["grants"] = given(self.program, tables["grants"]).distinct()
-        return SparkState(tables=tables, quarantined=self.quarantined())
+        return SparkState(
+            tables=tables,
+            quarantined=self.quarantined(),
+            system=self.program.system,
+            names=names_of(self.program),
+        )
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - Spark's word for it
         """Write good rows, findings and summary below a folder, and a manifest last: what it does not name is not there.
@@ -151,6 +154,7 @@ class Read:
             "kind": "tables",
             "system": self.program.system,
             "version": self.program.version,
+            "names": names_of(self.program),
             "data": data,
             "files": format,
             "rows": counts,
@@ -268,8 +272,27 @@ def may_deny(program: Program, table: str, effect: object) -> bool:
     return table in {"assignments", "memberships", ""}
 
 
-def read_written(spark: SparkSession, folder: str | Path, policy: object) -> SparkState:
-    """The tables that `Read.write` wrote last; raises FileError where nothing whole is there."""
+def check_quarantined(program: Program, quarantined: DataFrame) -> None:
+    """Raise StateInvalid where one of the wrong rows may carry a denial."""
+    if program.semantics.deny == "none":
+        return
+    effect = fn.lower(fn.get_json_object("row", "$.effect"))
+    wrong = quarantined.filter(
+        ((fn.col("table") == "grants") & ((effect != "allow") | effect.isNull()))
+        | fn.col("table").isin("assignments", "memberships")
+    )
+    stopping = wrong.limit(SHOWN).collect()
+    if stopping:
+        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), DENIES)
+
+
+def read_written(spark: SparkSession, folder: str | Path, policy: object, *, allow_partial: bool = False) -> SparkState:
+    """The tables that `Read.write` wrote last.
+
+    Raises FileError where nothing whole is there, UsageError where it was written for another system or for a policy with other
+    names, StateInvalid where a row that was left out may carry a denial, unless that is allowed.
+    """
+    program = program_of(policy)
     root = files.place(folder)
     manifest = root.read_json(MANIFEST)
     if manifest is None or manifest.get("kind") != "tables":
@@ -283,9 +306,15 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object) -> Spa
         for t in TABLES
     }
     findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
-    tables["grants"] = given(program_of(policy), tables["grants"]).distinct()
+    tables["grants"] = given(program, tables["grants"]).distinct()
     counts = {table: rows for table, rows in manifest["rows"].items() if table != "grants"}
-    return SparkState(tables=tables, quarantined=findings.filter("severity = 'error'"), _counts=counts)
+    quarantined = findings.filter("severity = 'error'")
+    state = SparkState(
+        tables=tables, quarantined=quarantined, system=manifest["system"], names=manifest.get("names"), _counts=counts
+    ).fitting(program)
+    if not allow_partial and any(severity == "error" for _, _, severity, _ in manifest["findings"]):
+        check_quarantined(program, quarantined)
+    return state
 
 
 def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,11 +16,16 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
+from privtab.spark.state.vocabulary import differences, names_of, program_from_json
 from privtab.state.names import Names
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+DENIES = "they may carry a denial, and without it somebody would get more"
+"""Why wrong rows stop a state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,10 @@ class SparkState:
     """All of `TABLES`; a table without rows is an empty frame."""
     quarantined: DataFrame
     """The wrong rows and why: the columns of `schemas.FINDINGS`."""
+    system: str | None = None
+    """Whose rows they are; None where nobody said."""
+    names: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What they were checked and resolved by (`vocabulary.names_of`); None for those of a bundle, which does not tell."""
     _counts: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -37,32 +47,35 @@ class SparkState:
         """The state from whatever stands for it.
 
         `state`: a SparkState, a State, rows as a mapping from table names to DataFrames, a Read, or a path: a file or folder
-        as `--state` takes it, a state bundle, or what `Read.write` wrote. Raises UsageError for anything else, StateInvalid
-        where wrong rows may carry a denial.
+        as `--state` takes it, a state bundle or a folder of those that make a whole, or what `Read.write` wrote. Raises UsageError
+        for anything else and for the state of another system, StateInvalid where wrong rows may carry a denial,
+        DecisionUnavailable where shards are missing.
         """
-        from privtab.spark.state.read import Read, read_state
+        from privtab.spark.state.read import Read, read_state, read_written
 
         match state:
             case SparkState():
-                return state
+                return state.fitting(policy)
             case State():
                 return cls.from_state(spark, program_of(policy), state)
             case Read():
-                return state.state()
+                return state.state().fitting(policy)
             case Mapping() if all(_is_frame(t) for t in state.values()):
                 return read_state(spark, state, policy).state()
-            case str() | Path() if Path(state).is_file() and Path(state).name.endswith(".tar.gz"):
-                from privtab.spark.state.bundles import from_bundle
-
-                return cls.from_state(spark, None, from_bundle(Path(state).read_bytes()))
-            case str() | Path() if (Path(state) / "_MANIFEST.json").is_file():
-                from privtab.spark.state.read import read_written
-
-                return read_written(spark, Path(state), policy)
-            case str() | Path():
-                return cls.from_state(spark, program_of(policy), _checked(program_of(policy), Path(state)))
+            case str() | os.PathLike():
+                path = Path(state)
             case _:
                 raise UsageError(f"a {type(state).__name__} is no state: give tables, a State, a path or a bundle")
+        from privtab.spark.states import is_bundle, rows_of_bundles
+
+        if is_bundle(path):
+            from privtab.spark.policies import open_policy
+
+            opened = open_policy(cast("Any", policy))
+            return replace(cls.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
+        if (path / "_MANIFEST.json").is_file():
+            return read_written(spark, path, policy)
+        return cls.from_state(spark, program_of(policy), _checked(program_of(policy), path))
 
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
@@ -73,8 +86,27 @@ class SparkState:
         return cls(
             tables=tables,
             quarantined=spark.createDataFrame([], FINDINGS),
+            system=None if program is None else program.system,
+            names=None if program is None else names_of(program),
             _counts={table: len(rows[table]) for table in TABLES},
         )
+
+    def fitting(self, policy: object) -> SparkState:
+        """The state itself; raises UsageError where it was read for another system, or for a policy with other names.
+
+        A row that means something to one of them may have been left out, or resolved otherwise, for the other.
+        """
+        program = program_of(policy)
+        if self.system is not None and self.system != program.system:
+            raise UsageError(f"the state is one of `{self.system}`, and the policy is one of `{program.system}`")
+        if self.names is not None:
+            differing = differences(self.names, names_of(program))
+            if differing:
+                raise UsageError(
+                    f"the state was read for another policy of `{program.system}`, with other {', '.join(differing)}: read it "
+                    "with this one"
+                )
+        return self
 
     def counts(self) -> Mapping[str, int]:
         """How many rows each table has; counted once."""
@@ -106,8 +138,6 @@ def program_of(policy: object) -> Program:
     program = getattr(policy, "program", None)
     if isinstance(program, Program):
         return program
-    from privtab.spark.state.vocabulary import program_from_json
-
     document = getattr(policy, "json", None)
     if not isinstance(document, Mapping):
         from privtab.spark.policies import open_policy
@@ -206,5 +236,5 @@ def _checked(program: Program, path: Path) -> State:
         f for f in findings if f.severity == "error" and may_deny(program, f.place.table, f.row.get("effect"))
     )
     if stopping:
-        raise StateInvalid(stopping)
+        raise StateInvalid(stopping, DENIES)
     return state

@@ -1,0 +1,66 @@
+"""Requests as a caller gives them, put to joins: the canonical columns beside the caller's, and the answers back in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.spark.arguments import Asked
+from privtab.spark.joins.decide import Joins, joins_for
+from privtab.spark.joins.figures import Figures
+from privtab.spark.policies import OpenPolicy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from privtab.spark.choose import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Requests with the joins that will decide them, and what is known of the rows."""
+
+    asked: Asked
+    rows: DataFrame
+    joins: Joins
+    figures: Figures
+
+    def steps(self) -> tuple[str, ...]:
+        """What will be done, in words."""
+        from privtab.spark.joins.explain import steps
+
+        return tuple(steps(self.joins, self.figures))
+
+    def decided(self, allowed: str, reason: str) -> DataFrame:
+        """The caller's rows with their answers."""
+        names = self.asked.names
+        decided = self.joins.decide(self.rows, self.figures)
+        yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
+        if self.asked.unasked is not None:
+            why = F.coalesce("unasked", why)
+            yes = yes & F.isnull("unasked")
+        kept = [F.col(f"c{at}") for at in range(len(names))]
+        return decided.select(*kept, yes, why).toDF(*names, allowed, reason)
+
+
+def joining(asked: Asked, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
+    """Prepare the state, and count the rows, roughly, where `limits` does not say what is known of them."""
+    from privtab.spark.states import spark_state
+
+    asked = replace(asked, columns={name: _readable(name, column) for name, column in asked.columns.items()})
+    rows = asked.beside()
+    if asked.unasked is not None:
+        unasked = asked.frame.select("*", *asked.columns.values(), asked.unasked)
+        rows = unasked.toDF(*rows.columns, "unasked")
+    tables = spark_state(policy, state, asked.frame.sparkSession)
+    joins = joins_for(rows, policy, tables, asked.constants, limits.joins)
+    return Joining(asked=asked, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows))
+
+
+def _readable(name: str, column: Column) -> Column:
+    """The column of requests with null in place of what is no UTF-8, as `kernel.readable`."""
+    if name == "groups":
+        return F.transform(column, F.try_validate_utf8)
+    return column if name.startswith("flag_") else F.try_validate_utf8(column)
