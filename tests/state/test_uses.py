@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from privtab.ir.nodes import Program
 from privtab.state.uses import Uses, uses
 
@@ -28,3 +30,12 @@ def test_a_policy_that_asks_for_nothing(lean: Program) -> None:
 
 def test_groups_may_come_with_the_request(trusting: Program) -> None:
     assert uses(trusting).request_groups
+
+
+def test_names_without_rules_may_be_asked_for_anything(lean: Program) -> None:
+    # What a compiled policy tells of its names: who is in which group must not be lost from an index that is made with it.
+    found = uses(replace(lean, rules={}))
+    assert found.member_types == frozenset(lean.entities)
+    assert found.holds
+    assert found.group_membership
+    assert found.service_admins

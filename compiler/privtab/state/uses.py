@@ -27,7 +27,19 @@ class Uses:
 
 
 def uses(program: Program) -> Uses:
-    """Walk every rule; `can` needs no following, since it stands for another rule of the same policy."""
+    """Walk every rule; `can` needs no following, since it stands for another rule of the same policy.
+
+    A program without rules knows names alone: what it may be asked for is everything.
+    """
+    if not program.rules:
+        return Uses(
+            member_types=frozenset(program.entities),
+            group_membership=True,
+            holds=True,
+            service_admins=True,
+            state_groups="state" in program.semantics.groups,
+            request_groups="request" in program.semantics.groups,
+        )
     member_types: set[str] = set()
     holds = service_admins = False
     for rule in program.rules.values():

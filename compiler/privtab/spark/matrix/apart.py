@@ -74,8 +74,9 @@ class _Apart:
         self.with_keys = [key for entity in withs.values() for key in policy.vocabulary.keys(entity)]
         """What every request looks at, wherever its resource lies."""
         self.depth = self._depth()
-        self.keys = self._asked().withColumn("portion", _beginning("path", self.depth))
-        self.portions = self.keys.select("portion").distinct()
+        # What is asked for again and again is worked out once.
+        self.keys = self._asked().withColumn("portion", _beginning("path", self.depth)).localCheckpoint()
+        self.portions = self.keys.select("portion").distinct().localCheckpoint()
         names = F.split("portion", "/")
         above = F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
         self.places = self.portions.select("portion", F.explode(F.array_distinct(above)).alias("place"))
@@ -84,10 +85,14 @@ class _Apart:
     def frame(self, partitions: int) -> DataFrame:
         """The rows."""
         rows = {table: self._spread(self.state.tables[table]) for table in ("grants", "owners", "members")}
-        granted = _union(
-            rows["grants"].select("portion", F.col("grantee").alias("principal")),
-            rows["owners"].select("portion", F.col("owner").alias("principal")),
-        ).distinct()
+        granted = (
+            _union(
+                rows["grants"].select("portion", F.col("grantee").alias("principal")),
+                rows["owners"].select("portion", F.col("owner").alias("principal")),
+            )
+            .distinct()
+            .localCheckpoint()
+        )
         called = self._called()
         rows["assignments"] = self._assignments(granted, called)
         if self.asked.everybody or self.asked.users is not None:
