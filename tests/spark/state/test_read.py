@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.errors import FileError
+from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.spark.state import SparkState, read_state
 from privtab.spark.state.read import read_written
@@ -135,7 +136,7 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:
     grants = spark.createDataFrame(
-        [("user:ann", "allow", "ALL", "schema:l/s"), ("user:ann", "deny", "READ", "schema:l/s"), ("ann", "allow", "READ", "lake:l")],
+        [("user:ann", "allow", "ALL", "schema:l/s"), ("user:ann", "deny", "READ", "schema:l/s"), ("ann", "deny", "READ", "lake:l")],
         "grantee string, effect string, privilege string, entity string",
     )  # fmt: skip
     read = read_state(spark, {"grants": grants}, shop)
@@ -148,7 +149,13 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
     ]  # fmt: skip
     again = read.write(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"_MANIFEST.json", again["data"]}
-    made = SparkState.of(spark, shop, tmp_path)
+    with pytest.raises(StateInvalid, match="may carry a denial"):
+        SparkState.of(spark, shop, tmp_path)
+    with pytest.raises(UsageError, match="with other sets"):
+        read_written(spark, tmp_path, replace(shop, sets={}))
+    with pytest.raises(UsageError, match="one of `shop`, and the policy is one of `dock`"):
+        read_written(spark, tmp_path, replace(shop, system="dock"))
+    made = read_written(spark, tmp_path, shop, allow_partial=True)
     assert made.counts()["grants"] == made.tables["grants"].count() == 3
     assert [row.code for row in made.quarantined.collect()] == ["S120"]
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.bundle.pack import state_bundle
-from privtab.errors import StateInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.bundle import policy_artifacts
+from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle.shards import shard_files
+from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
+from privtab.ir.nodes import Privilege, Program
 from privtab.request import Entity
 from privtab.spark.state import SparkState, read_state
+from privtab.spark.state.vocabulary import names_of, program_from_json
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 STATE = State(
@@ -67,6 +74,10 @@ def test_a_wrong_row_that_may_deny_stops(spark: SparkSession, shop: Program) -> 
     with pytest.raises(StateInvalid) as raised:
         SparkState.of(spark, shop, {"memberships": memberships})
     assert [f.code for f in raised.value.findings] == ["S103"]  # type: ignore[attr-defined]
+    assert str(raised.value).splitlines() == [
+        "1 finding in the state: they may carry a denial, and without it somebody would get more",
+        "a DataFrame: memberships: error[S103]: `group` is null",
+    ]
     left = read_state(spark, {"memberships": memberships}, shop).state(allow_partial=True)
     assert left.counts()["memberships"] == 0
 
@@ -86,6 +97,51 @@ def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop:
     assert set(local.owners) == set(STATE.owners)
 
 
-def test_other_things_are_no_state(spark: SparkSession, shop: Program) -> None:
+def test_other_things_are_no_state(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a int is no state"):
         SparkState.of(spark, shop, 7)
+    nothing: tuple[object, ...] = ({}, {"entities": spark.range(1).selectExpr("'lake:l' AS entity")})
+    for state in nothing:
+        with pytest.raises(UsageError, match="has no table of a state; the tables are members"):
+            SparkState.of(spark, shop, state)
+    reads: list[Callable[..., Any]] = [SparkState.of, lambda spark, policy, path: read_state(spark, path, policy)]
+    for read in reads:
+        with pytest.raises(UsageError, match=f"{tmp_path} has no file of a table of a state"):
+            read(spark, shop, tmp_path)
+
+
+def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
+    made = SparkState.of(spark, shop, STATE)
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(shop, STATE))
+    bundled = SparkState.of(spark, shop, tmp_path / "state.tar.gz")
+    assert (made.system, bundled.system, bundled.names) == ("shop", "shop", None)
+    other = replace(shop, system="dock")
+    for state in (made, bundled):
+        with pytest.raises(UsageError, match="the state is one of `shop`, and the policy is one of `dock`"):
+            SparkState.of(spark, other, state)
+    with pytest.raises(UsageError, match="holds `shop`, and none of `dock`"):
+        SparkState.of(spark, other, str(tmp_path / "state.tar.gz"))
+
+    sets = {name: members for name, members in shop.sets.items() if name != "ALL"}
+    privileges = {**shop.privileges} | {name: Privilege(name=name, on=("lake",)) for name in "WXYZ"}
+    differing = replace(shop, sets=sets, privileges=privileges, semantics=replace(shop.semantics, deny="none"))
+    wanted = "other privileges (`W`, `X`, `Y` and 1 more), sets (`ALL`), denials: read it with this one"
+    with pytest.raises(UsageError, match=re.escape(wanted)):
+        SparkState.of(spark, differing, made)
+    assert SparkState.of(spark, differing, bundled) is bundled
+    # Rules change all day; the rows are the same ones.
+    assert SparkState.of(spark, replace(shop, version="2", rules={}), made) is made
+
+
+def test_a_compiled_policy_has_the_names_of_its_tables(shop: Program) -> None:
+    assert names_of(program_from_json(policy_artifacts(shop).program)) == names_of(shop)
+
+
+def test_a_state_in_shards_is_whole_or_none(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
+    files = shard_files(shard_bundles(shop, STATE))
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    assert len(SparkState.of(spark, shop, tmp_path).tables) == len(TABLES)
+    people = next(tmp_path / name for name in files if name.startswith("people"))
+    with pytest.raises(DecisionUnavailable, match="1 of its shards are not here, such as `lake:l`"):
+        SparkState.of(spark, shop, people)
