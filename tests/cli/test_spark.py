@@ -21,7 +21,7 @@ def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], job: str
     assert lines[0].startswith(f"Usage: privtab spark {job}")
     assert lines[1] == JOBS[job]
     assert lines[lines.index("Example:") + 1].startswith(f"privtab spark {job} ")
-    assert all(f"--{option}" in ran.out for option in ("policy", "master", "remote", "conf", "format"))
+    assert all(f"--{option}" in ran.out for option in ("policy", "master", "remote", "conf", "package", "format"))
 
 
 def test_the_jobs_are_listed(privtab: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -79,11 +79,11 @@ def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
     """The bundle of files whose JSON `json_bytes` wrote, signed where there is a key. The same input gives the same bytes."""
     if signing is None:
         return archive(files)
-    digests = {
+    hashes = {
         name: hashlib.sha256(written_by_us(content) if is_structured(name) else content).hexdigest()
         for name, content in files.items()
     }
-    return archive({**files, SIGNATURES: signatures(digests, signing)})
+    return archive({**files, SIGNATURES: signatures(hashes, signing)})
 
 
 def signed(bundle: bytes, signing: SigningKey) -> bytes:
@@ -93,27 +93,45 @@ def signed(bundle: bytes, signing: SigningKey) -> bytes:
 
 def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
     """As `signed`, of an open file, piece by piece: no more than one of its files is held at once."""
-    digests: dict[str, str] = {}
+    found = digests(bundle)
+    bundle.seek(0)
+    yield from with_signatures(bundle, list(found), signatures(found, signing))
+
+
+def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
+    """The hash of every file of an open bundle but of its signature, in its order; raises BrokenBundle, UsageError.
+
+    `ours`: `json_bytes` wrote its JSON, so that nobody needs to read it.
+    """
+    found: dict[str, str] = {}
     for name, _, content in entries(bundle):
         if not is_signature(name):
-            digests[name] = _digest(name, content)
-    if PATCH in digests:
+            found[name] = _digest(name, content, ours=ours)
+    if PATCH in found:
         raise UsageError("a delta bundle cannot be signed: OPA takes signatures of whole bundles alone")
-    names = list(digests)
-    text = signatures(digests, signing)
+    return found
+
+
+def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) -> Iterator[bytes]:
+    """An open bundle, piece by piece, with this `.signatures.json` in the place of the one that it may have; None: with none.
+
+    `names`: its other files, in its order.
+    """
+    if text is None:
+        yield from packed(found for found in entries(bundle) if not is_signature(found[0]))
+        return
     entry = tarfile.TarInfo(SIGNATURES)
     entry.size, entry.mode = len(text), 0o644
     own = (SIGNATURES, entry, io.BytesIO(text))
     # Where the others are in order, so is this; otherwise it comes first.
     before = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
-    bundle.seek(0)
     yield from packed(_with(entries(bundle), own, before))
 
 
-def signatures(digests: Mapping[str, str], signing: SigningKey) -> bytes:
+def signatures(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
     """The content of `.signatures.json` for files with these hashes."""
     claims: dict[str, Any] = {
-        "files": [{"name": name, "hash": digests[name], "algorithm": HASH} for name in sorted(digests)],
+        "files": [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)],
         "keyid": signing.id,
     }
     if signing.scope:
@@ -154,9 +172,11 @@ def _with(found: Entries, own: tuple[str, tarfile.TarInfo, BinaryIO], before: st
         yield own
 
 
-def _digest(name: str, content: BinaryIO) -> str:
+def _digest(name: str, content: BinaryIO, *, ours: bool) -> str:
     if not is_structured(name):
         return digest(content)
+    if ours:
+        return hashlib.sha256(written_by_us(content.read())).hexdigest()
     try:
         return hashlib.sha256(canonical(content.read())).hexdigest()
     except ValueError as error:

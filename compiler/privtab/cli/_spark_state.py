@@ -31,6 +31,14 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="A setting of the Spark session; as often as needed."),
 ]
+PackageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--package",
+        metavar="GROUP:ARTIFACT:VERSION",
+        help="Jars that Spark fetches, as those of Delta, Iceberg or a database; as often as needed.",
+    ),
+]
 MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Where Spark runs: local[4], a cluster, or sc://… (Connect)."),
@@ -49,6 +57,7 @@ def read(
     variant: VariantOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
+    package: PackageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Check the rows of a state with Spark, and write good ones, wrong ones and counts.
@@ -64,7 +73,7 @@ def read(
     from privtab.pipeline import load_program
 
     program = load_program(policy, variant=variant)
-    with _session(master, conf) as spark:
+    with _session(master, conf, package) as spark:
         from privtab.spark.state import read_state
 
         opened = read_state(spark, sources, program)
@@ -99,6 +108,7 @@ def build(
     full: Annotated[bool, typer.Option("--full", help="Build every shard, changed or not.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
+    package: PackageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Check, index and bundle a state with Spark, in shards by root entity; what did not change is left as it is.
@@ -114,7 +124,7 @@ def build(
     from privtab.pipeline import load_program
 
     program = load_program(policy, variant=variant)
-    with _session(master, conf) as spark:
+    with _session(master, conf, package) as spark:
         from privtab.spark.state import build as built
 
         started = time.perf_counter()
@@ -140,6 +150,7 @@ def delta(
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
+    package: PackageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Make delta bundles of two builds, each proved: base and delta are the full bundle.
@@ -150,7 +161,7 @@ def delta(
       privtab state delta build/state
       privtab state delta /shared/today --base /shared/yesterday -o /shared/deltas
     """
-    with _session(master, conf) as spark:
+    with _session(master, conf, package) as spark:
         from privtab.spark.state import deltas
 
         with _stages() as told:
@@ -172,11 +183,11 @@ def delta(
 
 
 @contextmanager
-def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A Spark session for one command; an open one of this process is used and left open."""
-    import os
-    import sys
+def _session(master: str | None, conf: list[str] | None, packages: list[str] | None) -> Iterator[SparkSession]:
+    """A Spark session for one command; an open one of this process is used and left open.
 
+    What Spark raises inside ends the command with exit code 3, and without a traceback.
+    """
     settings: dict[str, str] = {}
     for text in conf or ():
         name, equals, value = text.partition("=")
@@ -187,15 +198,34 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UsageError("this needs Spark: `pip install 'privtab[spark]'`") from error
-    active = SparkSession.getActiveSession()
+    from privtab.spark.failures import first_lines, spark_errors
+    from privtab.spark.packages import with_packages
+
+    connect = master is not None and master.startswith("sc://")
+    settings = with_packages(packages or [], settings, remote=connect)
+    try:
+        with _opened(SparkSession, master, settings) as spark:
+            yield spark
+    except spark_errors() as error:
+        complain(f"Spark: {first_lines(str(error))}")
+        raise typer.Exit(3) from None
+
+
+@contextmanager
+def _opened(session: type[SparkSession], master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """The session that is there, or one that ends with the command."""
+    import os
+    import sys
+
+    active = session.getActiveSession()
     if active is not None:
         yield active
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("privtab state")
+    builder = session.builder.appName("privtab state")
     if master is not None:
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
-    for name, value in ({"spark.ui.showConsoleProgress": "false"} | settings).items():
+    for name, value in {"spark.ui.showConsoleProgress": "false", **settings}.items():
         builder = builder.config(name, value)
     with _stages() as told:
         told("starting Spark")

@@ -7,6 +7,9 @@ from pathlib import Path
 from privtab.state.nodes import Place
 from privtab.state.raw import NotText, Reading
 
+LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
+"""Where a table of a format that has versions says which of its files count."""
+
 
 def read_parquet(file: Path, path: str, reading: Reading, table: str) -> None:
     """Read the rows of `table`; columns are text, or whole numbers."""
@@ -17,6 +20,11 @@ def read_parquet(file: Path, path: str, reading: Reading, table: str) -> None:
     except ImportError:
         advice = "install it with `pip install 'privtab[fast]'`, or export the table as CSV"
         reading.report("S001", "reading Parquet needs pyarrow, which is not installed", place, help=advice)
+        return
+    format_ = table_format(file)
+    if format_ is not None:
+        advice = "read it with `privtab state build`, or export its rows"
+        reading.report("S001", f"is a table of {format_}, whose files hold deleted rows, too", place, help=advice)
         return
     try:
         data = pyarrow.parquet.read_table(file, partitioning=None)
@@ -32,6 +40,16 @@ def read_parquet(file: Path, path: str, reading: Reading, table: str) -> None:
         for cells in zip(*columns, strict=True):
             number += 1
             reading.row(path, table, number, None, dict(zip(names, cells, strict=True)))
+
+
+def table_format(path: Path) -> str | None:
+    """The format of a table with versions, where a folder holds one: its Parquet files alone are not its rows."""
+    if not path.is_dir():
+        return None
+    for format_, log in LOGS.items():
+        if (path / log).is_dir() and (format_ != "iceberg" or any((path / log).glob("*.metadata.json"))):
+            return format_
+    return None
 
 
 def _cells(column: object) -> list[object]:

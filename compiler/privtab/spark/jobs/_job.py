@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
+from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
+from privtab.spark.packages import with_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +55,10 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
     common.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may repeat"
     )
+    common.add_argument(
+        "--package", action="append", default=[], metavar="GROUP:ARTIFACT:VERSION",
+        help="jars that Spark fetches, as those of Delta or Iceberg; may repeat",
+    )  # fmt: skip
     common.add_argument("--format", choices=("text", "json"), default="text", help="for a person, or for a program")
     common.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -212,7 +218,7 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
 
     if options.master and options.remote:
         raise UsageError("give `--master` or `--remote`, not both")
-    settings = pairs(options.conf, "--conf")
+    settings = with_packages(options.package, pairs(options.conf, "--conf"), remote=_on_a_server(options.remote))
     active = Session.getActiveSession()
     if active is not None:
         yield active
@@ -234,6 +240,10 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
         yield made
     finally:
         made.stop()
+
+
+def _on_a_server(remote: str | None) -> bool:
+    return remote is not None and remote.startswith("sc://")
 
 
 def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
@@ -324,22 +334,11 @@ def run(
     except (PrivtabError, OSError) as error:
         _complain(str(error))
         return WORLD
-    except _spark_errors() as error:
-        _complain(f"Spark: {_first_lines(str(error))}")
+    except spark_errors() as error:
+        _complain(f"Spark: {first_lines(str(error))}")
         return WORLD
     finally:
         tell.end()
-
-
-def _spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises; of a Classic session also what the JVM says and PySpark has no class for."""
-    from pyspark.errors import PySparkException
-
-    try:
-        from py4j.protocol import Py4JError
-    except ImportError:
-        return (PySparkException,)
-    return PySparkException, Py4JError
 
 
 def _told(error: PrivtabError) -> str:
@@ -354,16 +353,6 @@ def _told(error: PrivtabError) -> str:
 
 def _complain(message: str) -> None:
     sys.stderr.write(f"privtab: {message}\n")
-
-
-def _first_lines(text: str) -> str:
-    """What Spark says without the stack of the JVM."""
-    lines = []
-    for line in text.splitlines():
-        if line.lstrip().startswith("at ") or line.startswith("JVM stacktrace"):
-            break
-        lines.append(line)
-    return "\n".join(lines[:12]).strip()
 
 
 def _format(path: str) -> str | None:

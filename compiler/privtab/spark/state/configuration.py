@@ -9,6 +9,7 @@ from typing import Any
 
 from privtab.errors import FileError, UsageError
 from privtab.state.nodes import TABLES
+from privtab.state.read_parquet import table_format
 
 SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".orc": "orc", ".jsonl": "json", ".ndjson": "json"}
 
@@ -48,7 +49,7 @@ def folder_sources(folder: Path, problems: list[str]) -> Iterator[tuple[str, Any
             both = " and ".join(f"`{e.name}`" for e in found)
             problems.append(f"{table}: has {len(found)} files: {both} (keep one of them)")
         elif found:
-            format_ = SUFFIXES.get(found[0].suffix.lower(), "parquet")
+            format_ = table_format(found[0]) or SUFFIXES.get(found[0].suffix.lower(), "parquet")
             options = {"multiLine": "true"} if found[0].suffix == ".json" else {}
             yield table, {"format": format_, "path": str(found[0].resolve()), "options": options, "name": found[0].name}
 

@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from privtab.errors import BundleWriteError
+from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 
 
 def at_once(jobs: Sequence[Callable[[], Any]]) -> None:
@@ -49,9 +50,21 @@ class Root:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file: readers see the old or the new one, never half of it. Raises BundleWriteError."""
+        if self.local:
+            self.write_pieces(name, [content])
+            return
+        with self._system(name, BundleWriteError) as (system, where):
+            # Object stores show an object once all of it is there.
+            system.pipe_file(where, content)
+
+    def write_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
+        """As `write`, of what comes piece by piece; nothing is written where it breaks off."""
         if not self.local:
-            with self._open(name, "wb") as file:
-                file.write(content)
+            with tempfile.NamedTemporaryFile(prefix="privtab-") as file:
+                file.writelines(pieces)
+                file.flush()
+                with self._system(name, BundleWriteError) as (system, where):
+                    system.put_file(file.name, where)
             return
         path = self.path(name)
         try:
@@ -59,7 +72,7 @@ class Root:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(content)
+                    file.writelines(pieces)
                 Path(temporary).chmod(0o644)
                 Path(temporary).replace(path)
             except BaseException:
@@ -69,17 +82,27 @@ class Root:
             raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
-        if not self.local:
-            try:
-                with self._open(name, "rb") as file:
-                    return bytes(file.read())
-            except FileNotFoundError:
-                return None
+        """The content of a file; None where there is none. Raises FileError."""
         try:
+            if not self.local:
+                with self._system(name, FileError) as (system, where):
+                    content: bytes = system.cat_file(where)
+                    return content
             return self.path(name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise FileError(f"cannot read {self.path(name)}: {error.strerror or error}") from error
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        """A file to be read piece by piece, and again from its start; raises FileNotFoundError, FileError."""
+        if self.local:
+            with self.path(name).open("rb") as file:
+                yield file
+            return
+        with self._system(name, FileError) as (system, where), system.open(where, "rb") as file:
+            yield file
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """A JSON object from a file; None where there is no such file or no object in it."""
@@ -93,20 +116,22 @@ class Root:
     def names(self, folder: str) -> list[str]:
         """The names of what lies in a folder, sorted; none where there is no such folder."""
         if not self.local:
-            system, where = self._system(folder)
             try:
-                return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in system.ls(where, detail=False))
+                with self._system(folder, FileError) as (system, where):
+                    found = [str(entry).rstrip("/") for entry in system.ls(where, detail=False)]
             except FileNotFoundError:
                 return []
+            # Some stores list the mark of an empty folder among what lies in it.
+            return sorted({entry.rsplit("/", 1)[-1] for entry in found if entry != where.rstrip("/")})
         path = self.path(folder)
         return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder with all that is in it, where it is there."""
         if not self.local:
-            system, where = self._system(name)
-            if system.exists(where):
-                system.rm(where, recursive=True)
+            with self._system(name, BundleWriteError) as (system, where):
+                if system.exists(where):
+                    system.rm(where, recursive=True)
             return
         path = self.path(name)
         if path.is_dir():
@@ -114,16 +139,30 @@ class Root:
         else:
             path.unlink(missing_ok=True)
 
-    def _open(self, name: str, mode: str) -> Any:
-        import fsspec
+    @contextmanager
+    def _system(self, name: str, failure: type[PrivtabError]) -> Iterator[tuple[Any, str]]:
+        """What fsspec opens the place with, and its name there; what it raises becomes `failure`.
 
-        return fsspec.open(f"{self.url.rstrip('/')}/{name}", mode).open()
-
-    def _system(self, name: str) -> tuple[Any, str]:
-        import fsspec
-
-        system, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/{name}")
-        return system, path
+        But for FileNotFoundError, where something is read.
+        """
+        url = f"{self.url.rstrip('/')}/{name}".rstrip("/")
+        try:
+            import fsspec
+        except ModuleNotFoundError:
+            raise UsageError(f"{url} needs fsspec: pip install 'privtab[registry]'") from None
+        try:
+            # Others write too (executors, and Spark itself): what was listed once says nothing now.
+            system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"{url}: {error}") from None
+        try:
+            yield system, path
+        except PrivtabError:
+            raise
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) and failure is FileError:
+                raise
+            raise failure(f"{url}: {str(error) or type(error).__name__}") from error
 
 
 def place(folder: str | Path) -> Root:

@@ -31,7 +31,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
-from privtab.spark.state import checks
+from privtab.spark.padding import without_padding
+from privtab.spark.state import checks, formats
 from privtab.spark.state.configuration import (
     SUFFIXES,
     folder_sources,
@@ -42,6 +43,7 @@ from privtab.spark.state.configuration import (
 )
 from privtab.state.nodes import TABLES
 from privtab.state.raw import COLUMNS, did_you_mean
+from privtab.state.read_parquet import table_format
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -181,6 +183,7 @@ class _Opening:
             return None
         if frame is None:
             return None
+        frame = without_padding(frame)
         made = self.columns(table, frame, mapping, columns, required, refuse=extra == "refuse")
         if len(self.problems) > before:
             return None
@@ -199,7 +202,7 @@ class _Opening:
             self.wrong(table, "has more than one of `path`, `table` and `query`", "keep one of them")
             return None
         if path is not None and format_ is None:
-            format_ = SUFFIXES.get(Path(str(path)).suffix.lower())
+            format_ = table_format(self.base / str(path)) or SUFFIXES.get(Path(str(path)).suffix.lower())
         if path is not None and format_ is None:
             self.wrong(
                 table, f"`{path}` does not tell its format", "write `format: parquet`, or csv, json, delta, iceberg"
@@ -215,11 +218,8 @@ class _Opening:
                 frame = frame.where(self.text(table, given["where"]))
             if frame is not None:
                 frame.schema  # noqa: B018 - Connect looks at a source only when its schema is asked for
-        except PySparkException as error:
-            self.wrong(table, self.redacted(error))
-            return None
         except Exception as error:  # noqa: BLE001 - a missing driver is a Java exception of Spark's own bridge
-            self.wrong(table, self.redacted(error))
+            self.wrong(table, self.redacted(error), formats.advice(format_, str(error)))
             return None
         return frame if len(self.problems) == before else None
 
@@ -242,8 +242,14 @@ class _Opening:
         if given.get("path") is None:
             return reader.load()
         path = self.text(table, given["path"])
-        if "://" not in path and not Path(path).is_absolute():
+        if not formats.is_url(path) and not Path(path).is_absolute():
             path = str((self.base / path).resolve())
+        if format_ in formats.BARE and (versioned := formats.versioned(self.spark, path)) is not None:
+            self.wrong(
+                table, f"`{given['path']}` is a table of {versioned}, whose files hold deleted rows, too",
+                f"write `format: {versioned}`",
+            )  # fmt: skip
+            return None
         return reader.load(path)
 
     def columns(
@@ -369,8 +375,12 @@ class _Opening:
         return _VARIABLE.sub(replaced, str(value).lower() if isinstance(value, bool) else str(value))
 
     def redacted(self, error: BaseException) -> str:
-        """The first line of an exception without what came from the environment."""
-        text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        """The first line of an exception that says something, without what came from the environment."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+            # The bridge to the JVM tells the exception in its second line.
+            lines = [re.sub(r"^: (?:[\w$]+\.)+", "", lines[1])]
+        text = lines[0] if lines else type(error).__name__
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text.strip()

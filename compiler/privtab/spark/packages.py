@@ -1,0 +1,45 @@
+"""Jars that a session fetches, and the settings that those of well-known table formats need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from privtab.errors import UsageError
+
+PACKAGES, EXTENSIONS = "spark.jars.packages", "spark.sql.extensions"
+_OWN: Mapping[str, Mapping[str, str]] = {
+    "io.delta:delta-spark": {
+        EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    "org.apache.iceberg:iceberg-spark-runtime": {
+        EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    },
+}
+"""By the beginning of a package: settings without which Spark does not read its tables."""
+
+
+def with_packages(packages: Sequence[str], settings: Mapping[str, str], *, remote: bool) -> dict[str, str]:
+    """The settings of a session that fetches packages (`group:artifact:version`) from a Maven repository.
+
+    What `settings` say themselves stays. Raises UsageError for what is no package, and where the session is on a server
+    (`remote`), which has jars of its own.
+    """
+    found = dict(settings)
+    if not packages:
+        return found
+    if remote:
+        raise UsageError("`--package` is for a session that starts here: a Spark Connect server has jars of its own")
+    for package in packages:
+        parts = package.split(":")
+        if len(parts) != 3 or not all(parts) or "," in package:
+            raise UsageError(f"`--package {package}`: write GROUP:ARTIFACT:VERSION")
+    named = [name for name in settings.get(PACKAGES, "").split(",") if name]
+    found[PACKAGES] = ",".join(dict.fromkeys([*named, *packages]))
+    own = [more for start, more in _OWN.items() if any(package.startswith(start) for package in packages)]
+    if EXTENSIONS not in settings and own:
+        found[EXTENSIONS] = ",".join(more[EXTENSIONS] for more in own)
+    for more in own:
+        for name, value in more.items():
+            found.setdefault(name, value)
+    return found
