@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import decks
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark import decide, visible
+from privtab.spark import SparkState, decide, visible
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 PLANS = ("kernel", "joins")
@@ -87,3 +88,46 @@ def test_a_name_of_another_case_is_the_column_or_nothing(spark: SparkSession, de
             decide(df, *deck, **BOX)
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.fixture
+def padded(spark: SparkSession, tmp_path: Path) -> Iterator[DataFrame]:
+    """A table whose columns have a fixed length: what is shorter comes back with spaces."""
+    spark.sql(
+        "CREATE TABLE padded (n int, user char(8), path char(9), entity char(12), brought array<char(4)>) "
+        f"USING parquet LOCATION '{tmp_path}/padded'"
+    )
+    spark.sql(
+        "INSERT INTO padded VALUES (0, 'ann', 's/a/1', 'box:s/a/1', array('x')), "
+        "(1, 'ann', 's/a/2', 'box:s/a/2', array('x')), (2, 'dan', 's/a/1', 'box:s/a/1', array('hr'))"
+    )
+    yield spark.table("padded").coalesce(1)
+    spark.sql("DROP TABLE padded")
+
+
+def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
+    spark: SparkSession, deck: tuple[str, str], padded: DataFrame
+) -> None:
+    """Box 2 is denied to ann, and box `2   ` would not be."""
+    asked: list[dict[str, Any]] = [
+        BOX,
+        {**BOX, "resource": F.col("entity")},
+        {**BOX, "action": "take", "groups": "brought"},
+        # What an expression makes of a column is taken as it is.
+        {**BOX, "resource": ("box", F.concat("path", F.lit("")))},
+    ]
+    decided = padded
+    for at, given in enumerate(asked):
+        decided = decide(decided, *deck, allowed=f"by_{at}", reason=f"why_{at}", **given)
+    assert decks.told(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
+        ("s/a/1    ", True, True, False, True),
+        ("s/a/2    ", False, False, False, True),
+        ("s/a/1    ", False, False, True, False),
+    ]
+    grants = {
+        "grants": padded.where("n = 1").selectExpr(
+            "concat('user:', user) AS grantee", "'deny' AS effect", "'LOOK' AS privilege", "entity"
+        )
+    }
+    found = SparkState.of(spark, deck[0], grants).tables["grants"].collect()
+    assert [(row["grantee"], row["path"]) for row in found] == [("user:ann     ", "s/a/2")]

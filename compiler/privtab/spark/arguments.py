@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.request import Vocabulary, hint
+from privtab.spark.padding import padded, unpadded
 from privtab.spark.policies import OpenPolicy
 
 if TYPE_CHECKING:
@@ -162,13 +163,19 @@ class _Reader:
         self.columns: dict[str, Column] = {}
         self.constants: dict[str, str | bool] = {}
         self.unasked: list[Column] = []
+        self.padding = any(map(padded, df.schema.fields))
         self.given: dict[str, Column] = {}
         """By what it is, each column as the caller gave it."""
 
     def column(self, given: ColumnLike, what: str, advice: str = "") -> Column:
         """A column by its name or as it is; a name with dots is first looked for as a whole."""
         self.given[what] = column = self._found(given, what, advice)
-        return column
+        if not self.padding:
+            return column
+        try:
+            return unpadded(column, self.df.select(column).schema[0])
+        except AnalysisException:
+            return column  # `check_kinds` tells
 
     def _found(self, given: ColumnLike, what: str, advice: str) -> Column:
         if isinstance(given, Column):
