@@ -77,11 +77,11 @@ console.print("\n[bold]entitlements[/]: who may load or drop the orders, and thr
 for row in matrix.orderBy("operation", "user").collect():
     console.print(f"  {row.operation:5} {row.user:6} {row.via_kind} {row.via_principal} at {row.via_entity}")
 
-# %% The same in SQL: the filters reach the source, which then works out the matrix of one user alone
+# %% The same in SQL; the options say of whom, so that the matrix of one user alone is worked out
 register(spark)
-spark.read.format("privtab").options(policy=POLICY, state=STATE).load().createOrReplaceTempView("entitlements")
+spark.read.format("privtab").options(policy=POLICY, state=STATE, users="bob").load().createOrReplaceTempView("of_bob")
 console.print("\n[bold]SQL[/]: what bob may do with tables, by operation")
-query = "SELECT operation, count(*) AS tables FROM entitlements WHERE user = 'bob' AND type = 'table' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5"
+query = "SELECT operation, count(*) AS tables FROM of_bob WHERE type = 'table' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5"
 for row in spark.sql(query).collect():
     console.print(f"  {row.operation:28} {row.tables}")
 

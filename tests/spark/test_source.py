@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull
+from pyspark.sql import DataFrame, SparkSession, datasource
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
 from privtab.spark import entitlements, register
 from privtab.spark.matrix.travel import opened
-from privtab.spark.source import EntitlementReader, EntitlementSource
+from privtab.spark.source import PUSHDOWN, EntitlementReader, EntitlementSource, NarrowedReader
+
+PUSHES = hasattr(datasource, "EqualTo")
+"""Whether this Spark hands filters to sources in Python: 4.1 and later."""
+pushing = pytest.mark.skipif(not PUSHES, reason="Spark 4.0 hands no filters to sources in Python")
 
 POLICY = "gravitino/1.1.0"
 # In full: of a Connect session it is the server that opens it, wherever that was started.
@@ -28,8 +33,14 @@ def entities(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reader(**options: str) -> EntitlementReader:
-    made = EntitlementSource({"policy": POLICY, "state": STATE, **options}).reader(None)  # type: ignore[arg-type]
+    made = EntitlementSource({"policy": POLICY, "state": STATE, **options}).reader(None)
     assert isinstance(made, EntitlementReader)
+    return made
+
+
+def narrowed(**options: str) -> NarrowedReader:
+    made = reader(pushdown="true", **options)
+    assert isinstance(made, NarrowedReader)
     return made
 
 
@@ -46,23 +57,53 @@ def test_the_source_has_the_rows_of_entitlements(spark: SparkSession, entities: 
     assert sorted(map(repr, frame.collect())) == sorted(map(repr, wanted.collect()))
 
 
-def test_filters_of_a_query_reach_the_matrix(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    frame = load(spark).where(
-        "user = 'bob' and operation in ('load', 'drop') and type = 'table' and via_kind = 'grant'"
-    )
-    found = {(row.user, row.operation, row.path) for row in frame.select("user", "operation", "path").collect()}
-    assert found == {("bob", "load", "demo/hive/sales/customers"), ("bob", "load", "demo/hive/sales/orders_old")}
-    frame.explain()
+def test_one_frame_in_several_queries_has_all_its_rows_in_each(spark: SparkSession) -> None:
+    frame = load(spark, operations="load", partitions="1")
+    of = {user: frame.where(F.col("user") == user) for user in ("bob", "carl")}
+    both = of["bob"].unionAll(of["carl"]).groupBy("user").count()
+    counts = {row["user"]: row["count"] for row in both.collect()}
+    assert set(counts) == {"bob", "carl"}
+    whole = {row["user"]: row["count"] for row in frame.groupBy("user").count().collect()}
+    assert len(whole) > 2
+    assert {user: whole[user] for user in counts} == counts
+
+
+def test_columns_may_be_chosen_by_the_schema(spark: SparkSession) -> None:
+    register(spark)
+    reading = spark.read.format("privtab").schema("path string, user string")
+    found = reading.options(policy=POLICY, state=STATE, operations="table/load", users="alice").load()
+    assert found.columns == ["path", "user"]
+    assert {tuple(row) for row in found.collect()} >= {("demo/hive/sales/orders", "alice")}
+    for schema, message in (("pth string", "no column `pth`; did you mean `path`?"), ("user int", "it is string")):
+        with pytest.raises(PySparkException, match=re.escape(message)):
+            spark.read.format("privtab").schema(schema).options(policy=POLICY, state=STATE).load().collect()
+
+
+@pushing
+def test_filters_of_a_query_reach_the_matrix_where_that_is_asked_for(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(spark, pushdown=True)
+    try:
+        loaded = spark.read.format("privtab").options(policy=POLICY, state=STATE, pushdown="true").load()
+        frame = loaded.where("user = 'bob' and operation in ('load', 'drop') and type = 'table' and via_kind = 'grant'")
+        found = {(row.user, row.operation, row.path) for row in frame.select("user", "operation", "path").collect()}
+        assert found == {("bob", "load", "demo/hive/sales/customers"), ("bob", "load", "demo/hive/sales/orders_old")}
+        frame.explain()
+    finally:
+        spark.conf.unset(PUSHDOWN)
     plan = capsys.readouterr().out
     # Spark looks at what the source did not take over, and at nothing else.
     assert "via_kind" in plan.partition("Filter")[2]
     assert "bob" not in plan
 
 
+@pushing
 def test_what_is_pushed_makes_the_matrix_smaller() -> None:
-    asked = reader()
-    everything = asked.partitions()
-    asked = reader()
+    from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull
+
+    everything = reader().partitions()
+    asked = narrowed()
     left = [IsNotNull(("user",)), GreaterThan(("path",), "a"), EqualTo(("via_kind",), "grant")]
     taken = [EqualTo(("user",), "bob"), In(("operation",), ("load", None)), EqualTo(("type",), "table")]
     assert list(asked.pushFilters([*left, *taken])) == left
@@ -73,22 +114,30 @@ def test_what_is_pushed_makes_the_matrix_smaller() -> None:
     assert {(row["user"], row["operation"], row["type"]) for row in rows} == {("bob", "load", "table")}
 
 
+@pushing
 @pytest.mark.parametrize(
-    ("filters", "rows"),
+    "wanted",
     [
-        ([EqualTo(("user",), "bob"), EqualTo(("user",), "alice")], 0),
-        ([EqualTo(("principal",), "role:analyst")], 0),
-        ([EqualTo(("operation",), "none")], 0),
-        ([EqualTo(("path",), "none")], 0),
-        ([EqualTo(("user",), "somebody else")], 0),
-        ([In(("user",), ())], 0),
+        [("user", "bob"), ("user", "alice")],
+        [("principal", "role:analyst")],
+        [("operation", "none")],
+        [("path", "none")],
+        [("user", "somebody else")],
+        [("user", "")],
+        [("user", "BOB")],
+        [("user", ())],
     ],
 )
-def test_filters_that_leave_nothing(filters: list[EqualTo], rows: int) -> None:
-    asked = reader()
-    assert not list(asked.pushFilters(filters))  # type: ignore[arg-type]
+def test_filters_that_leave_nothing(wanted: list[tuple[str, str | tuple[str, ...]]]) -> None:
+    from pyspark.sql.datasource import EqualTo, Filter, In
+
+    filters: list[Filter] = [
+        In((column,), value) if isinstance(value, tuple) else EqualTo((column,), value) for column, value in wanted
+    ]
+    asked = narrowed()
+    assert not list(asked.pushFilters(filters))
     asked.__getstate__()
-    assert sum(batch.num_rows for part in asked.partitions() for batch in asked.read(part)) == rows
+    assert sum(batch.num_rows for part in asked.partitions() for batch in asked.read(part)) == 0
 
 
 @pytest.mark.parametrize(
@@ -102,6 +151,10 @@ def test_filters_that_leave_nothing(filters: list[EqualTo], rows: int) -> None:
         ({"users": "[1]"}, "no list of texts"),
         ({"partitions": "0"}, "give a number, 1 or more"),
         ({"ways": "any"}, "unknown ways `any`"),
+        ({"users": " "}, "option `users` is empty"),
+        ({"principals": "bob"}, "`bob` is no principal"),
+        ({"pushdown": "yes"}, "give true or false"),
+        ({"state": ""}, "give the option `state`"),
     ],
 )
 def test_wrong_options_say_what_is_wrong(options: dict[str, str], message: str) -> None:
@@ -114,3 +167,20 @@ def test_an_error_reaches_the_caller(spark: SparkSession) -> None:
     register(spark)
     with pytest.raises(PySparkException, match="give the option `state`"):
         spark.read.format("privtab").option("policy", POLICY).load().collect()
+
+
+@pushing
+def test_a_filter_finds_nobody_whom_the_matrix_does_not_have(tmp_path: Path) -> None:
+    from pyspark.sql.datasource import EqualTo
+
+    policy, state = tmp_path / "shop.yaml", tmp_path / "state.yaml"
+    policy.write_text(
+        "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: }\nprivileges: [READ]\n"
+        "tables: {shop: {enter: anyone}}\n"
+    )
+    state.write_text("grants:\n- {grantee: 'user:ann', effect: allow, privilege: READ, entity: 'shop:s'}\n")
+    for user, rows in (("ann", 1), ("zed", 0)):
+        asked = narrowed(policy=str(policy), state=str(state))
+        assert not list(asked.pushFilters([EqualTo(("user",), user)]))
+        asked.__getstate__()
+        assert sum(batch.num_rows for part in asked.partitions() for batch in asked.read(part)) == rows

@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from privtab.errors import UsageError
 from privtab.request import Entity, hint
 from privtab.spark.matrix import named
-from privtab.spark.matrix.compute import DDL, Matrix, Question, check
-from privtab.spark.matrix.opening import open_state, open_world
+from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
+from privtab.spark.matrix.opening import asked_about, everybody, open_state, open_world
 from privtab.spark.matrix.travel import opened, parcel
 from privtab.spark.policies import open_policy
 from privtab.spark.shipping import Shipped
@@ -36,6 +36,7 @@ OPTIONS = (
     "with",
     "ways",
     "partitions",
+    "pushdown",
 )
 PARTITIONS = 8
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -43,18 +44,25 @@ _EXACT = ("principal", "user", "operation", "type", "path")
 """Columns whose filters are taken over whole."""
 
 
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("privtab")` known to a session, and let Spark push filters into it where it can (4.1 and later)."""
+def register(spark: SparkSession, *, pushdown: bool = False) -> None:
+    """Make `spark.read.format("privtab")` known to a session.
+
+    `pushdown` lets Spark push filters into Python data sources (4.1 and later), into those that have the option `pushdown` set.
+    """
     spark.dataSource.register(EntitlementSource)
-    with contextlib.suppress(Exception):  # 4.0 knows no such setting
-        spark.conf.set(PUSHDOWN, "true")
+    if pushdown:
+        with contextlib.suppress(Exception):  # 4.0 knows no such setting
+            spark.conf.set(PUSHDOWN, "true")
 
 
 class EntitlementSource(DataSource):
     """The matrix, as `entitlements` has it.
 
     Options: `policy`, `state`, and where wanted `entities` (a file), `operations`, `users`, `principals`, `flags` (lists with
-    commas or in JSON), `with` (JSON), `ways`, `partitions`. The driver reads the files; executors need none of them.
+    commas or in JSON), `with` (JSON), `ways`, `partitions`, `pushdown`. The driver reads the files; executors need none of them.
+
+    `pushdown` is off unless it is asked for: Spark keeps what it pushed last with what was loaded, so a second query of the same
+    DataFrame, or a second branch of one, would get the rows of the other's filters.
     """
 
     @classmethod
@@ -66,28 +74,33 @@ class EntitlementSource(DataSource):
         """The columns of `entitlements`."""
         return DDL
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises UsageError for options that are missing or unknown."""
-        del schema
+    def reader(self, schema: StructType | None) -> DataSourceReader:
+        """Raises UsageError for options that are missing or unknown, and for columns that there are not."""
         given = {str(key).lower(): str(value) for key, value in self.options.items()}
         for key in given:
             if key not in OPTIONS and key != "path":
                 raise UsageError(f"format privtab: unknown option `{key}`" + hint(key, OPTIONS))
         for key in ("policy", "state"):
-            if key not in given:
+            if not given.get(key):
                 raise UsageError(f"format privtab: give the option `{key}`")
-        return EntitlementReader(given)
+        pushdown = given.get("pushdown", "false").lower()
+        if pushdown not in ("true", "false"):
+            raise UsageError(f"format privtab: option `pushdown` is `{pushdown}`: give true or false")
+        return (NarrowedReader if pushdown == "true" else EntitlementReader)(given, _columns(schema))
 
 
 class EntitlementReader(DataSourceReader):
-    """One reading: what is asked, narrowed by the filters of the query."""
+    """One reading: what is asked."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str] = tuple(COLUMNS)) -> None:
         self.options = dict(options)
+        self.columns = list(columns)
         self.narrowed: dict[str, frozenset[str]] = {}
-        """By column the values that a query leaves."""
+        """By column the values that the filters of a query leave."""
         self._shipped: Shipped | None = None
         self._policy = open_policy(options["policy"])
+        if (Path(options["state"]) / "_MANIFEST.json").is_file():
+            raise UsageError(f"format privtab: {options['state']} holds tables that Spark wrote: take `entitlements`")
         self._source = open_state(self._policy, options["state"])
         asked = self._list("operations")
         self._question = Question(
@@ -98,6 +111,7 @@ class EntitlementReader(DataSourceReader):
         )
         check(self._question, self._policy.vocabulary)
         self._named = self._list("users"), self._list("principals")
+        asked_about(*self._named)
         self._count = self._number("partitions", PARTITIONS)
         file = options.get("entities") or options.get("path")
         chains = self._policy.vocabulary.chains
@@ -105,21 +119,10 @@ class EntitlementReader(DataSourceReader):
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles the reader once all filters are known, and sends it to the executors: they need none of the files.
-        return {"narrowed": self.narrowed, "_shipped": self._parcel()}
+        return {"narrowed": self.narrowed, "columns": self.columns, "_shipped": self._parcel()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        """Take over equalities and lists of values; gives back what Spark has to look at itself."""
-        for given in filters:
-            values = _values(given)
-            if values is None:
-                yield given
-            else:
-                column, texts = values
-                known = self.narrowed.get(column)
-                self.narrowed[column] = texts if known is None else known & texts
 
     def partitions(self) -> Sequence[InputPartition]:
         """The entities in portions."""
@@ -133,7 +136,7 @@ class EntitlementReader(DataSourceReader):
         batches = opened(self._shipped).of(partition.value)
         narrowed = {column: pa.array(sorted(texts), pa.string()) for column, texts in self.narrowed.items()}
         for batch in batches:
-            yield _left(batch, narrowed)
+            yield _left(batch, narrowed).select(self.columns)
 
     def _parcel(self) -> Shipped:
         """The matrix of what the query leaves."""
@@ -155,11 +158,10 @@ class EntitlementReader(DataSourceReader):
             labels = frozenset(f"user:{user}" for user in only) & (labels or frozenset(f"user:{user}" for user in only))
         if labels is None:
             return users, principals
-        if users is None and principals is None:
-            # Also users whom the state does not name: for them there is what anyone may.
-            return [], sorted(label for label in labels if label.startswith("user:"))
-        named_ones = {f"user:{user.removeprefix('user:')}" for user in users or ()} | set(principals or ())
-        return [], sorted(labels & named_ones)
+        there = asked_about(users, principals)
+        if there is None:
+            there = [f"user:{user}" for user in everybody(self._policy, self._source)]
+        return [], sorted(labels & set(there))
 
     def _wanted(self, key: str) -> bool:
         type_, _, path = key.partition(":")
@@ -172,6 +174,8 @@ class EntitlementReader(DataSourceReader):
         text = self.options.get(option)
         if text is None:
             return None
+        if not text.strip():
+            raise UsageError(f"format privtab: option `{option}` is empty: leave it off, or give names")
         if text.lstrip().startswith("["):
             value = self._json(option, text)
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -202,6 +206,37 @@ class EntitlementReader(DataSourceReader):
         if not text.isdecimal() or int(text) < 1:
             raise UsageError(f"format privtab: option `{option}` is `{text}`: give a number, 1 or more")
         return int(text)
+
+
+class NarrowedReader(EntitlementReader):
+    """One reading that is narrowed by the filters of the one query that it is for."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+        """Take over equalities and lists of values; gives back what Spark has to look at itself."""
+        for given in filters:
+            values = _values(given)
+            if values is None:
+                yield given
+            else:
+                column, texts = values
+                known = self.narrowed.get(column)
+                self.narrowed[column] = texts if known is None else known & texts
+
+
+def _columns(schema: StructType | None) -> list[str]:
+    """The columns that are wanted; raises UsageError where there are none such."""
+    if schema is None:
+        return list(COLUMNS)
+    via = DDL.partition(" via ")[2].replace(": ", ":").replace(", ", ",")
+    types = dict.fromkeys(COLUMNS, "string") | {"via": via}
+    for column in schema.fields:
+        kind = column.dataType.simpleString()
+        if column.name not in types:
+            there = ", ".join(types)
+            raise UsageError(f"format privtab: no column `{column.name}`{hint(column.name, types)}; there are: {there}")
+        if kind != types[column.name]:
+            raise UsageError(f"format privtab: column `{column.name}` is no {kind}, it is {types[column.name]}")
+    return [column.name for column in schema.fields]
 
 
 def _values(given: Filter) -> tuple[str, frozenset[str]] | None:
