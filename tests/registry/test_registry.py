@@ -11,7 +11,6 @@ from shelf import Bundles
 
 from privtab.errors import RegistryConflict, RegistryError, UsageError
 from privtab.registry import Canary, Channel, Registry, names
-from privtab.registry.nodes import encoded
 
 
 def test_what_is_put_is_kept_as_it_is(anywhere: Registry, shelf: Bundles) -> None:
@@ -164,24 +163,6 @@ def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: B
     assert sweep(registry).litter == ("channels/dev/shop/.new-old",)
     sweep(registry, remove=True)
     assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        {"digests": None},
-        {"policy": 5},
-        {"shards": {"people": None}},
-        {"when": 7},
-        {"sequence": "2"},
-        {"canary": {"policy": None, "state": None, "shards": {}, "share": "all", "labels": {}}},
-    ],
-)
-def test_an_entry_of_another_shape_is_broken(registry: Registry, shelf: Bundles, harm: dict[str, Any]) -> None:
-    current = registry.switch("dev", "shop", policy=registry.put(shelf.policies[0]).id)
-    registry.store.replace(names.entry("dev", "shop", 1), encoded(current.to_json() | harm))
-    with pytest.raises(RegistryError, match=r"00000001\.json is broken: "):
-        registry.channel("dev", "shop")
 
 
 def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:

@@ -112,3 +112,8 @@ class Operated:
     def _registry_back(self) -> None:
         self.rig.serve()
         self.wait()
+
+    def _spoilt(self) -> None:
+        """Another tool writes a switch, and dies over it. The server, which was ended before, runs again."""
+        self._registry_back()
+        (self.folder / "registry/channels/prod/studio/history/00000004.json").touch()

@@ -30,6 +30,11 @@ def note(
         noted["routine"] = "yes"
 
 
+def caller_of(scope: MutableMapping[str, Any]) -> str:
+    """Whose token a request came with; empty where none was known."""
+    return str(scope.get(_NOTE, {}).get("caller", ""))
+
+
 class Envelope:
     """Gives each answer the id of its request, a new one where it has none, and logs both. No header or body is logged."""
 

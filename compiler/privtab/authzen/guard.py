@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from starlette.requests import Request
 
 from privtab.authzen.envelope import note
-from privtab.authzen.tokens import Tokens
+from privtab.authzen.tokens import Bearer, Tokens
 
 
 class Refused(Exception):
@@ -19,10 +20,10 @@ class Refused(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> None:
-    """Raise Refused unless the request shows a token that is good for this; without tokens anybody may."""
+def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer | None:
+    """Whose token the request shows; raises Refused unless it is good for this. Without tokens anybody may: None."""
     if tokens is None:
-        return
+        return None
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token.strip():
         raise Refused(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
@@ -34,3 +35,19 @@ def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> None:
     if scope not in bearer.scopes:
         says = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
         raise Refused(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=says)
+    return bearer
+
+
+def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, labels: Mapping[str, str]) -> None:
+    """Raise Refused for a sidecar that shows another one's token, or has a name that is another token's."""
+    if tokens is None or bearer is None:
+        return
+    says = f"and the request says `{instance}`" if instance else "and the request has no `X-Privtab-Instance`"
+    if bearer.instance and not bearer.is_for(instance):
+        raise Refused(403, f"the bearer token is for the sidecar `{bearer.instance}`, {says}")
+    if not bearer.instance and instance and tokens.bound(instance):
+        raise Refused(403, f"`{instance}` is a sidecar with a bearer token of its own, and this is another one")
+    wrong = {name: value for name, value in bearer.labels.items() if labels.get(name) != value}
+    if wrong:
+        shown = ",".join(f"{name}={value}" for name, value in wrong.items())
+        raise Refused(403, f"the bearer token is for sidecars with the labels `{shown}`")

@@ -5,6 +5,10 @@ A line has a name for the log, the token or its hash as `sha256:…`, and scopes
     # name   token                    scopes
     gateway  Zk3vX0Qm9sTq1rJ8uYw2
     console  sha256:9f86d081884c7d65…  evaluate search
+
+Where sidecars report (`bindings`), a token may be bound to the name of one, or to the names that begin so, and to labels:
+
+    web      sha256:60303ae22b998861…  sidecar  instance=web-*  labels=app=web,zone=north
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ import hashlib
 import hmac
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -40,17 +45,27 @@ class Bearer:
     name: str
     digest: bytes
     scopes: frozenset[StrEnum]
+    instance: str = ""
+    """Whose token it is, `*` for any characters; empty: anybody's."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that whoever shows it must have."""
+
+    def is_for(self, instance: str) -> bool:
+        """Whether it is bound to this name, by itself or as one of several."""
+        pattern = ".*".join(map(re.escape, self.instance.split("*")))
+        return bool(self.instance) and re.fullmatch(pattern, instance) is not None
 
 
 class Tokens:
     """The tokens of a file; read again when it changes. A file that has become wrong leaves the last good ones in force."""
 
-    def __init__(self, path: Path, scopes: type[StrEnum] = Scope) -> None:
-        """Raises FileError, UsageError. `scopes`: all that there are."""
+    def __init__(self, path: Path, scopes: type[StrEnum] = Scope, *, bindings: bool = False) -> None:
+        """Raises FileError, UsageError. `scopes`: all that there are; `bindings`: whether tokens may be bound to sidecars."""
         self._path = path
         self._scopes = scopes
+        self._bindings = bindings
         self._mark = self._marked()
-        self._bearers = read(path, scopes)
+        self._bearers = read(path, scopes, bindings=bindings)
 
     def find(self, token: str) -> Bearer | None:
         """Whose token it is; takes as long for a wrong one as for a right one."""
@@ -61,6 +76,10 @@ class Tokens:
                 found = bearer
         return found
 
+    def bound(self, instance: str) -> bool:
+        """Whether a name is that of a token."""
+        return any(bearer.is_for(instance) for bearer in self._bearers)
+
     def refresh(self) -> None:
         """Read the file again if it has changed."""
         try:
@@ -68,7 +87,7 @@ class Tokens:
             if mark == self._mark:
                 return
             self._mark = mark
-            self._bearers = read(self._path, self._scopes)
+            self._bearers = read(self._path, self._scopes, bindings=self._bindings)
         except (FileError, UsageError) as error:
             LOG.warning("tokens were not read again, the last good ones stay in force: %s", error)
         else:
@@ -82,13 +101,17 @@ class Tokens:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def read(path: Path, scopes: type[StrEnum] = Scope) -> tuple[Bearer, ...]:
+def read(path: Path, scopes: type[StrEnum] = Scope, *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers of a file; raises FileError, and UsageError that names the line and never the token."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    found = [_bearer(f"{path}:{at}", line.split(), scopes) for at, line in enumerate(lines, start=1) if _says(line)]
+    found = [
+        _bearer(f"{path}:{at}", line.split(), scopes, bindings=bindings)
+        for at, line in enumerate(lines, start=1)
+        if _says(line)
+    ]
     if not found:
         raise UsageError(f"{path} has no tokens: write lines of a name, a token and, if need be, scopes")
     if len({bearer.digest for bearer in found}) < len(found):
@@ -100,17 +123,36 @@ def _says(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _bearer(where: str, words: list[str], scopes: type[StrEnum]) -> Bearer:
+def _bearer(where: str, words: list[str], scopes: type[StrEnum], *, bindings: bool) -> Bearer:
     if len(words) < 2:
         raise UsageError(f"{where}: write a name and a token, and scopes if need be: {', '.join(scopes)}")
-    name, token, *given = words
+    name, token, *more = words
     if len(token) < SHORTEST:
         raise UsageError(f"{where}: the token, the second word, is shorter than {SHORTEST} characters")
     if token.startswith("sha256:") and not _HASH.fullmatch(token):
         raise UsageError(f"{where}: a hash is `sha256:` and 64 hexadecimal digits in lower case")
     digest = bytes.fromhex(token[7:]) if token.startswith("sha256:") else hashlib.sha256(token.encode()).digest()
+    instance, labels = _binding(where, [word for word in more if bindings and "=" in word])
+    given = [word for word in more if not (bindings and "=" in word)]
     try:
-        return Bearer(name=name, digest=digest, scopes=frozenset(map(scopes, given)) or frozenset(scopes))
+        own = frozenset(map(scopes, given)) or frozenset(scopes)
     except ValueError:
         # What stands there is not shown: it may be a token.
         raise UsageError(f"{where}: unknown scope; scopes are {', '.join(scopes)}") from None
+    return Bearer(name=name, digest=digest, scopes=own, instance=instance, labels=labels)
+
+
+def _binding(where: str, words: list[str]) -> tuple[str, dict[str, str]]:
+    instance, labels = "", dict[str, str]()
+    for word in words:
+        what, _, value = word.partition("=")
+        pairs = [pair.partition("=") for pair in value.split(",")]
+        if what == "instance" and value and not instance:
+            instance = value
+        elif what == "labels" and not labels and all(key and equals for key, equals, _ in pairs):
+            labels = {key: text for key, _, text in pairs}
+        else:
+            raise UsageError(f"{where}: a token is bound by `instance=NAME` and `labels=KEY=VALUE,…`, once each")
+    if labels and not instance:
+        raise UsageError(f"{where}: labels bind whoever has a name: write `instance=NAME` too, or `instance=*`")
+    return instance, labels

@@ -92,6 +92,8 @@ def _to_channel(
     if program is None:
         return GATES
     before = told.before = registry.channel(channel, program.system)
+    if before.trouble:
+        complain(before.trouble)
     with told.step("diff"):
         told.gates.append(_compared(asked, registry, before, program, path))
     show_gate(told.gates[-1], asked.format)
@@ -133,16 +135,16 @@ def _to_channel(
     with told.step("put"):
         to = rollout.put(packed, resign=asked.signing_key is not None)
     why = _why(asked, told.gates)
-    if canary is not None and to.changes(before) and before.policy is not None:
+    if canary is not None and to.changes(before) and before.policy is not None and not before.held:
         ended = _try(asked, rollout, to, before, why, canary, told)
         if ended is None or not ended.good:
             return GATES if ended is not None else WORLD
         switched_from = told.after or before
     else:
         if canary is not None:
-            say(asked.format, "no canary: nothing ran before, or nothing changes", style="dim")
+            say(asked.format, "no canary: nothing ran before that is known, or nothing changes", style="dim")
         switched_from = before
-    if not to.changes(before) and not before.canary and asked.signing_key is None:
+    if not (to.changes(before) or before.canary or before.broken) and asked.signing_key is None:
         told.after = before
         rollout.settle(before)
         say(
@@ -227,7 +229,7 @@ def _signing(asked: Asked, before: Channel) -> SigningKey | None:
     if asked.signing_key is None:
         return None
     # Whoever keeps the order of bundles takes this one for newer than all that the channel ran.
-    return SigningKey.of(asked.signing_key, scope=asked.scope, sequence=before.sequence + 1)
+    return SigningKey.of(asked.signing_key, scope=asked.scope, sequence=before.last + 1)
 
 
 def _why(asked: Asked, gates: Sequence[Gate]) -> str:

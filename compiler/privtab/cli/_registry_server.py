@@ -46,7 +46,7 @@ def serve_registry(
 
     for channel in channels:
         names.checked("the channel", channel)
-    tokens = Tokens(token_file, Role) if token_file is not None else None
+    tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
     client_ca = tls.client_ca if tls else None
     if not is_loopback(host) and tokens is None and client_ca is None and not insecure:
         raise UsageError(

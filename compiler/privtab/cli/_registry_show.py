@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.cli._output import count, out, table
+from privtab.cli._output import complain, count, out, table
 from privtab.errors import FileError
 
 if TYPE_CHECKING:
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def show_channels(found: list[Channel]) -> None:
-    """A line for each channel, or for each of its switches."""
+    """A line for each channel, or for each of its switches; what is wrong with them on standard error."""
+    for one in found:
+        if one.trouble:
+            complain(one.trouble)
     canaries = ["canary"] if any(one.canary for one in found) else []
     shown = table("channel", "system", "switch", "policy", "state", *canaries, "when", "by", "why", right=("switch",))
     keep_whole(shown)

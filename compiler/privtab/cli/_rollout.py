@@ -170,7 +170,7 @@ def sidecars(stood: Sequence[Stood]) -> RenderableType:
     from rich.console import Group
 
     # That somebody waits is seen in the table.
-    wrong = [one for one in stood if one.why and str(one.standing) != "waiting"]
+    wrong = [one for one in stood if one.why and (str(one.standing) != "waiting" or not one.sidecar.certain)]
     lines = [Text(f"{name_of(one)}: {one.why}", "yellow" if one.standing == "active" else "red") for one in wrong]
     return Group(_table(stood), *lines)
 
@@ -219,6 +219,9 @@ def complain_late(look: Look) -> None:
         seen = one.sidecar.seen
         last = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
         complain(f"{name_of(one)}: {one.standing}: {one.why}{last}")
+    unsure = [one for one in look.active if not one.sidecar.certain] if len(look.sure) < look.expected else []
+    for one in unsure:
+        complain(f"{name_of(one)}: not counted: {one.sidecar.doubt}")
     if len(look.awaited) < look.expected:
         complain(f"{look.expected} sidecars are expected, {len(look.awaited)} reported")
     if look.problem:
@@ -238,6 +241,7 @@ def channel_json(channel: Channel) -> dict[str, Any]:
         "when": channel.when or None,
         "by": channel.by or None,
         "why": channel.why or None,
+        "trouble": channel.trouble or None,
     }
 
 

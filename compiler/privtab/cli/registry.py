@@ -178,7 +178,7 @@ def show(
     """
     registry = open_registry(url, storage, token_file)
     found = [registry.channel(channel, system)] if channel and system else registry.channels()
-    found = [one for one in found if one.sequence and channel in (None, one.channel) and system in (None, one.system)]
+    found = [one for one in found if one.last and channel in (None, one.channel) and system in (None, one.system)]
     if not found and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
     if format_ is Format.JSON:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_json
+from privtab.cli._output import Format, complain, out, print_json
 from privtab.cli._rollout import (
     WORLD,
     CaOption,
@@ -94,6 +94,8 @@ def rollback(
             expect=expect,
         )
         before = rollout.now()
+        if before.trouble:
+            complain(before.trouble)
         if before.sequence == 0:
             raise UsageError(_nothing(kept, channel, system))
         goal = _goal(rollout, before, to, policy=policy, state=state)
@@ -101,7 +103,7 @@ def rollback(
             _sign_anew(rollout, goal, before, signing_key, scope)
         begun = time.perf_counter()
         after = before
-        if goal.changes(before) or before.canary is not None or signing_key is not None:
+        if goal.changes(before) or before.canary is not None or before.broken or signing_key is not None:
             after = rollout.switch(goal, before, why or "rollback")
         if not quiet:
             done = f"switch {after.sequence}, {_changed(before, after)}"
@@ -126,8 +128,8 @@ def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state
 
     if to is None:
         history = rollout.registry.history(rollout.channel, rollout.system)
-        if now.canary is not None and not policy and not state:
-            # What ran before the canary runs still, beside it.
+        if (now.canary is not None or now.held) and not policy and not state:
+            # What ran before the canary runs still, beside it; and nobody knows what the last switch was to, but this before.
             return Next()
         return back(earlier(history, now, policy=policy, state=state), policy=policy, state=state)
     if to.isdigit() and len(to) <= SWITCH_DIGITS:
@@ -160,7 +162,7 @@ def _kept(registry: Registry, system: str, kinds: Sequence[str], given: str) -> 
 def _sign_anew(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:
     from privtab.bundle.sign import SigningKey, signed
 
-    signing = SigningKey.of(key, scope=scope, sequence=before.sequence + 1)
+    signing = SigningKey.of(key, scope=scope, sequence=before.last + 1)
     registry, system = rollout.registry, rollout.system
     found = [("policy", goal.policy, ""), ("state", goal.state, "")]
     found += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
@@ -180,6 +182,8 @@ def _changed(before: Channel, after: Channel) -> str:
         said.append("the state's shards")
     if before.canary is not None:
         said.append("the canary ended")
+    if before.held and not said:
+        said.append(f"all that ran at switch {before.sequence}")
     return ", ".join(said) or "signed anew"
 
 

@@ -25,7 +25,7 @@ from privtab.cli._rollout import (
     registry_of,
     sidecars,
 )
-from privtab.errors import FleetError, UsageError
+from privtab.errors import FleetError, RegistryError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,8 @@ def status(
 ) -> None:
     """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last switches.
 
-    The registry tells what should run; the server, or the OPAs themselves, what does. Either may be left off.
+    The registry tells what should run; the server, or the OPAs themselves, what does. Either may be left off. Exit code 3
+    where the last switch cannot be read, or nobody answers.
 
     Example:
 
@@ -81,6 +82,8 @@ def status(
     _print(seen, format_)
     if seen.fleet is not None and seen.fleet.problem and not seen.fleet.sidecars:
         raise FleetError(seen.fleet.problem)
+    if seen.trouble:
+        raise RegistryError("; ".join(seen.trouble))
     if check and not seen.good:
         raise typer.Exit(FINDINGS)
 
@@ -95,8 +98,16 @@ class Seen:
         self.stood = _stood(channels, fleet)
 
     @property
+    def trouble(self) -> tuple[str, ...]:
+        """What is wrong with the histories of the channels, by the registry, else as the server sees it."""
+        found = [one.trouble for one in self.channels if one.trouble]
+        return tuple(found or ([] if self.fleet is None or self.channels else self.fleet.trouble))
+
+    @property
     def good(self) -> bool:
         """Whether every sidecar that is heard of runs what it should, and nobody complains."""
+        if self.trouble:
+            return False
         if self.fleet is None:
             return True
         late = [one for one in self.stood if str(one.standing) not in {"active", "silent"}]
@@ -107,7 +118,7 @@ def _look(kept: Registry | None, channel: str, system: str | None, read: Reader 
     channels = []
     if kept is not None:
         found = [kept.channel(channel, system)] if system else [c for c in kept.channels() if c.channel == channel]
-        channels = [one for one in found if one.sequence]
+        channels = [one for one in found if one.last]
         if not channels:
             there = sorted({f"{one.channel}/{one.system}" for one in kept.channels()})
             name = f"{channel}/{system}" if system else channel
@@ -183,6 +194,7 @@ def _json(seen: Seen) -> dict[str, Any]:
     return {
         "good": seen.good,
         "problem": None if seen.fleet is None else seen.fleet.problem,
+        "trouble": list(seen.trouble),
         "channels": [
             channel_json(one) | {"history": [channel_json(entry) for entry in seen.histories[one.system]]}
             for one in seen.channels

@@ -12,6 +12,10 @@ from privtab.errors import RegistryError
 VERSION = 1
 
 
+class NewerFormat(RegistryError):
+    """What a newer privtab wrote."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """A bundle that is kept. It never changes; a new signature of the same content may take the place of the old one."""
@@ -84,6 +88,34 @@ class Channel:
     """UTC."""
     by: str = ""
     why: str = ""
+    broken: Mapping[int, str] = field(default_factory=dict)
+    """Switches that are there and cannot be read, and why: none is older than this one."""
+    lost: bool = False
+    """Whether one of them may have run: the copy that would tell is gone, too."""
+
+    @property
+    def last(self) -> int:
+        """The greatest number that a switch has, whether it can be read or not."""
+        return max([self.sequence, *self.broken])
+
+    @property
+    def held(self) -> bool:
+        """Whether something newer was switched to that nobody can read: until the next switch nothing moves."""
+        return self.last > self.sequence
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with its history, in words; empty where nothing is."""
+        if not self.broken:
+            return ""
+        said = "; ".join(why for _, why in sorted(self.broken.items(), reverse=True)[:3])
+        numbers = ", ".join(map(str, sorted(self.broken)))
+        goes_on = (
+            "its copy says what it said, and it runs on: `privtab registry check --repair` mends it"
+            if not self.held
+            else f"what runs stays until the next switch, which will be {self.last + 1}"
+        )
+        return f"{self.channel}/{self.system}: switch {numbers} cannot be read ({said}); {goes_on}"
 
     def to_json(self) -> dict[str, Any]:
         """As its file has it."""
@@ -151,6 +183,8 @@ _OF_CHANNEL: _Types = {
     "digests": _TABLE,
 }
 _OF_CANARY: _Types = {"policy": _MAYBE, "state": _MAYBE, "shards": _TABLE, "share": (int, float), "labels": _TABLE}
+_OF_READERS = ("canary", "broken", "lost")
+"""What an entry has in another shape, or not at all."""
 _Node = TypeVar("_Node", Revision, Channel, Canary)
 
 
@@ -177,11 +211,13 @@ def channel_of(where: str, content: bytes) -> Channel:
     """The channel of an entry; raises RegistryError."""
     value = decoded(where, content)
     version = value.pop("privtab_channel", None)
+    if isinstance(version, int) and version > VERSION:
+        raise NewerFormat(f"{where} is of version {version}, which this privtab does not know")
     if version != VERSION:
-        raise RegistryError(f"{where} is of version {version}, which this privtab does not know")
+        raise RegistryError(f"{where} is broken: it is no switch of a channel")
     try:
         canary = value.pop("canary")
-        made = Channel(**{name: value[name] for name in Channel.__slots__ if name != "canary"}, canary=None)
+        made = Channel(**{name: value[name] for name in Channel.__slots__ if name not in _OF_READERS}, canary=None)
         _typed(where, made, _OF_CHANNEL)
         if canary is None:
             return made

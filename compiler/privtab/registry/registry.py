@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
 from privtab.registry import bundles, fits, names, place
 from privtab.registry.copies import Copies
-from privtab.registry.nodes import VERSION, Canary, Channel, Revision, channel_of, decoded, encoded, pin, revision_of
+from privtab.registry.history import History, Unread
+from privtab.registry.nodes import VERSION, Canary, Channel, Revision, decoded, encoded, pin, revision_of
 from privtab.registry.stores import Exists, Missing, Store, opened
 
 if TYPE_CHECKING:
@@ -172,38 +173,32 @@ class Registry:
         for name in self.store.names(names.CHANNELS):
             for system in self.store.names(f"{names.CHANNELS}/{name}"):
                 current = self.channel(name, system)
-                if current.sequence:
+                if current.last:
                     found.append(current)
         return found
 
     def channel(self, channel: str, system: str) -> Channel:
-        """What runs; with the sequence 0 where there never was a switch."""
-        hint = 0
-        try:
-            path = f"{names.channel(channel, system)}/channel.json"
-            hint = channel_of(path, self.store.read(path)).sequence
-        except (Missing, RegistryError):
-            pass  # A copy: the history says what holds.
-        return self.newer(Channel(channel=channel, system=system, sequence=hint))
+        """What runs; with the sequence 0 where there never was a switch.
+
+        A switch that cannot be read stops nobody: what was whole last runs on, and `broken` says so.
+        """
+        return self._history(channel, system).newest()
 
     def newer(self, known: Channel) -> Channel:
-        """What runs, found from a channel that was current once: one look where nothing changed.
+        """What runs, found from a channel that was current once: one look where nothing changed."""
+        return self._history(known.channel, known.system).newer(known)
 
-        Only names and sequence count where `known` was made from nothing else.
+    def confirm(self, known: Channel) -> Channel:
+        """A channel with what became of its switch; raises RegistryError where it is gone.
+
+        Storage that was emptied has nothing newer either.
         """
-        current = known if known.when else self._entry(known.channel, known.system, known.sequence)
-        if current is None:
-            return self._greatest(known.channel, known.system, 0)
-        return self._greatest(known.channel, known.system, known.sequence, current)
-
-    def confirm(self, known: Channel) -> None:
-        """Raise RegistryError where the switch that a channel is of is gone: storage that was emptied has nothing newer either."""
-        try:
-            self.store.size(names.entry(known.channel, known.system, known.sequence))
-        except Missing:
-            raise RegistryError(
-                f"{self.url} has lost switch {known.sequence} of {known.channel}/{known.system}"
-            ) from None
+        entry = self._history(known.channel, known.system).entry(known.sequence)
+        if entry is None:
+            raise RegistryError(f"{self.url} has lost switch {known.sequence} of {known.channel}/{known.system}")
+        others = {at: why for at, why in known.broken.items() if at != known.sequence}
+        own = {entry.sequence: entry.why} if isinstance(entry, Unread) else {}
+        return replace(known, broken={**others, **own})
 
     def switch(
         self,
@@ -221,14 +216,14 @@ class Registry:
         """Let a channel run other revisions, in one step; what is not named stays, but a canary, which ends.
 
         `state` for a whole state, `shards` (shard → revision) for one in shards, all of it; each takes the other's place.
-        `expect`: the sequence that must still hold. Raises RegistryConflict where it does not, RegistryError where a revision
-        is not kept, BundleRefused where one is signed with a key that is not trusted any more.
+        `expect`: which switch must still be the last one (`Channel.last`). Raises RegistryConflict where it is not, RegistryError
+        where a revision is not kept, BundleRefused where one is signed with a key that is not trusted any more.
         """
         if not self.store.writable:
             raise UsageError(f"{self.url} is only read: write where its files lie")
         for _ in range(_ATTEMPTS):
             before = self.channel(channel, system)
-            if expect is not None and before.sequence != expect:
+            if expect is not None and before.last != expect:
                 raise RegistryConflict(_other(before, expect))
             after = self._after(before, policy, state, shards, canary)
             self._check_trusted(before, after)
@@ -250,10 +245,12 @@ class Registry:
         raise RegistryConflict(f"{channel}/{system}: others switch it all the time")
 
     def history(self, channel: str, system: str) -> list[Channel]:
-        """Every switch, the oldest first."""
-        current = self.channel(channel, system)
-        found = [self._entry(channel, system, sequence) for sequence in range(1, current.sequence)]
-        return [*[entry for entry in found if entry is not None], *([current] if current.sequence else [])]
+        """Every switch that can be read, the oldest first."""
+        return self._history(channel, system).all()
+
+    def unread(self, channel: str, system: str) -> list[Unread]:
+        """Every switch that is there and cannot be read."""
+        return self._history(channel, system).unread()
 
     # --- inside ---
 
@@ -267,17 +264,19 @@ class Registry:
     ) -> Channel:
         if state is not None and shards is not None:
             raise UsageError("a state is whole or in shards, not both")
-        if not (policy or state or shards or canary or before.canary):
+        if not (policy or state or shards or canary or before.canary or (before.held and before.sequence)):
             raise UsageError("what is to run? name a policy, a state or a canary")
         if canary is not None:
             fits.check_canary(canary)
         after = replace(
             before,
-            sequence=before.sequence + 1,
+            sequence=before.last + 1,
             policy=policy or before.policy,
             state=state or (None if shards is not None else before.state),
             shards=dict(shards if shards is not None else {} if state else before.shards),
             canary=canary,
+            broken={},
+            lost=False,
         )
         digests: dict[str, str] = {}
         for (kind, shard), identity in [*after.runs().items(), *after.runs(canary=True).items()]:
@@ -298,36 +297,8 @@ class Registry:
                 return before.digests[known]
             raise
 
-    def _greatest(self, channel: str, system: str, sequence: int, entry: Channel | None = None) -> Channel:
-        """The entry with the greatest number, looked for from one that is there; there are no gaps."""
-        found = entry or Channel(channel=channel, system=system)
-        step, beyond = 1, None
-        while beyond is None:
-            later = self._entry(channel, system, sequence + step)
-            if later is None:
-                beyond = sequence + step
-            else:
-                found, sequence, step = later, sequence + step, step * 2
-        while beyond - sequence > 1:
-            middle = (beyond + sequence) // 2
-            later = self._entry(channel, system, middle)
-            if later is None:
-                beyond = middle
-            else:
-                found, sequence = later, middle
-        return found
-
-    def _entry(self, channel: str, system: str, sequence: int) -> Channel | None:
-        path = names.entry(channel, system, sequence)
-        if sequence < 1:
-            return None
-        try:
-            found = channel_of(path, self.store.read(path))
-        except Missing:
-            return None
-        if (found.channel, found.system, found.sequence) != (channel, system, sequence):
-            raise RegistryError(f"{path} is another channel's entry")
-        return found
+    def _history(self, channel: str, system: str) -> History:
+        return History(self.store, channel, system)
 
     def _kept(self, path: str) -> Revision | None:
         try:
@@ -380,10 +351,10 @@ class Registry:
 
 
 def _other(now: Channel, expect: int) -> str:
-    by = f" by {now.by}" if now.by else ""
-    why = f" ({now.why})" if now.why else ""
+    by = f" by {now.by}" if now.by and not now.held else ""
+    why = " (which cannot be read)" if now.held else f" ({now.why})" if now.why else ""
     return (
-        f"{now.channel}/{now.system} was switched meanwhile: it is at switch {now.sequence}{by}{why}, "
+        f"{now.channel}/{now.system} was switched meanwhile: it is at switch {now.last}{by}{why}, "
         f"not at {expect} any more; look at it and try again"
     )
 

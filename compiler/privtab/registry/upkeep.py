@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from privtab.errors import BundleRefused, PrivtabError, RegistryConflict, RegistryError, SignatureRefused
 from privtab.registry import bundles, names
 from privtab.registry.copies import Copies
-from privtab.registry.nodes import Channel, Revision, pin
+from privtab.registry.history import Unread
+from privtab.registry.nodes import Channel, Revision, encoded, pin
 from privtab.registry.registry import Registry
 
 KEEP = 10
@@ -67,8 +68,11 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
     for current in channels:
         history = registry.history(current.channel, current.system)
         entries += len(history)
-        gone = {entry.sequence for entry in history} ^ set(range(1, current.sequence + 1))
+        broken = registry.unread(current.channel, current.system)
+        there = {entry.sequence for entry in history} | {one.sequence for one in broken}
+        gone = there ^ set(range(1, current.last + 1))
         folder = names.channel(current.channel, current.system)
+        problems += [_broken(registry, current, one, repair=repair) for one in broken]
         problems += [
             Problem(path=f"{folder}/history", message=f"switch {sequence} is missing") for sequence in sorted(gone)
         ]
@@ -86,9 +90,13 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
 def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> Swept:
     """Find the revisions that none of the last `keep` switches of any channel runs, and that came `older_than` seconds ago.
 
-    With `remove` they go, unless a channel is switched meanwhile: then RegistryConflict, and nothing more is removed.
+    With `remove` they go, unless a channel is switched meanwhile: then RegistryConflict, and nothing more is removed. Raises
+    RegistryError where the last switch of a channel cannot be read.
     """
     channels = registry.channels()
+    for current in channels:
+        if current.held:
+            raise RegistryError(f"nobody knows what is needed: {current.trouble}")
     needed, digests = _needed(registry, channels, keep)
     revisions = all_revisions(registry)
     now = datetime.now(UTC)
@@ -146,6 +154,16 @@ def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
             yield Problem(path=path, message=str(error))
 
 
+def _broken(registry: Registry, current: Channel, one: Unread, *, repair: bool) -> Problem:
+    """A switch that cannot be read; the one that runs has a copy."""
+    path = names.entry(current.channel, current.system, one.sequence)
+    known = current.sequence == one.sequence
+    if known and repair:
+        registry.store.replace(path, encoded(current.to_json()))
+    after = "; its copy says what it said" if known else "; the next switch takes its place" if current.held else ""
+    return Problem(path=path, message=f"cannot be read: {one.why}{after}", repaired=known and repair)
+
+
 def _unserved(registry: Registry, current: Channel) -> Iterator[Problem]:
     """What a channel runs and cannot be sent."""
     path = names.entry(current.channel, current.system, current.sequence)
@@ -193,5 +211,5 @@ def _hold(registry: Registry, before: list[Channel]) -> None:
     """Raise RegistryConflict where a channel was switched since."""
     for channel in before:
         now = registry.newer(channel)
-        if now.sequence != channel.sequence:
+        if now.last != channel.last:
             raise RegistryConflict(f"{now.channel}/{now.system} was switched meanwhile: look again")

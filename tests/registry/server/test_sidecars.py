@@ -217,7 +217,7 @@ def test_tls_with_an_authority_of_ones_own(serving: Any, opas: Any, registry: Re
         configuration(server.url, instance="does-not"),
     )
     until(lambda: runs(trusts, registry))
-    assert "x509" in str((not_.status() or {}).get("bundles", {}).get("policy", {}).get("message"))
+    until(lambda: "x509" in str((not_.status() or {}).get("bundles", {}).get("policy", {}).get("message")))
     assert [one["id"] for one in fleet(server, verify=str(files.authority))[""]["sidecars"]] == ["trusts"]
 
 

@@ -110,11 +110,18 @@ def fleet_of(content: Any) -> Fleet:
             for rule, answers in _object(rules).items()
         ),
         refused=tuple(_refused(one) for one in content.get("refused") or () if isinstance(one, Mapping)),
+        started=str(_object(content.get("server")).get("started", "")),
+        trouble=tuple(
+            str(one["trouble"])
+            for one in content.get("channels") or ()
+            if isinstance(one, Mapping) and one.get("trouble")
+        ),
     )
 
 
 def _refused(one: Mapping[str, Any]) -> str:
     who = one.get("instance") or one.get("address") or "somebody"
+    who = f"{who} with the token of {one['token']}" if one.get("token") else who
     often = "once" if one.get("times") == 1 else f"{one.get('times')} times, last"
     return f"{who} was refused {one.get('path')}: {one.get('status')} {one.get('why')} ({often} at {one.get('last')})"
 
@@ -172,11 +179,14 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
             if isinstance(one, Mapping)
         },
     }
+    reads = entry.get("reads")
     made = reported(
         str(entry.get("id") or "?"),
         status,
         seen=_seen(entry, waiting=bool(asking)),
         feeds=tuple(_feed(name, _object(one)) for name, one in feeds.items() if name.count("/") >= 2),
+        places=tuple(map(str, reads)) if isinstance(reads, list) else None,
+        certain=entry.get("certain") is not False,
     )
     if made.bundles or not made.feeds:
         return made

@@ -47,6 +47,18 @@ class Sidecar:
     problem: str | None = None
     feeds: tuple[Feed, ...] = ()
     """What it asks for, where the server knows."""
+    places: tuple[str, ...] | None = None
+    """Which channels it reads, as `channel/system`; None where nobody says so."""
+    certain: bool = True
+    """Whether that is sure: of sidecars without a name the server may not be able to tell."""
+
+    @property
+    def doubt(self) -> str:
+        """That nobody can tell what it reads, in words; empty where somebody can."""
+        if self.certain:
+            return ""
+        where = " or ".join(self.places or ()) or "no channel that is known"
+        return f"cannot be told apart from others, it may read {where}: give it `X-Privtab-Instance`"
 
     def runs(self, revision: str) -> bool:
         """Whether a bundle of that revision is active, by its report or by what it says when it looks for a newer one."""
@@ -59,6 +71,11 @@ class Sidecar:
 
     def reads(self, channel: str, system: str | None) -> bool:
         """Whether its bundles come from a channel; where nobody knows where they come from, they may."""
+        if self.places is not None:
+            return any(
+                place.partition("/")[0] == channel and system in {None, place.partition("/")[2]}
+                for place in self.places
+            )
         return not self.feeds or any(s.channel == channel and system in {None, s.system} for s in self.feeds)
 
     def loaded(self, kind: Kind, system: str) -> Loaded | None:
@@ -103,6 +120,10 @@ class Fleet:
     sidecars: tuple[Sidecar, ...] = ()
     tallies: tuple[Tally, ...] = ()
     problem: str | None = None
+    started: str = ""
+    """When the server began to count decisions."""
+    trouble: tuple[str, ...] = ()
+    """What is wrong with the histories of channels, as the server sees them."""
     refused: tuple[str, ...] = ()
     """Who the server does not let in, the last one last: `web-1: 401 … (/status, 12 times, last at …)`."""
 
@@ -153,7 +174,8 @@ def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
         "id": sidecar.id,
         "url": sidecar.url,
         "labels": dict(sidecar.labels),
-        "channels": sorted({f"{s.channel}/{s.system}" for s in sidecar.feeds}),
+        "channels": sorted({f"{s.channel}/{s.system}" for s in sidecar.feeds} | set(sidecar.places or ())),
+        "certain": sidecar.certain,
         "canary": any(s.canary for s in sidecar.feeds),
         "last_seen": when(sidecar.seen),
         "problem": sidecar.problem,

@@ -139,7 +139,7 @@ class Rollout:
             state=to.state,
             shards=to.shards,
             why=why,
-            expect=before.sequence,
+            expect=before.last,
         )
 
     def settle(self, current: Channel) -> None:
@@ -153,11 +153,11 @@ class Rollout:
         canary = Canary(
             policy=to.policy, state=to.state, shards=dict(to.shards or {}), share=part.share, labels=part.labels
         )
-        return self.registry.switch(self.channel, self.system, why=why, expect=before.sequence, canary=canary)
+        return self.registry.switch(self.channel, self.system, why=why, expect=before.last, canary=canary)
 
     def end_canary(self, during: Channel, why: str) -> Channel:
         """Let the part run what all others do."""
-        return self.registry.switch(self.channel, self.system, why=why, expect=during.sequence)
+        return self.registry.switch(self.channel, self.system, why=why, expect=during.last)
 
     def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> Look | None:
         """Watch until every sidecar, or every one of the canary, runs what it is to run; None where nobody watches."""
@@ -178,8 +178,8 @@ class Rollout:
         """Whether a switch is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""
         if during is None:
             return sidecar.reads(self.channel, self.system)
-        from privtab.registry.server.feeds import Sidecar as Asking
-        from privtab.registry.server.feeds import chosen
+        from privtab.registry.server.wanted import Sidecar as Asking
+        from privtab.registry.server.wanted import chosen
 
         # The server's own choice: also those that have not asked yet since the switch are waited for.
         return (

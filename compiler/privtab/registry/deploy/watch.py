@@ -39,6 +39,11 @@ class Look:
         return tuple(one for one in self.stood if one.standing is Standing.ACTIVE)
 
     @property
+    def sure(self) -> tuple[Stood, ...]:
+        """Those of them of which is known that they read what is watched."""
+        return tuple(one for one in self.active if one.sidecar.certain)
+
+    @property
     def late(self) -> tuple[Stood, ...]:
         """Those that do not, and should."""
         return tuple(one for one in self.awaited if one.standing is not Standing.ACTIVE)
@@ -46,7 +51,7 @@ class Look:
     @property
     def complete(self) -> bool:
         """Whether all do."""
-        return self.problem is None and not self.late and len(self.active) >= self.expected
+        return self.problem is None and not self.late and len(self.sure) >= self.expected
 
     @property
     def summary(self) -> str:
@@ -58,7 +63,9 @@ class Look:
         if not self.awaited and not self.expected:
             return "no sidecar has reported yet"
         missing = total - len(self.awaited)
-        return f"{said}; {missing} never reported" if missing > 0 else said
+        said = f"{said}; {missing} never reported" if missing > 0 else said
+        unsure = sum(not one.sidecar.certain for one in self.stood)
+        return f"{said}; {unsure} cannot be told apart" if unsure else said
 
 
 def watch(
@@ -122,12 +129,17 @@ def judge(sidecar: Sidecar, wanted: Wanted, system: str, now: datetime) -> Stood
     old = [bundle for bundle in sidecar.bundles if bundle.revision in wanted.outdated]
     if not missing and not old:
         # A later bundle that it refuses is not what was asked about; it is shown all the same.
-        return Stood(sidecar=sidecar, standing=Standing.ACTIVE, why="; ".join(sidecar.problems))
+        return Stood(sidecar=sidecar, standing=Standing.ACTIVE, why="; ".join(_with(sidecar.problems, sidecar.doubt)))
     if sidecar.seen is not None and now - sidecar.seen > SILENT:
         return Stood(sidecar=sidecar, standing=Standing.SILENT, why=f"silent for {age(now - sidecar.seen)}")
     if sidecar.problems:
         return Stood(sidecar=sidecar, standing=Standing.REFUSED, why="; ".join(sidecar.problems))
-    return Stood(sidecar=sidecar, standing=Standing.WAITING, why=_instead(sidecar, wanted, system, missing, old))
+    instead = _instead(sidecar, wanted, system, missing, old)
+    return Stood(sidecar=sidecar, standing=Standing.WAITING, why="; ".join(_with([instead], sidecar.doubt)))
+
+
+def _with(said: Sequence[str], more: str) -> list[str]:
+    return [*said, more] if more else list(said)
 
 
 def _instead(sidecar: Sidecar, wanted: Wanted, system: str, missing: Sequence[str], old: Sequence[Loaded]) -> str:

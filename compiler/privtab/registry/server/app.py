@@ -21,15 +21,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from privtab.authzen.envelope import Envelope, note
-from privtab.authzen.guard import Refused, authorize
+from privtab.authzen.envelope import Envelope, caller_of, note
+from privtab.authzen.guard import Refused, authorize, check_binding
 from privtab.authzen.tokens import Tokens
-from privtab.errors import PrivtabError, UsageError
+from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.registry.server import decisions, prometheus
 from privtab.registry.server.bodies import document
-from privtab.registry.server.feeds import Feeds, Sidecar, Wanted
+from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
 from privtab.registry.server.fleet import Asked, Fleet, sidecar
+from privtab.registry.server.wanted import Sidecar, Wanted
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -100,7 +101,10 @@ def _route(
 
     async def guarded(request: Request) -> Response:
         try:
-            authorize(served.tokens, role, request)
+            bearer = authorize(served.tokens, role, request)
+            if role is Role.SIDECAR:
+                who, _ = _who(request)
+                check_binding(served.tokens, bearer, who.instance, who.labels)
             return await endpoint(served, request)
         except Refused as refused:
             _turn_away(served, request, refused)
@@ -127,18 +131,26 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
     at = request.path_params
     name = f"{folder}{at['file']}.tar.gz"
     who, address = _who(request)
+    served.fleet.seeks(who, address, at["channel"], at["system"])
     wanted = await _wanted(served, at["channel"], at["system"], name, who)
     held = _held(request)
     asked = served.fleet.asks(who, address, wanted, held)
     waits = _wait(request)
-    if held == wanted.etag and waits is not None:
+    if waits is not None and wanted.stays(held):
         wanted = await _poll(served, request, asked, wanted, name, who, waits)
+    if wanted.channel.lost and held is None:
+        raise Refused(503, "the last switch cannot be read, and nobody knows whether it ran", Retry_After="5")
     stream = wanted.channel.channel, wanted.channel.system, wanted.kind
-    headers = {"ETag": wanted.etag, "Cache-Control": "no-cache", "Vary": "Prefer, X-Privtab-Instance, X-Privtab-Labels"}
+    stays = wanted.stays(held)
+    headers = {
+        "ETag": held if stays and held else wanted.etag,
+        "Cache-Control": "no-cache",
+        "Vary": "Prefer, X-Privtab-Instance, X-Privtab-Labels",
+    }
     trouble = served.feeds.trouble
     if trouble is not None:
         headers["X-Privtab-Stale"] = f"{max(0.0, time.time() - trouble.since):.0f}"
-    if held == wanted.etag:
+    if stays:
         served.counted["not_modified", *stream] += 1
         note(request.scope, "not modified", routine=True)
         return Response(status_code=304, headers=headers)
@@ -154,6 +166,8 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
 async def _wanted(served: Served, channel: str, system: str, name: str, who: Sidecar) -> Wanted:
     current = await served.feeds.channel(channel, system)
     wanted = served.feeds.wanted(current, name, who) if current is not None else None
+    if current is not None and current.sequence == 0:
+        raise RegistryError(current.trouble)
     if wanted is None:
         raise UsageError("there is no such bundle")
     return wanted
@@ -193,7 +207,7 @@ async def _poll(
             before = await _wanted(served, wanted.channel.channel, wanted.channel.system, name, who)
             if asked is not None:
                 asked.canary = before.canary
-            if before.etag != wanted.etag:
+            if not before.stays(_held(request)):
                 break
         return before
     finally:
@@ -262,16 +276,14 @@ async def _fleet(served: Served, request: Request) -> Response:
     if channel and system:
         await served.feeds.channel(channel, system)
     channels = [
-        known.to_json()
+        known.to_json() | {"last": known.last, "trouble": known.trouble or None}
         for (name, of), known in sorted(served.feeds.channels.items())
         if channel in (None, name) and system in (None, of)
     ]
-    prefix = f"{channel}/" if channel else ""
     sidecars = [
         one
-        for one in served.fleet.sidecars()
-        if not (channel or system)
-        or any(stream.startswith(prefix) and system in (None, stream.split("/")[1]) for stream in one["feeds"])
+        for one in served.fleet.sidecars(served.feeds.places)
+        if not (channel or system) or any(_fits(place, channel, system) for place in one["reads"])
     ]
     return _json(
         {
@@ -283,6 +295,11 @@ async def _fleet(served: Served, request: Request) -> Response:
             "refused": served.fleet.turned_away(),
         }
     )
+
+
+def _fits(place: str, channel: str | None, system: str | None) -> bool:
+    name, _, of = place.partition("/")
+    return channel in (None, name) and system in (None, of)
 
 
 async def _metrics(served: Served, request: Request) -> Response:
@@ -317,7 +334,8 @@ def _turn_away(served: Served, request: Request, refused: Refused) -> None:
     served.counted["refused", str(refused.status)] += 1
     who, address = _who(request)
     if refused.status in (401, 403):
-        served.fleet.refused(who, address, request.url.path, refused.status, str(refused))
+        token = caller_of(request.scope)
+        served.fleet.refused(who, address, request.url.path, refused.status, str(refused), token)
         LOG.warning("%s was refused %s: %s", who.instance or address, request.url.path[:200], refused)
 
 

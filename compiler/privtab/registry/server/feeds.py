@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import multiprocessing
 import signal
@@ -24,6 +23,7 @@ from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.registry import Registry
+from privtab.registry.server.wanted import MARK, Sidecar, Wanted, chosen
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -39,35 +39,8 @@ MOST_MISSING = 1000
 MOST_KINDS = 10_000
 AT_ONCE = 8
 """Channels that are looked at together."""
-MARK = 16
-"""Digits of a bundle's SHA-256 in its ETag."""
 CONFIRMED = 2.0
 """Seconds between two looks whether what runs is still there: an empty storage has nothing new either."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sidecar:
-    """Who asks, as it says itself."""
-
-    instance: str = ""
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a sidecar is to run of a stream."""
-
-    channel: Channel
-    kind: str
-    shard: str
-    id: str
-    digest: str
-    canary: bool
-
-    @property
-    def etag(self) -> str:
-        """Names the bytes of the whole bundle, whether they came whole or as a delta."""
-        return f'"{self.id}.{self.digest[:MARK]}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +78,8 @@ class Feeds:
         self._none: OrderedDict[str, None] = OrderedDict()
         self.kinds: OrderedDict[str, str] = OrderedDict()
         """What each revision that ran since the start is of."""
+        self.places: dict[str, set[str]] = {}
+        """Where each of them ran, as `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
         self._confirmed = time.monotonic()
         self.ended = False
@@ -149,7 +124,7 @@ class Feeds:
         except (PrivtabError, OSError) as error:
             self._note(error)
             raise
-        if found.sequence == 0:
+        if found.last == 0:
             self._missing[name, system] = time.monotonic()
             while len(self._missing) > MOST_MISSING:
                 self._missing.popitem(last=False)
@@ -177,7 +152,7 @@ class Feeds:
         """Wait until a channel runs something newer, for so many seconds, or until the server ends."""
         key = channel.channel, channel.system
         deadline = time.monotonic() + seconds
-        while self._channels[key].sequence == channel.sequence:
+        while _stamp(self._channels[key]) == _stamp(channel):
             left = deadline - time.monotonic()
             if left <= 0 or self.ended:
                 return False
@@ -253,10 +228,9 @@ class Feeds:
         """Take what is newer; False where the storage is in trouble."""
         async with slots:
             try:
-                if confirm:
-                    await asyncio.to_thread(self.registry.confirm, channel)
-                newer = await asyncio.to_thread(self.registry.newer, channel)
-                if newer.sequence != channel.sequence:
+                known = await asyncio.to_thread(self.registry.confirm, channel) if confirm else channel
+                newer = await asyncio.to_thread(self.registry.newer, known)
+                if _stamp(newer) != _stamp(channel):
                     await self._take(newer)
             except (PrivtabError, OSError) as error:
                 self._note(error)
@@ -269,18 +243,22 @@ class Feeds:
         for canary in (False, True):
             for (kind, shard), identity in channel.runs(canary=canary).items():
                 self.kinds[identity] = kind
+                self.places.setdefault(identity, set()).add("/".join(key))
                 if (kind, shard) in self._asked.get(key, ()):
                     await self.bundle(channel.digests[pin(kind, identity, shard)])
         while len(self.kinds) > MOST_KINDS:
-            self.kinds.popitem(last=False)
+            self.places.pop(self.kinds.popitem(last=False)[0], None)
         known = self._channels.get(key)
-        if known is not None and known.sequence >= channel.sequence:
+        if known is not None and (known.sequence > channel.sequence or _stamp(known) == _stamp(channel)):
             return
         self._channels[key] = channel
+        if channel.trouble and (known is None or known.broken != channel.broken):
+            LOG.error("%s", channel.trouble)
         changed, self._changed[key] = self._changed.get(key), asyncio.Event()
         self._sort()
         if changed is not None:
             changed.set()
+        if known is not None and known.sequence != channel.sequence:
             LOG.info("%s/%s is at switch %d", channel.channel, channel.system, channel.sequence)
 
     def _sort(self) -> None:
@@ -371,17 +349,9 @@ class Feeds:
             self.trouble = Trouble(since=time.time(), message=message)
 
 
-def chosen(channel: Channel, sidecar: Sidecar) -> bool:
-    """Whether a sidecar is one of a channel's canary: its labels fit, and its name falls into the share."""
-    canary = channel.canary
-    if canary is None or not sidecar.instance:
-        return False
-    if any(sidecar.labels.get(name) != value for name, value in canary.labels.items()):
-        return False
-    # By the canary's own revisions: not always the same sidecars try what is new, and more of a share take fewer in.
-    tried = canary.policy or canary.state or "".join(sorted(canary.shards.values()))
-    digest = hashlib.sha256(f"{channel.channel}/{channel.system}/{tried}/{sidecar.instance}".encode()).digest()
-    return int.from_bytes(digest[:8]) / 2**64 < canary.share
+def _stamp(channel: Channel) -> tuple[int, tuple[int, ...], bool]:
+    """What is other once there is something new to be known of a channel."""
+    return channel.sequence, tuple(channel.broken), channel.lost
 
 
 def _leave_signals() -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
+from privtab.errors import UsageError
+from privtab.registry import names
 from privtab.registry.server import decisions
 from privtab.registry.server.decisions import Counts, Decided
-from privtab.registry.server.feeds import Sidecar, Wanted
+from privtab.registry.server.wanted import Sidecar, Wanted
 from privtab.registry.server.words import fit, texts
 
 MOST_SIDECARS = 10_000
@@ -25,6 +28,8 @@ MOST_BUNDLES = 200
 """Of one sidecar."""
 MOST_COUNTED = 10
 """Revisions of one sidecar whose decisions are counted."""
+MOST_PLACES = 50
+"""Channels that one sidecar, or one address, is known to have asked for."""
 LONGEST_TEXT = 500
 MOST_CHARACTERS = 64 << 20
 """Of what all sidecars told; who was not heard of for longest goes first."""
@@ -49,22 +54,26 @@ class Known:
     """A sidecar."""
 
     id: str
+    named: bool = True
+    """Whether it gave itself a name with its requests; else OPA made one up, and only its reports have it."""
     told: Mapping[str, str] = field(default_factory=dict)
     """The labels of its last report."""
-    named: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
     """Those of the headers of its last request, which go first."""
     address: str = ""
     seen: float = 0.0
     reported: float = 0.0
     bundles: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
+    sought: dict[str, float] = field(default_factory=dict)
+    """Where it asked for bundles, as `channel/system`, whether there are such or not; and when."""
     counts: Counts = field(default_factory=lambda: Counts(most=MOST_COUNTED))
     characters: int = 0
 
     @property
     def labels(self) -> dict[str, str]:
         """As it reports them, and as its headers say them."""
-        return {**self.told, **self.named}
+        return {**self.told, **self.said}
 
 
 class Fleet:
@@ -74,11 +83,32 @@ class Fleet:
         self.started = time.time()
         self.counts = Counts()
         self._forget = forget
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        # What an OPA calls itself is no name of a sidecar: none can be taken for another by it.
+        self._known: OrderedDict[tuple[bool, str], Known] = OrderedDict()
+        self._nameless: OrderedDict[str, dict[str, float]] = OrderedDict()
+        """By address, where those without a name asked for bundles."""
         self._characters = 0
         self._refused: deque[dict[str, Any]] = deque(maxlen=MOST_REFUSED)
 
     # --- what comes in ---
+
+    def seeks(self, sidecar: Sidecar, address: str, channel: str, system: str) -> None:
+        """A sidecar looks for bundles of a channel, which there may be or not."""
+        try:
+            place = f"{names.checked('the channel', channel)}/{names.checked('the system', system)}"
+        except UsageError:
+            return
+        if sidecar.instance:
+            sought = self._see(sidecar, sidecar.instance, address).sought
+        else:
+            sought = self._nameless.setdefault(address, {})
+            self._nameless.move_to_end(address)
+            while len(self._nameless) > MOST_SIDECARS:
+                self._nameless.popitem(last=False)
+        sought.pop(place, None)
+        sought[place] = time.time()
+        while len(sought) > MOST_PLACES:
+            del sought[next(iter(sought))]
 
     def asks(self, sidecar: Sidecar, address: str, wanted: Wanted, held: str | None) -> Asked | None:
         """A sidecar looks for a bundle and shows the ETag of what it runs."""
@@ -135,9 +165,16 @@ class Fleet:
                         known.counts.add(revision, "", answer, number)
         return tallied is not None
 
-    def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str) -> None:
-        """Somebody was turned away."""
-        told = {"instance": sidecar.instance, "address": address, "path": path[:200], "status": status, "why": why}
+    def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str, token: str = "") -> None:
+        """Somebody was turned away; `token`: whose token he showed, where it is known."""
+        told = {
+            "instance": sidecar.instance,
+            "token": token,
+            "address": address,
+            "path": path[:200],
+            "status": status,
+            "why": why,
+        }
         for before in self._refused:
             if all(before[name] == value for name, value in told.items()):
                 before["times"] += 1
@@ -147,17 +184,21 @@ class Fleet:
 
     def touch(self, sidecar: Sidecar) -> None:
         """A sidecar is there still."""
-        known = self._known.get(sidecar.instance)
+        known = self._known.get((True, sidecar.instance))
         if known is not None:
             known.seen = time.time()
-            self._known.move_to_end(known.id)
+            self._known.move_to_end((True, known.id))
 
     # --- what is told ---
 
-    def sidecars(self) -> list[dict[str, Any]]:
-        """All that are known, by name."""
+    def sidecars(self, places: Mapping[str, Collection[str]] = MappingProxyType({})) -> list[dict[str, Any]]:
+        """All that are known, by name. `places`: where each revision runs or ran, as `channel/system`."""
         self._clean()
-        return [_told(known) for _, known in sorted(self._known.items())]
+        found = []
+        for known in sorted(self._known.values(), key=lambda known: (known.id, known.named)):
+            here, certain = self._reads(known, places)
+            found.append(_told(known, self._live(known)) | {"reads": here, "certain": certain})
+        return found
 
     def turned_away(self) -> list[dict[str, Any]]:
         """Who was refused, the last one last."""
@@ -170,25 +211,26 @@ class Fleet:
         self._clean()
         found: dict[tuple[str, str], int] = {}
         for known in self._known.values():
-            for stream, asked in known.asked.items():
+            for stream, asked in self._live(known).items():
                 key = stream, asked.holds or ""
                 found[key] = found.get(key, 0) + 1
         return found
 
     def _see(self, sidecar: Sidecar, name: str, address: str, told: Mapping[str, str] | None = None) -> Known:
-        known = self._known.get(name)
+        key = bool(sidecar.instance), name
+        known = self._known.get(key)
         if known is None:
-            known = self._known[name] = Known(name)
-        known.named = sidecar.labels
+            known = self._known[key] = Known(name, named=bool(sidecar.instance))
+        known.said = sidecar.labels
         known.told = told or known.told
         known.address, known.seen = address, time.time()
-        self._known.move_to_end(name)
+        self._known.move_to_end(key)
         self._weigh(known)
         return known
 
     def _weigh(self, known: Known) -> None:
         """Bound what all of them take together."""
-        parts: list[Mapping[str, Any]] = [known.told, known.named, *known.bundles.values()]
+        parts: list[Mapping[str, Any]] = [known.told, known.said, *known.bundles.values()]
         characters = len(known.id) + sum(len(name) + len(str(text)) for part in parts for name, text in part.items())
         self._characters += characters - known.characters
         known.characters = characters
@@ -198,11 +240,38 @@ class Fleet:
     def _clean(self) -> None:
         oldest = time.time() - self._forget
         while self._known:
-            name, known = next(iter(self._known.items()))
+            key, known = next(iter(self._known.items()))
             if known.seen > oldest or any(asked.waiting for asked in known.asked.values()):
                 return
             self._characters -= known.characters
-            del self._known[name]
+            del self._known[key]
+
+    def _live(self, known: Known) -> dict[str, Asked]:
+        """What it asks for still: it may have been told to read another channel."""
+        oldest = time.time() - self._forget
+        return {stream: one for stream, one in known.asked.items() if one.waiting or one.at > oldest}
+
+    def _reads(self, known: Known, places: Mapping[str, Collection[str]]) -> tuple[list[str], bool]:
+        """Which channels a sidecar reads, as `channel/system`, and whether that is sure.
+
+        By what it asked for under its name. Without one its reports are known, and what somebody without a name asked for
+        from its address; and by its revisions where they run. Where that leaves several channels of a system, nobody can say.
+        """
+        oldest = time.time() - self._forget
+        sought = known.sought if known.named else self._nameless.get(known.address, {})
+        asked = {place for place, at in sought.items() if at > oldest}
+        asked |= {"/".join(stream.split("/", 2)[:2]) for stream, one in known.asked.items() if one.waiting}
+        if known.named and asked:
+            return sorted(asked), True
+        runs = [str(one["revision"]) for one in known.bundles.values() if one.get("revision")]
+        told = {place for revision in runs for place in places.get(revision, ())}
+        if not told:
+            return sorted(asked), len(asked) == 1
+        found: list[list[str]] = []
+        for system in sorted({place.partition("/")[2] for place in told}):
+            here, there = ({place for place in some if place.partition("/")[2] == system} for some in (asked, told))
+            found.append(sorted(here & there or here or there))
+        return sorted(place for some in found for place in some), all(len(some) == 1 for some in found)
 
 
 def sidecar(instance: str | None, labels: str | None) -> Sidecar:
@@ -216,15 +285,16 @@ def sidecar(instance: str | None, labels: str | None) -> Sidecar:
     return Sidecar(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 
-def _told(known: Known) -> dict[str, Any]:
+def _told(known: Known, live: Mapping[str, Asked]) -> dict[str, Any]:
     return {
         "id": known.id,
+        "named": known.named,
         "labels": known.labels,
         "address": known.address,
         "last_seen": _time(known.seen),
         "seconds_unseen": round(time.time() - known.seen, 1),
         "reported": _time(known.reported) if known.reported else None,
-        "current": bool(known.asked) and all(asked.holds == asked.wanted for asked in known.asked.values()),
+        "current": bool(live) and all(asked.holds == asked.wanted for asked in live.values()),
         "feeds": {
             stream: {
                 "wanted": asked.wanted,
@@ -234,7 +304,7 @@ def _told(known: Known) -> dict[str, Any]:
                 "canary": asked.canary,
                 "waiting": asked.waiting > 0,
             }
-            for stream, asked in sorted(known.asked.items())
+            for stream, asked in sorted(live.items())
         },
         "bundles": known.bundles,
         "decisions": known.counts.total(),

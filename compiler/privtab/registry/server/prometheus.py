@@ -46,6 +46,10 @@ def _gauges(feeds: Feeds, fleet: Fleet, polls: int) -> Iterator[str]:
     yield from _head(name, "Switches of a channel.", "gauge")
     for known in _channels(feeds):
         yield _line(name, {"channel": known.channel, "system": known.system}, known.sequence)
+    name = "privtab_registry_unreadable_switches"
+    yield from _head(name, "Switches of a channel, from what runs on, that are there and cannot be read.", "gauge")
+    for known in _channels(feeds):
+        yield _line(name, {"channel": known.channel, "system": known.system}, len(known.broken))
     name = "privtab_registry_sidecars"
     yield from _head(name, "Sidecars by what they run; revision is empty where they run nothing yet.", "gauge")
     for (stream, revision), number in sorted(fleet.holding().items()):

@@ -1,0 +1,127 @@
+"""The switches of a channel, read: numbered files without gaps, of which the greatest is what runs.
+
+One that is there and cannot be read stops nobody: what is whole goes on, and tells which switches are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from privtab.errors import RegistryError
+from privtab.registry import names
+from privtab.registry.copies import CHANNEL
+from privtab.registry.nodes import Channel, NewerFormat, channel_of
+from privtab.registry.stores import Missing, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A switch that is there and cannot be read."""
+
+    sequence: int
+    why: str
+
+
+class History:
+    """The switches of one channel of one system. Every method raises RegistryError where the storage does not answer."""
+
+    def __init__(self, store: Store, channel: str, system: str) -> None:
+        self._store = store
+        self._channel = channel
+        self._system = system
+
+    def entry(self, sequence: int) -> Channel | Unread | None:
+        """One of them; None where there is none. Raises RegistryError for one that a newer privtab wrote."""
+        if sequence < 1:
+            return None
+        path = names.entry(self._channel, self._system, sequence)
+        try:
+            content = self._store.read(path)
+        except Missing:
+            return None
+        try:
+            found = channel_of(path, content)
+        except NewerFormat:
+            raise  # It is whole, and says what is to run.
+        except RegistryError as error:
+            return Unread(sequence=sequence, why=str(error))
+        if (found.channel, found.system, found.sequence) != (self._channel, self._system, sequence):
+            return Unread(sequence=sequence, why=f"{path} is another channel's entry")
+        return found
+
+    def copy(self) -> Channel | None:
+        """The copy that whoever switched last wrote at the end; None where there is none that can be read."""
+        path = f"{names.channel(self._channel, self._system)}/{CHANNEL}"
+        try:
+            found = channel_of(path, self._store.read(path))
+        except (Missing, RegistryError):
+            return None
+        return found if (found.channel, found.system) == (self._channel, self._system) else None
+
+    def newest(self) -> Channel:
+        """What runs; with the sequence 0 where there is no switch that can be read."""
+        copy = self.copy()
+        # It may lag: the entries say what holds.
+        start = None if copy is None else self.entry(copy.sequence)
+        if isinstance(start, Channel):
+            return self._from(start)
+        return self._from(Channel(channel=self._channel, system=self._system, sequence=start.sequence if start else 0))
+
+    def newer(self, known: Channel) -> Channel:
+        """What runs, found from a channel that was read once: one look where nothing changed."""
+        return self._from(known)
+
+    def all(self) -> list[Channel]:
+        """Every switch that can be read, the oldest first."""
+        current = self.newest()
+        found = [self.entry(sequence) for sequence in range(1, current.sequence)]
+        return [*[one for one in found if isinstance(one, Channel)], *([current] if current.sequence else [])]
+
+    def unread(self) -> list[Unread]:
+        """Every switch that is there and cannot be read."""
+        found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
+        return [one for one in found if isinstance(one, Unread)]
+
+    # --- inside ---
+
+    def _from(self, known: Channel) -> Channel:
+        found = self._greatest(known)
+        if not isinstance(found, Unread):
+            return found
+        copy = self.copy()
+        if copy is not None and copy.sequence == found.sequence:
+            # It was switched to the end, so it runs, and the copy says what it said.
+            return replace(copy, broken={found.sequence: found.why})
+        broken = {found.sequence: found.why}
+        # Whoever switches writes the copy last: where there is none, nobody knows how far the switch came.
+        lost = copy is None
+        for sequence in range(found.sequence - 1, 0, -1):
+            earlier = known if known.when and known.sequence == sequence else self.entry(sequence)
+            if isinstance(earlier, Channel):
+                return replace(earlier, broken=broken, lost=lost)
+            if earlier is not None:
+                broken[sequence] = earlier.why
+        return Channel(channel=self._channel, system=self._system, broken=broken, lost=lost)
+
+    def _greatest(self, known: Channel) -> Channel | Unread:
+        """The entry with the greatest number, looked for from one that is there; there are no gaps."""
+        sequence = known.sequence
+        found: Channel | Unread = known if known.when else self.entry(sequence) or known
+        if found is known:
+            # What it knows of its own entry; of later ones it is found out anew.
+            found = replace(known, broken={at: why for at, why in known.broken.items() if at == sequence}, lost=False)
+        step, beyond = 1, None
+        while beyond is None:
+            later = self.entry(sequence + step)
+            if later is None:
+                beyond = sequence + step
+            else:
+                found, sequence, step = later, sequence + step, step * 2
+        while beyond - sequence > 1:
+            middle = (beyond + sequence) // 2
+            later = self.entry(middle)
+            if later is None:
+                beyond = middle
+            else:
+                found, sequence = later, middle
+        return found

@@ -1,0 +1,291 @@
+"""Who is who: tokens of one sidecar alone, reports without a name, and a channel whose last switch cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from inprocess import POLICY, STATE, until, within
+from shelf import Bundles
+
+from privtab.authzen.tokens import Tokens
+from privtab.errors import UsageError
+from privtab.registry import Registry, names
+from privtab.registry.deploy.fleet import fleet_of
+from privtab.registry.deploy.nodes import Fleet, Sidecar, Wanted
+from privtab.registry.deploy.watch import watch
+from privtab.registry.server.app import Role, Served
+
+WEB, PODS, ANY, OPS = ("w" * 20, "p" * 20, "a" * 20, "o" * 20)
+LINES = f"""\
+web   {WEB}   sidecar   instance=web-1  labels=app=web
+pods  {PODS}  instance=etl-* sidecar
+any   {ANY}   sidecar
+ops   {OPS}   operator
+"""
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Tokens:
+    path = tmp_path / "tokens"
+    path.write_text(LINES, encoding="utf-8")
+    return Tokens(path, Role, bindings=True)
+
+
+def shows(token: str, instance: str = "", labels: str = "") -> dict[str, str]:
+    named = {"X-Privtab-Instance": instance, "X-Privtab-Labels": labels} if instance else {}
+    return {"Authorization": f"Bearer {token}", **named}
+
+
+def report(revision: str = "", id_: str = "made-up") -> str:
+    return json.dumps({"labels": {"id": id_}, "bundles": {"policy": {"active_revision": revision}}})
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "says"),
+    [
+        (shows(WEB, "web-1", "zone=a,app=web"), 200, ""),
+        (shows(WEB, "web-2", "app=web"), 403, "is for the sidecar `web-1`, and the request says `web-2`"),
+        (shows(WEB), 403, "has no `X-Privtab-Instance`"),
+        (shows(WEB, "web-1", "app=etl"), 403, "for sidecars with the labels `app=web`"),
+        (shows(WEB, "web-1"), 403, "for sidecars with the labels `app=web`"),
+        (shows(PODS, "etl-7f9c-x"), 200, ""),
+        (shows(PODS, "etl"), 403, "is for the sidecar `etl-*`"),
+        (shows(PODS, "web-1"), 403, "is for the sidecar `etl-*`"),
+        (shows(ANY, "else"), 200, ""),
+        (shows(ANY), 200, ""),
+        (shows(ANY, "web-1", "app=web"), 403, "`web-1` is a sidecar with a bearer token of its own"),
+        (shows(ANY, "etl-2"), 403, "of its own"),
+    ],
+)
+def test_a_token_that_is_bound_is_good_for_one_sidecar(
+    registry: Registry, tokens: Tokens, headers: dict[str, str], status: int, says: str
+) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        answers = [
+            await client.get(POLICY, headers=headers),
+            await client.post("/status", content=report(), headers=headers),
+            await client.post("/logs", content="[]", headers=headers),
+        ]
+        assert [answer.status_code for answer in answers] == [status] * 3
+        assert says in answers[0].text
+        told = (await client.get("/fleet", headers=shows(OPS))).json()
+        named = headers.get("X-Privtab-Instance", "")
+        if status == 200:
+            assert [one["id"] for one in told["sidecars"]] == [named or "made-up"]
+            assert told["refused"] == []
+        else:
+            assert told["sidecars"] == []
+            assert {(one["instance"], one["status"], one["why"]) for one in told["refused"]} == {
+                (named, 403, answers[0].text)
+            }
+            [shown, *_] = fleet_of(told).refused
+            assert "with the token of" in shown
+
+    within(registry, body, tokens=tokens)
+
+
+def test_what_an_opa_calls_itself_is_nobody_s_name(registry: Registry, tokens: Tokens) -> None:
+    """A report without a name changes nothing of the sidecar whose name it has made up."""
+    current = registry.channel("dev", "shop")
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        await client.get(POLICY, headers=shows(WEB, "web-1", "app=web"))
+        false = report(str(current.policy), "web-1")
+        assert (await client.post("/status", content=false, headers=shows(ANY))).status_code == 200
+        told = {one["named"]: one for one in (await client.get("/fleet", headers=shows(OPS))).json()["sidecars"]}
+        assert told[True]["bundles"] == {}
+        assert told[True]["feeds"]["dev/shop/policy"]["holds"] is None
+
+    within(registry, body, tokens=tokens)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x aaaaaaaaaaaaaaaaaaaa sidecar instance=",
+        "x aaaaaaaaaaaaaaaaaaaa sidecar instance=a instance=b",
+        "x aaaaaaaaaaaaaaaaaaaa sidecar name=a",
+        "x aaaaaaaaaaaaaaaaaaaa sidecar instance=a labels=zone",
+        "x aaaaaaaaaaaaaaaaaaaa sidecar labels=zone=a",
+    ],
+)
+def test_a_binding_that_is_none_is_named_by_its_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"{LINES}{line}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="tokens:5: ") as raised:
+        Tokens(path, Role, bindings=True)
+    assert "aaaa" not in str(raised.value)
+    with pytest.raises(UsageError, match="tokens:1: unknown scope"):
+        Tokens(path, Role)
+
+
+# --- without a name --------------------------------------------------------------------------------------------------
+
+
+async def fleet(client: httpx.AsyncClient, **asked: str) -> Fleet:
+    return fleet_of((await client.get("/fleet", params=asked)).json())
+
+
+def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Registry, shelf: Bundles) -> None:
+    old, new = (registry.put(policy).id for policy in shelf.policies)
+    registry.switch("prod", "shop", policy=new)
+    registry.switch("other", "shop", policy=new)
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        # Of what it runs only: `new` runs in two channels, `old` in one.
+        for revision, places, certain in ((old, ("dev/shop",), True), (new, ("other/shop", "prod/shop"), False)):
+            await client.post("/status", content=report(revision))
+            [one] = (await fleet(client)).sidecars
+            assert (one.places, one.certain) == (places, certain)
+        [one] = (await fleet(client)).sidecars
+        assert "may read other/shop or prod/shop: give it `X-Privtab-Instance`" in one.doubt
+        assert not one.reads("dev", "shop")
+        assert one.reads("prod", "shop")
+        assert (await fleet(client, channel="dev")).sidecars == ()
+        assert len((await fleet(client, channel="prod")).sidecars) == 1
+        # What is asked for from its address without a name says the rest.
+        await client.get(POLICY.replace("dev", "prod"), headers={"X-Privtab-Instance": "somebody-else"})
+        assert not (await fleet(client)).sidecars[0].certain
+        await client.get(POLICY.replace("dev", "prod"))
+        [mine, _] = (await fleet(client)).sidecars
+        assert (mine.places, mine.certain) == (("prod/shop",), True)
+        # Two of that address: who runs `new` may be either of them.
+        await client.get(POLICY.replace("dev", "other"))
+        assert not (await fleet(client)).sidecars[0].certain
+        # Who runs nothing of this registry reads none of its channels.
+        await client.post("/status", content=report("0123456789abcdef", "another"))
+        another = (await fleet(client)).sidecars[0]
+        assert (another.id, another.certain) == ("another", False)
+
+    within(registry, body)
+
+
+def test_who_has_asked_for_a_channel_that_is_to_be_counts_for_it(registry: Registry) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        named = {"X-Privtab-Instance": "one"}
+        assert (await client.get(POLICY.replace("dev", "new"), headers=named)).status_code == 404
+        assert (await client.get("/channels/..%2f/x/policy.tar.gz", headers=named)).status_code == 404
+        await client.post("/status", content=report(), headers=named)
+        [one] = (await fleet(client)).sidecars
+        assert (one.places, one.certain) == (("new/shop",), True)
+        assert one.reads("new", None)
+        assert not one.reads("dev", None)
+
+    within(registry, body)
+
+
+def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
+    from privtab.registry.deploy.nodes import Loaded
+
+    def look(revision: str) -> Any:
+        loaded = (Loaded(name="policy", revision=revision),)
+        one = Sidecar(id="x", bundles=loaded, places=("dev/shop", "prod/shop"), certain=False)
+        looks = watch(
+            lambda: Fleet(sidecars=(one,)), Wanted(policy="new"), "shop", timeout=0.05, expect=expect, every=0.02
+        )
+        return list(looks)[-1]
+
+    expect = 0
+    assert look("new").complete
+    assert not look("old").complete
+    assert "cannot be told apart from others" in look("old").late[0].why
+    expect = 1
+    assert not look("new").complete
+    assert look("new").summary == "1 of 1 sidecar active; 1 cannot be told apart"
+
+
+# --- a switch that cannot be read ------------------------------------------------------------------------------------
+
+
+def spoil(registry: Registry, sequence: int) -> None:
+    registry.store.replace(names.entry("dev", "shop", sequence), b"{")
+
+
+async def told(client: httpx.AsyncClient) -> dict[str, Any]:
+    found: dict[str, Any] = (await client.get("/fleet")).json()["channels"][0]
+    return found
+
+
+def test_nothing_moves_while_the_last_switch_cannot_be_read(
+    registry: Registry, shelf: Bundles, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = registry.put(shelf.policies[1]).id
+    # Half a file of another tool: nobody ever read it, and no copy is of it.
+    spoil(registry, 2)
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await told(client))["sequence"] == 1
+        assert "switch 2 cannot be read" in (await told(client))["trouble"]
+        assert "switch 2 cannot be read" in caplog.text
+        assert 'unreadable_switches{channel="dev",system="shop"} 1' in (await client.get("/metrics")).text
+        fresh = await client.get(POLICY)
+        assert fresh.content == shelf.policies[0], "who has nothing gets what was whole last"
+        # What it runs may be what the switch was to: it stays, and OPA goes on with its own mark.
+        held = {"If-None-Match": f'"{new}.0123456789abcdef"'}
+        stays = await client.get(POLICY, headers=held)
+        assert (stays.status_code, stays.headers["etag"]) == (304, held["If-None-Match"])
+        poll = asyncio.create_task(client.get(POLICY, headers={**held, "Prefer": "wait=20"}))
+        await until(lambda: served.polls == 1)
+        await asyncio.sleep(0.2)
+        assert not poll.done()
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new, expect=2))
+        assert (await poll).content == shelf.policies[1]
+        assert (await told(client))["trouble"] is None
+
+    within(registry, body)
+
+
+def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
+    registry: Registry, shelf: Bundles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privtab.registry.server import feeds
+
+    monkeypatch.setattr(feeds, "CONFIRMED", 0.0)
+    registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        first = await client.get(POLICY)
+        spoil(registry, 2)
+        registry.store.remove("channels/dev/shop/channel.json")
+        await until(lambda: bool(served.feeds.channels["dev", "shop"].trouble))
+        again = await client.get(POLICY)
+        assert (again.content, again.headers["etag"]) == (shelf.policies[1], first.headers["etag"])
+        assert (await told(client))["sequence"] == 2
+
+    within(registry, body)
+
+
+def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
+    registry: Registry, shelf: Bundles
+) -> None:
+    old = registry.channel("dev", "shop")
+    registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    spoil(registry, 2)
+
+    async def by_the_copy(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(POLICY)).content == shelf.policies[1]
+        assert "its copy says what it said" in (await told(client))["trouble"]
+
+    async def by_nothing(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(POLICY)).status_code == 503
+        assert (await client.get(STATE)).status_code == 503
+        held = {"If-None-Match": '"any.thing"'}
+        assert (await client.get(POLICY, headers=held)).status_code == 304
+
+    within(registry, by_the_copy)
+    registry.store.remove("channels/dev/shop/channel.json")
+    within(registry, by_nothing)
+    spoil(registry, 1)
+
+    async def by_nothing_at_all(client: httpx.AsyncClient, served: Served) -> None:
+        assert (await client.get(POLICY)).status_code == 503
+        assert (await told(client))["last"] == 2
+
+    within(registry, by_nothing_at_all)
+    assert old.policy is not None

@@ -1,0 +1,187 @@
+"""Switches that are there and cannot be read: what is whole goes on, it is said, and nobody is stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shelf import Bundles
+
+from privtab.errors import RegistryConflict, RegistryError
+from privtab.registry import Canary, Channel, Registry, names
+from privtab.registry.nodes import encoded
+from privtab.registry.upkeep import check, sweep
+
+
+@pytest.fixture
+def ran(registry: Registry, shelf: Bundles) -> list[Channel]:
+    """Two switches."""
+    ids = [registry.put(policy).id for policy in shelf.policies]
+    return [registry.switch("dev", "shop", policy=policy) for policy in ids]
+
+
+def spoil(registry: Registry, sequence: int, *, copy: str = "") -> None:
+    """Break the entry of a switch; `copy`: what becomes of the copy of the last one (`older`, `gone`)."""
+    registry.store.replace(names.entry("dev", "shop", sequence), b'{"privtab_channel": 1, "chan')
+    path = "channels/dev/shop/channel.json"
+    if copy == "older":
+        older = registry.store.read(names.entry("dev", "shop", sequence - 1))
+        registry.store.replace(path, older)
+    elif copy == "gone":
+        registry.store.remove(path)
+
+
+def test_what_was_switched_to_the_end_runs_on_by_its_copy(registry: Registry, ran: list[Channel]) -> None:
+    spoil(registry, 2)
+    found = registry.channel("dev", "shop")
+    assert (found.sequence, found.policy, found.held, found.lost) == (2, ran[1].policy, False, False)
+    assert "switch 2 cannot be read (channels/dev/shop/history/00000002.json is broken" in found.trouble
+    assert "check --repair` mends it" in found.trouble
+    assert registry.newer(found) == found
+    assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 2]
+    [problem] = check(registry).problems
+    assert "its copy says what it said" in problem.message
+    assert check(registry, repair=True).problems[0].repaired
+    assert registry.channel("dev", "shop") == ran[1]
+    assert check(registry).problems == ()
+
+
+@pytest.mark.parametrize("copy", ["older", "gone"])
+def test_what_never_came_to_its_end_is_passed_over_and_the_next_number_is_written(
+    registry: Registry, ran: list[Channel], copy: str
+) -> None:
+    spoil(registry, 2, copy=copy)
+    found = registry.channel("dev", "shop")
+    assert (found.sequence, found.last, found.policy) == (1, 2, ran[0].policy)
+    assert (found.held, found.lost) == (True, copy == "gone")
+    assert "until the next switch, which will be 3" in found.trouble
+    assert registry.channels() == [found]
+    assert registry.newer(ran[0]) == found, "also for whoever knew the one before"
+    for known in (ran[1], registry.confirm(ran[1])):
+        assert registry.newer(known).policy == ran[1].policy, "and who knew it goes on with it"
+    with pytest.raises(RegistryError, match="nobody knows what is needed"):
+        sweep(registry)
+    with pytest.raises(RegistryConflict, match=r"at switch 2 \(which cannot be read\), not at 1"):
+        registry.switch("dev", "shop", policy=ran[1].policy, expect=1)
+    after = registry.switch("dev", "shop", expect=2, why="on with it")
+    assert (after.sequence, after.policy, after.trouble) == (3, ran[0].policy, "")
+    assert registry.channel("dev", "shop") == after
+    assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 3]
+    assert [one.sequence for one in registry.unread("dev", "shop")] == [2]
+    assert [problem.path[-13:] for problem in check(registry).problems] == ["00000002.json"]
+    assert sweep(registry).kept == 2
+
+
+def test_several_and_all(registry: Registry, ran: list[Channel], shelf: Bundles) -> None:
+    registry.switch("dev", "shop", policy=ran[0].policy)
+    for sequence in (2, 3):
+        spoil(registry, sequence, copy="older")
+    registry.store.remove("channels/dev/shop/channel.json")
+    assert sorted(registry.channel("dev", "shop").broken) == [2, 3]
+    spoil(registry, 1)
+    found = registry.channel("dev", "shop")
+    assert (found.sequence, found.last) == (0, 3)
+    assert registry.channels() == [found]
+    after = registry.switch("dev", "shop", policy=ran[1].policy, canary=None)
+    assert (after.sequence, after.policy) == (4, ran[1].policy)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        {"digests": None},
+        {"policy": 5},
+        {"shards": {"people": None}},
+        {"when": 7},
+        {"sequence": "2"},
+        {"sequence": 7},
+        {"channel": "prod"},
+        {"privtab_channel": None},
+        {"canary": {"policy": None, "state": None, "shards": {}, "share": "all", "labels": {}}},
+    ],
+)
+def test_an_entry_of_another_shape_cannot_be_read(registry: Registry, ran: list[Channel], harm: dict[str, Any]) -> None:
+    registry.store.replace(names.entry("dev", "shop", 2), encoded(ran[1].to_json() | harm))
+    assert registry.channel("dev", "shop").broken.keys() == {2}
+
+
+def test_what_a_newer_privtab_wrote_is_not_broken(registry: Registry, ran: list[Channel]) -> None:
+    registry.store.replace(names.entry("dev", "shop", 2), encoded(ran[1].to_json() | {"privtab_channel": 2}))
+    looks: tuple[Callable[[], object], ...] = (
+        lambda: registry.channel("dev", "shop"),
+        lambda: registry.switch("dev", "shop", policy=ran[0].policy),
+    )
+    for look in looks:
+        with pytest.raises(RegistryError, match="of version 2, which this privtab does not know"):
+            look()
+
+
+def test_a_storage_that_does_not_answer_is_no_broken_switch(
+    registry: Registry, ran: list[Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = registry.store.read
+
+    def reading(path: str) -> bytes:
+        if path.endswith("00000002.json"):
+            raise RegistryError("input/output error")
+        return read(path)
+
+    monkeypatch.setattr(registry.store, "read", reading)
+    with pytest.raises(RegistryError, match="input/output error"):
+        registry.channel("dev", "shop")
+
+
+def test_a_canary_in_a_switch_that_cannot_be_read(registry: Registry, ran: list[Channel]) -> None:
+    registry.switch("dev", "shop", canary=Canary(policy=ran[0].policy))
+    spoil(registry, 3, copy="older")
+    assert registry.channel("dev", "shop").canary is None
+    assert registry.switch("dev", "shop").sequence == 4
+
+
+def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsys: pytest.CaptureFixture[str]) -> None:
+    from privtab.cli._app import run
+
+    spoil(registry, 2, copy="older")
+    said = "dev/shop: switch 2 cannot be read"
+    for command, code in (
+        (["registry", "show", registry.url], 0),
+        (["registry", "history", registry.url, "dev", "shop"], 0),
+        (["registry", "check", registry.url], 1),
+        (["status", "-r", registry.url], 3),
+        (["status", "-r", registry.url, "--check"], 3),
+    ):
+        assert run(command) == code, command
+        printed = capsys.readouterr()
+        assert "cannot be read" in printed.err, command
+        if code != 1:
+            assert said in printed.err
+    assert run(["status", "-r", registry.url, "--format", "json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (told["good"], told["channels"][0]["switch"]) == (False, 1)
+    assert told["trouble"][0].startswith(said)
+    assert run(["rollback", "shop", "-r", registry.url]) == 0
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert "dev/shop: switch 3, all that ran at switch 1" in printed.out
+    assert registry.channel("dev", "shop").policy == ran[0].policy
+    assert run(["status", "-r", registry.url, "--check"]) == 0
+
+
+def test_a_deployment_goes_on(
+    registry: Registry, ran: list[Channel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shelf
+
+    from privtab.cli._app import run
+
+    spoil(registry, 2, copy="older")
+    path = tmp_path / "shop.yaml"
+    path.write_text(shelf.POLICY.format(version="1", read=shelf.READS), encoding="utf-8")
+    assert run(["deploy", str(path), "-r", registry.url]) == 0, "the same as at switch 1, and yet it is switched"
+    printed = capsys.readouterr()
+    assert "switch 2 cannot be read" in printed.err
+    assert "dev/shop: switch 3" in printed.out
+    assert registry.channel("dev", "shop").policy == ran[0].policy

@@ -1,0 +1,60 @@
+"""A registry server that is asked in process: no sockets, and real storage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from privtab.authzen.tokens import Tokens
+from privtab.registry import Registry
+from privtab.registry.server.app import Served, application
+from privtab.registry.server.feeds import Feeds
+from privtab.registry.server.fleet import Fleet
+
+POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.tar.gz"
+
+
+@asynccontextmanager
+async def asking(
+    registry: Registry, tokens: Tokens | None = None, **more: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, Served]]:
+    served = Served(feeds=Feeds(registry, poll=0.05, **more), fleet=Fleet(), tokens=tokens)
+    app = application(served)
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> dict[str, str]:
+        if not started.is_set():
+            return {"type": "lifespan.startup"}
+        await ended.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: Any) -> None:
+        started.set()
+
+    async def live() -> None:
+        await app({"type": "lifespan"}, receive, send)
+
+    life = asyncio.create_task(live())
+    await started.wait()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://registry") as client:
+        yield client, served
+    ended.set()
+    await life
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (of what nobody tells)
+            await asyncio.sleep(0.01)
+
+
+def within(registry: Registry, body: Callable[[httpx.AsyncClient, Served], Awaitable[None]], **more: Any) -> None:
+    async def run() -> None:
+        async with asking(registry, **more) as (client, served):
+            await body(client, served)
+
+    asyncio.run(run())
