@@ -64,7 +64,7 @@ def entitlements(
     source = open_state(opened_policy, state, session)
     question = Question(
         operations=None if operations is None else frozenset(listed(operations, "operations")),
-        withs={slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()},
+        withs=objects(with_),
         flags=frozenset(listed(flags, "flags")),
         ways=ways,
     )
@@ -188,6 +188,11 @@ def listed(names: Iterable[str], what: str) -> list[str]:
     if isinstance(names, str):
         raise UsageError(f"{what} is the text `{names}`: give a list")
     return list(names)
+
+
+def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
+    """The `with` objects by slot; raises UsageError for a text that is no entity."""
+    return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}
 
 
 def _entity(slot: str, text: str) -> Entity:
