@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import decks
 import pyarrow as pa
 import pyspark
 import pytest
@@ -18,9 +19,10 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from privtab.spark import jobs
-from privtab.spark.jobs import _job
+from privtab.spark.jobs import _progress
 
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
+LOADS = ["--subject", "who", "--action", "load", "--resource", "what"]
 LISTED = (("alice", "table:demo/hive/sales/orders"), ("bob", "table:demo/hive/sales/customers"), ("nick", None))
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,10 +55,11 @@ def test_decide_writes_every_row(
     common = ["-p", POLICY, "-s", STATE, "-i", asked, "--subject", "who", "--action", "load", "--resource", "what"]
     code, said, err = run(capsys, "decide", *common, "-o", out)
     assert code == 0, err
-    assert (said["rows"], said["allowed"], said["denied"]) == (3, 2, 1)
+    assert (said["rows"], said["allowed"], said["denied"], said["no_request"]) == (3, 2, 1, 1)
     found = {row["who"]: row for row in parquet.read_table(out).to_pylist()}
     assert [found[user]["allowed"] for user, _ in LISTED] == [True, True, False]
     assert (found["alice"]["reason"], found["nick"]["reason"]) == (None, "null")
+    assert "decide: kernel: the state has" in err
     assert "writing" in err
 
     code, said, err = run(capsys, "decide", *common, "-o", out)
@@ -65,6 +68,27 @@ def test_decide_writes_every_row(
 
     code, said, _ = run(capsys, "decide", *common, "-o", tmp_path / "few.csv", "--keep", "denied", "--quiet")
     assert (code, said["format"], said["rows"]) == (0, "csv", 1)
+
+    code, said, _ = run(capsys, "decide", *common, "--explain", "--quiet")
+    assert (code, said["plan"], said["steps"]) == (0, "kernel", [])
+    assert said["why"].endswith("fit every executor")
+
+
+def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, state = decks.files(tmp_path)
+    table = tmp_path / "asked.csv"
+    table.write_text("who,box,brought\ndan,s/a/1,it|hr\ndan,s/a/1, hr |it\ndan,s/a/1,\nbob,s/a/1,\ndan,s/a/1,it||hr\n")
+    of_row = ["--subject", "who", "--type", "box", "--path", "box", "--action", "take"]
+    asked = ["-p", policy, "-s", state, "-i", table, *of_row]
+    code, said, err = run(capsys, "decide", *asked, "-o", tmp_path / "out", "--groups", "brought")
+    assert (code, said) == (2, None)
+    assert "say by `--groups-separator` what stands between groups" in err
+    more = ["--groups", "brought", "--groups-separator", "|"]
+    code, said, err = run(capsys, "decide", *asked, *more, "-o", tmp_path / "out", "--output-format", "json")
+    assert code == 0, err
+    lines = [line for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    assert [json.loads(line)["allowed"] for line in lines] == [True, True, False, True, False]
+    assert (said["allowed"], said["no_request"]) == (3, 1)
 
 
 def test_visible_keeps_rows(
@@ -125,6 +149,12 @@ def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pyt
             "no such state",
         ),
         ("decide", ["--subject", "who", "--action", "load", "--resource", "what", "-i", "no/such"], 3, "no such table"),
+        ("decide", [*LOADS, "-i", "ask"], 3, "no such file, and no such table: ask"),
+        ("decide", [*LOADS, "-i", "pyproject.csv"], 3, "no such table: pyproject.csv; did you mean `pyproject.toml`?"),
+        ("decide", [*LOADS, "-o", "out.xlsx"], 2, "`.xlsx` is the ending of no format that is written"),
+        ("decide", [*LOADS, "--flag", "forse"], 2, "unknown flag `forse`"),
+        ("decide", [*LOADS, "--groups-separator", ";"], 2, "`--groups-separator TEXT` goes with `--groups COLUMN`"),
+        ("decide", [*LOADS, "-p", "gravitino/1.1"], 2, "no policy `gravitino/1.1`"),
         ("visible", ["--resource", "what"], 2, "`--user NAME` or `--subject COLUMN`"),
         ("visible", ["--resource", "what", "--user", "x", "--conf", "oops"], 2, "write KEY=VALUE"),
     ],
@@ -145,6 +175,29 @@ def test_what_goes_wrong_has_an_exit_code_and_leaves_nothing(
     assert message in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_wrong_in_a_file_is_told_by_its_line_before_spark_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people, entities = tmp_path / "people.txt", tmp_path / "entities.txt"
+    people.write_bytes(b"\xef\xbb\xbfalice\n\n\xff\n")
+    entities.write_text("table:demo/hive/sales/orders\n\ndemo/hive\n")
+    common = ["-p", POLICY, "-s", STATE, "-o", tmp_path / "out"]
+    wrong: list[tuple[str, list[object], int, str]] = [
+        ("certify", ["--people", people], 3, f"{people}:3: not UTF-8"),
+        ("certify", ["--shown", "-1"], 2, "`--shown -1`: give a number of rows"),
+        ("entitlements", ["-e", entities], 2, f"{entities}:3: `demo/hive` is not an entity"),
+        ("entitlements", ["--with", "to=demo"], 2, "`--with to=demo`: write SLOT=TYPE:PATH"),
+        ("entitlements", ["-e", "no/such.csv"], 3, "no such table: no/such.csv"),
+    ]
+    for job, more, code, message in wrong:
+        got, said, err = run(capsys, job, *common, *more)
+        assert (got, said) == (code, None), err
+        assert message in err
+        assert "starting Spark" not in err
+    assert not (tmp_path / "out").exists()
+    assert run(capsys, "state", tmp_path / "none.yaml", "-p", POLICY, "-o", tmp_path / "out")[0] == 3
 
 
 def test_a_job_that_fails_half_way_leaves_nothing(
@@ -169,12 +222,12 @@ def test_progress_tells_what_is_written_and_goes_on(
     done, going = tmp_path / "_temporary" / "0" / "task_1", tmp_path / "_temporary" / "0" / "_temporary" / "attempt_2"
     for folder in (done, going):
         folder.mkdir(parents=True)
-    assert _job.written_so_far(tmp_path) == ""
+    assert _progress.written_so_far(tmp_path) == ""
     (going / "part-1.parquet").write_bytes(b"PAR1")
     parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
-    assert _job.written_so_far(tmp_path) == "3 rows so far"
-    monkeypatch.setattr(_job, "BEAT", 0.01)
-    tell = _job.Told(quiet=False)
+    assert _progress.written_so_far(tmp_path) == "3 rows so far"
+    monkeypatch.setattr(_progress, "BEAT", 0.01)
+    tell = _progress.Told(quiet=False)
     tell("writing it")
     tell.place = tmp_path
     deadline = time.monotonic() + 20

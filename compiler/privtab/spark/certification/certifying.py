@@ -18,12 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import __version__
 from privtab.errors import UsageError
+from privtab.request import Entity
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import Totals, first_rows, heat_maps, totals
 from privtab.spark.certification.page import Origin, render
 from privtab.spark.folders import whole
 from privtab.spark.matrix.compute import Matrix, Question
-from privtab.spark.matrix.frame import EntitiesLike, UsersLike, listed, matrix_frame, session_of, user_names
+from privtab.spark.matrix.frame import EntitiesLike, UsersLike, listed, matrix_frame, objects, session_of, user_names
 from privtab.spark.matrix.opening import Source, open_state, open_world
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
@@ -68,6 +69,7 @@ def certify(
     operations: Collection[str] | None = None,
     users: UsersLike = None,
     principals: Collection[str] | None = None,
+    with_: Mapping[str, str | Entity] | None = None,
     flags: Iterable[str] = (),
     people: Collection[str] | None = None,
     destructive: Sequence[str] = DESTRUCTIVE,
@@ -97,7 +99,7 @@ def certify(
     source = open_state(opened, state, session)
     world = open_world(opened, source, users=user_names(users), principals=principals)
     asked = None if operations is None else frozenset(listed(operations, "operations"))
-    matrix = Matrix(world, Question(operations=asked, flags=frozenset(listed(flags, "flags"))))
+    matrix = Matrix(world, Question(operations=asked, withs=objects(with_), flags=frozenset(listed(flags, "flags"))))
     origin = Origin(
         title=title or f"Entitlements of {opened.json.get('title') or opened.system}",
         system=opened.system,

@@ -6,11 +6,8 @@ import argparse
 import json
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,14 +16,19 @@ from urllib.request import url2pathname
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
 from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
+from privtab.spark.jobs._before import check, check_input, ending, near
+from privtab.spark.jobs._progress import Told
 from privtab.spark.packages import with_packages
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from privtab.spark.choose import Choice
 
 FINDINGS, USAGE, WORLD = 1, 2, 3
-BEAT = 10.0
-"""Seconds between two signs of life while Spark is at work."""
+SHOWN = 20
+"""Wrong rows of a state that are told."""
+NOT_GRANTED = "not granted"
 FORMATS: Mapping[str, str] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".orc": "orc"}
 
 
@@ -86,7 +88,7 @@ def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None
         made.add_argument(
             "--input-option", action="append", default=[], metavar="KEY=VALUE", help="of the reader; may repeat"
         )
-    made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the result goes; must not exist")
+    made.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes; must not exist")
     made.add_argument("--output-format", metavar="NAME", help="as --input-format; parquet where nothing says otherwise")
     made.add_argument("--overwrite", action="store_true", help="take the place of what is there")
 
@@ -112,7 +114,14 @@ def named_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--groups", metavar="COLUMN", help="a column of arrays of groups, for policies that take them from requests"
     )
+    made.add_argument(
+        "--groups-separator",
+        metavar="TEXT",
+        help="what stands between groups where --groups is a column of texts; an empty text is no group, and so is an empty cell "
+        "of CSV, where nothing tells it from null",
+    )
     made.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark goes about it")
+    made.add_argument("--explain", action="store_true", help="say how it would be decided, and write nothing")
 
 
 def resource(options: argparse.Namespace) -> str | tuple[str, str]:
@@ -122,6 +131,47 @@ def resource(options: argparse.Namespace) -> str | tuple[str, str]:
     if options.type and options.path and not options.resource:
         return str(options.type), str(options.path)
     raise UsageError("give `--resource COLUMN`, or `--type TYPE` and `--path COLUMN`")
+
+
+def wanted(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of `named_options` that do not go together, or an output that is missing."""
+    resource(options)
+    objects(options)
+    if options.groups_separator is not None and not (options.groups and options.groups_separator):
+        raise UsageError("`--groups-separator TEXT` goes with `--groups COLUMN`")
+    if options.output is None and not options.explain:
+        raise UsageError("give `--output FOLDER`, or `--explain`")
+
+
+def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None:
+    """The groups of a table's requests; raises UsageError for texts that nobody says how to take apart."""
+    if options.groups is None or options.groups not in frame.columns:
+        return options.groups  # type: ignore[no-any-return]  # what is not there is told by who looks for it
+    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql.types import StringType
+
+    if not isinstance(frame.schema[options.groups].dataType, StringType):
+        return str(options.groups)
+    if options.groups_separator is None:
+        raise UsageError(
+            f"`{options.groups}` is a column of texts: say by `--groups-separator` what stands between groups"
+        )
+    text = F.col(f"`{options.groups}`")
+    if (options.input_format or _format(options.input)) == "csv":
+        text = F.coalesce(text, F.lit(""))
+    # By itself `trim` would be given the place in the array, too.
+    names = F.transform(F.split(text, f"\\Q{options.groups_separator}\\E"), lambda name: F.trim(name))  # noqa: PLW0108
+    return F.when(F.trim(text) == "", F.array().cast("array<string>")).otherwise(names)
+
+
+def explained(choice: Choice, options: argparse.Namespace) -> int:
+    """Say how it would be decided."""
+    show(
+        options,
+        {"plan": choice.plan, "why": choice.why, "figures": choice.figures, "steps": choice.steps},
+        [str(choice)],
+    )
+    return 0
 
 
 def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
@@ -142,73 +192,6 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
             raise UsageError(f"`{option} {text}`: write KEY=VALUE")
         found[key] = value
     return found
-
-
-@dataclass
-class Told:
-    """Progress: phases on standard error, with a sign of life while one lasts."""
-
-    quiet: bool
-    detail: str = ""
-    """What is known of how far it is."""
-    place: Path | None = None
-    """Where rows are being written, if that can be seen from here."""
-    started: float = field(default_factory=time.monotonic)
-    _stop: threading.Event | None = None
-
-    def __call__(self, phase: str) -> None:
-        """A new phase begins."""
-        self.end()
-        self.detail = ""
-        if self.quiet:
-            return
-        sys.stderr.write(f"{self._clock()}  {phase}\n")
-        sys.stderr.flush()
-        self._stop = stop = threading.Event()
-        threading.Thread(target=self._beat, args=(phase, stop), daemon=True).start()
-
-    def end(self) -> None:
-        """Nothing goes on any more."""
-        if self._stop is not None:
-            self._stop.set()
-            self._stop = None
-
-    def _beat(self, phase: str, stop: threading.Event) -> None:
-        while not stop.wait(BEAT):
-            known = ", ".join(filter(None, (self.detail, written_so_far(self.place) if self.place else "")))
-            sys.stderr.write(f"{self._clock()}  {phase} … {known}".rstrip() + "\n")
-            sys.stderr.flush()
-
-    def watch(self, spark: SparkSession) -> None:
-        """Hear of a Connect session how many tasks are done; a Classic one draws its own bar on a terminal."""
-
-        def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (Spark calls it so)
-            found = list(stages or ())
-            ready, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
-            self.detail = f"{ready:,} of {all_:,} tasks" if all_ else ""
-
-        if not self.quiet and "connect" in type(spark).__module__:
-            spark.registerProgressHandler(heard)  # type: ignore[arg-type]  # a function will do
-
-    def _clock(self) -> str:
-        seconds = int(time.monotonic() - self.started)
-        return f"{seconds // 60:3d}:{seconds % 60:02d}"
-
-
-def written_so_far(place: Path) -> str:
-    """What the tasks that are done have written: `1,200 rows so far` of Parquet, else bytes; empty where there is nothing."""
-    rows = size = 0
-    try:
-        files = [file for file in place.rglob("part-*") if not any(p.startswith("attempt_") for p in file.parts)]
-        for file in files:
-            size += file.stat().st_size
-            if file.suffix == ".parquet":
-                from pyarrow import parquet
-
-                rows += parquet.read_metadata(file).num_rows
-    except (OSError, ValueError):
-        return ""  # a task has just been moved
-    return f"{rows:,} rows so far" if rows else f"{size / 2**20:,.1f} MiB so far" if size else ""
 
 
 @contextmanager
@@ -251,24 +234,37 @@ def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     kind = options.input_format or _format(options.input)
     settings = pairs(options.input_option, "--input-option")
     if kind is None and "/" not in options.input and not Path(options.input).exists():
-        return spark.table(options.input)
-    if "://" not in options.input and not Path(options.input).exists():
-        raise FileError(f"no such table: {options.input}")
+        return _table(spark, options.input)
+    check_input(options.input, options.input_format)
     if kind == "csv":
         settings = {"header": "true", "escape": '"'} | settings
     return spark.read.format(kind or "parquet").options(**settings).load(options.input)
 
 
-def write(frame: DataFrame, options: argparse.Namespace, tell: Told) -> dict[str, Any]:
-    """Write a result; where it lies and how many rows it has. Nothing is there until all of it is."""
+def _table(spark: SparkSession, name: str) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame = spark.table(name)
+        frame.schema  # noqa: B018  (Connect looks for it only now)
+    except AnalysisException as error:
+        if "TABLE_OR_VIEW_NOT_FOUND" not in str(error):
+            raise
+        raise FileError(f"no such file, and no such table: {name}{near(name)}") from error
+    return frame
+
+
+def write(frame: DataFrame, options: argparse.Namespace, tell: Told, *, answers: bool = False) -> dict[str, Any]:
+    """Write a result; where it lies and how many rows it has, and, of answers, how many are which. Nothing is there until all is."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
     kind = options.output_format or _format(options.output) or "parquet"
     seen = Observation("privtab")
     counted = [F.count(F.lit(1)).alias("rows")]
-    if "allowed" in frame.columns:
+    if answers:
         counted.append(F.count_if(F.col("allowed")).alias("allowed"))
+        counted.append(F.count_if(F.col("reason") != NOT_GRANTED).alias("no_request"))
     with placed(options.output, overwrite=options.overwrite) as place:
         tell(f"writing {options.output}")
         tell.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
@@ -313,14 +309,21 @@ def run(
     body: Callable[[argparse.Namespace, SparkSession, Told], int],
     made: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
+    before: Callable[[argparse.Namespace], object] | None = None,
 ) -> int:
-    """Run a job and give its exit code: 0 fine, 1 findings, 2 bad usage, 3 the world failed. No traceback for what is expected."""
+    """Run a job and give its exit code: 0 fine, 1 findings, 2 bad usage, 3 the world failed. No traceback for what is expected.
+
+    `before` raises for what is wrong with the options, before Spark is started.
+    """
     try:
         options = made.parse_args(arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
     tell = Told(quiet=options.quiet)
     try:
+        if before is not None:
+            before(options)
+        check(options)
         tell("starting Spark")
         with session(options, job) as spark:
             tell.watch(spark)
@@ -346,8 +349,10 @@ def _told(error: PrivtabError) -> str:
         from privtab.state.findings import render_text
         from privtab.state.nodes import StateFinding
 
+        first = str(error).partition("\n")[0]
         found = [finding for finding in error.findings if isinstance(finding, StateFinding)]
-        return f"{error}; they may carry a denial\n{render_text(found)}".rstrip()
+        more = f"and {len(found) - SHOWN:,} more\n" if len(found) > SHOWN else ""
+        return f"{first}\n{render_text(found[:SHOWN])}{more}".rstrip()
     return str(error)
 
 
@@ -356,4 +361,4 @@ def _complain(message: str) -> None:
 
 
 def _format(path: str) -> str | None:
-    return FORMATS.get(Path(path).suffix.lower())
+    return FORMATS.get(ending(path))

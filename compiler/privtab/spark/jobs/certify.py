@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.errors import FileError
+from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs.entitlements import entities, matrix_options
+from privtab.spark.jobs._before import lines
+from privtab.spark.jobs.entitlements import entities, matrix_options, objects, wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.spark.certification.findings import Finding
+    from privtab.spark.jobs._progress import Told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,10 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument(
         "--fail-on", choices=("high", "medium", "low"), help="exit code 1 where there are findings as grave"
     )
-    return job.run("certify", _certify, made, arguments)
+    return job.run("certify", _certify, made, arguments, _wanted)
 
 
-def _certify(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+def _wanted(options: argparse.Namespace) -> None:
+    _people(options.people)
+    if options.shown < 0:
+        raise UsageError(f"`--shown {options.shown}`: give a number of rows")
+    wanted(options)
+
+
+def _certify(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
     from privtab.spark import certify
     from privtab.spark.certification.certifying import DESTRUCTIVE
     from privtab.spark.certification.findings import LEVELS
@@ -59,6 +68,7 @@ def _certify(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -
         operations=options.operation,
         users=options.user,
         principals=options.principal,
+        with_=objects(options),
         flags=options.flag,
         people=_people(options.people),
         destructive=options.destructive or DESTRUCTIVE,
@@ -73,8 +83,11 @@ def _certify(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -
     totals = written.totals
     page = Path(options.output) / "report.html"
     held = f"{totals.entitlements:,} entitlements of {totals.principals:,} principals"
-    lines = [f"{page}  {held}, {len(written.findings):,} findings", *_kinds(written.findings)]
-    job.show(options, written.to_json() | {"output": options.output}, lines)
+    told = [
+        f"{page}  {held}, {sum(finding.count for finding in written.findings):,} findings",
+        *_kinds(written.findings),
+    ]
+    job.show(options, written.to_json() | {"output": options.output}, told)
     grave = LEVELS[: LEVELS.index(options.fail_on) + 1] if options.fail_on else ()
     return job.FINDINGS if any(finding.level in grave for finding in written.findings) else 0
 
@@ -82,18 +95,14 @@ def _certify(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -
 def _kinds(findings: Sequence[Finding]) -> list[str]:
     counts: dict[tuple[str, str], int] = {}
     for finding in findings:
-        counts[finding.level, finding.kind] = counts.get((finding.level, finding.kind), 0) + 1
+        counts[finding.level, finding.kind] = counts.get((finding.level, finding.kind), 0) + finding.count
     return [f"  {level:6}  {kind}: {count:,}" for (level, kind), count in counts.items()]
 
 
 def _people(path: str | None) -> list[str] | None:
     if path is None:
         return None
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from error
-    return [line.strip().removeprefix("user:") for line in lines if line.strip()]
+    return [line.removeprefix("user:") for _, line in lines(Path(path))]
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from privtab.spark.jobs._progress import Told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [
             "-p cdap/final -s state.yaml -i requests.parquet -o decided --subject user --action get --resource entity",
             "-p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --type dataset --path path",
+            "-p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain",
         ],
     )
     job.policy_options(made)
@@ -32,38 +35,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--action-column", metavar="COLUMN", help="a column of operations")
     job.named_options(made)
     made.add_argument("--keep", choices=("all", "allowed", "denied"), default="all", help="which rows to write")
-    return job.run("decide", _decide, made, arguments)
+    return job.run("decide", _decide, made, arguments, _wanted)
 
 
-def _decide(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
-
-    from privtab.spark import decide
-
+def _wanted(options: argparse.Namespace) -> None:
     if bool(options.action) == bool(options.action_column):
         raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
-    resource = job.resource(options)
+    job.wanted(options)
+
+
+def _decide(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+    from privtab.spark import decide, plan
+
     tell(f"reading {options.input}, the policy and the state")
     frame = job.read(spark, options)
     if options.action_column and options.action_column not in frame.columns:
         raise UsageError(f"no column `{options.action_column}`; there are: {', '.join(frame.columns)}")
-    decided = decide(
-        frame,
-        options.policy,
-        options.state,
-        subject=options.subject,
-        action=options.action or F.col(options.action_column),
-        resource=resource,
-        with_=job.objects(options),
-        flags=options.flag,
-        groups=options.groups,
-        plan=options.plan,
-    )
+    given: dict[str, Any] = {
+        "subject": options.subject,
+        "action": options.action or F.col(f"`{options.action_column}`"),
+        "resource": job.resource(options),
+        "with_": job.objects(options),
+        "flags": options.flag,
+        "groups": job.groups(options, frame),
+        "plan": options.plan,
+    }
+    if options.explain:
+        return job.explained(plan(frame, options.policy, options.state, **given), options)
+    with tell.choice():
+        decided = decide(frame, options.policy, options.state, **given)
     if options.keep != "all":
         decided = decided.where("allowed" if options.keep == "allowed" else "not allowed")
-    result = job.write(decided, options, tell)
+    result = job.write(decided, options, tell, answers=True)
     rows, allowed = result["rows"], result["allowed"]
     told = f"{options.output}  {rows:,} rows, {allowed:,} allowed, {rows - allowed:,} denied"
+    if result["no_request"]:
+        told += f", {result['no_request']:,} of these no request (`reason` says why)"
     job.show(options, result | {"denied": rows - allowed}, [told])
     return 0
 

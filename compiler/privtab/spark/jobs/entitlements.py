@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
+from privtab.spark.jobs._before import check_input, lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from privtab.spark.jobs._progress import Told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument(
         "--ways", choices=("first", "all"), default="first", help="a row for each way, or for the first alone"
     )
-    return job.run("entitlements", _entitlements, made, arguments)
+    return job.run("entitlements", _entitlements, made, arguments, _wanted)
+
+
+def _wanted(options: argparse.Namespace) -> None:
+    if options.output is None:
+        raise UsageError("give `--output FOLDER`")
+    wanted(options)
 
 
 def matrix_options(made: argparse.ArgumentParser) -> None:
@@ -50,22 +60,64 @@ def matrix_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--principal", action="append", metavar="NAME", help="role:analyst, group:hr, user:alice; may repeat"
     )
+    made.add_argument(
+        "--with",
+        dest="with_",
+        action="append",
+        default=[],
+        metavar="SLOT=ENTITY",
+        help="the second object (type:path) of operations that look at one; without it they are left out",
+    )
     made.add_argument("--flag", action="append", default=[], metavar="NAME", help="a flag that is set; may repeat")
+
+
+def wanted(options: argparse.Namespace) -> None:
+    """Raise for options of `matrix_options` that are wrong by themselves."""
+    objects(options)
+    if options.entities is not None and _listed(options.entities):
+        _entities(Path(options.entities))
+    elif options.entities is not None:
+        check_input(options.entities, None)
+
+
+def objects(options: argparse.Namespace) -> dict[str, str]:
+    """The `with` objects of a matrix; raises UsageError."""
+    found = job.pairs(options.with_, "--with")
+    for slot, text in found.items():
+        if not text.partition(":")[0] or ":" not in text:
+            raise UsageError(f"`--with {slot}={text}`: write SLOT=TYPE:PATH, as in to=schema:m/c/s")
+    return found
 
 
 def entities(spark: SparkSession, options: argparse.Namespace) -> DataFrame | list[str] | None:
     """The entities of a matrix."""
     if options.entities is None:
         return None
-    if Path(options.entities).suffix.lower() in (".txt", ".json"):
-        from privtab.spark.matrix.named import from_file
-
-        return from_file(Path(options.entities))
+    if _listed(options.entities):
+        return _entities(Path(options.entities))
     of_input = argparse.Namespace(input=options.entities, input_format=None, input_option=[])
     return job.read(spark, of_input)
 
 
-def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+def _listed(path: str) -> bool:
+    return Path(path).suffix.lower() in (".txt", ".json")
+
+
+def _entities(path: Path) -> list[str]:
+    """The entities of a text with one a line, or of a JSON list."""
+    if path.suffix.lower() == ".json":
+        from privtab.spark.matrix.named import from_file
+
+        return from_file(path)
+    found = []
+    for number, text in lines(path):
+        if not text.partition(":")[0] or ":" not in text:
+            raise UsageError(f"{path}:{number}: `{text}` is not an entity: write type:path, as in table:m/c/s/t")
+        found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
     from privtab.spark import entitlements
@@ -78,6 +130,7 @@ def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: job.To
         operations=options.operation,
         users=options.user,
         principals=options.principal,
+        with_=objects(options),
         flags=options.flag,
         ways=options.ways,
         spark=spark,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privtab.errors import FileError
 from privtab.spark.jobs import _job as job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from privtab.spark.jobs._progress import Told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,10 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final) or a path")
     made.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes")
     made.add_argument("--data-format", default="parquet", metavar="NAME", help="of the rows (parquet)")
-    return job.run("state", _state, made, arguments)
+    return job.run("state", _state, made, arguments, _wanted)
 
 
-def _state(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
+def _wanted(options: argparse.Namespace) -> None:
+    if "://" not in options.sources and not Path(options.sources).exists():
+        raise FileError(f"no such file or folder: {options.sources}")
+
+
+def _state(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
     from privtab.spark import read_state
 
     tell(f"reading {options.sources}")

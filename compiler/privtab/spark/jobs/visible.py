@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from privtab.spark.jobs._progress import Told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,28 +31,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--subject", metavar="COLUMN", help="a column of user names")
     made.add_argument("--action", default="list", metavar="OPERATION", help="the operation (list)")
     job.named_options(made)
-    return job.run("visible", _visible, made, arguments)
+    return job.run("visible", _visible, made, arguments, _wanted)
 
 
-def _visible(options: argparse.Namespace, spark: SparkSession, tell: job.Told) -> int:
-    from privtab.spark import user, visible
-
+def _wanted(options: argparse.Namespace) -> None:
     if bool(options.user) == bool(options.subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
-    resource = job.resource(options)
+    job.wanted(options)
+
+
+def _visible(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+    from privtab.spark import plan, user, visible
+
     tell(f"reading {options.input}, the policy and the state")
-    kept = visible(
-        job.read(spark, options),
-        options.policy,
-        options.state,
-        subject=user(options.user) if options.user else options.subject,
-        resource=resource,
-        action=options.action,
-        with_=job.objects(options),
-        flags=options.flag,
-        groups=options.groups,
-        plan=options.plan,
-    )
+    frame = job.read(spark, options)
+    given: dict[str, Any] = {
+        "subject": user(options.user) if options.user else options.subject,
+        "resource": job.resource(options),
+        "action": options.action,
+        "with_": job.objects(options),
+        "flags": options.flag,
+        "groups": job.groups(options, frame),
+        "plan": options.plan,
+    }
+    if options.explain:
+        return job.explained(plan(frame, options.policy, options.state, **given), options)
+    with tell.choice():
+        kept = visible(frame, options.policy, options.state, **given)
     result = job.write(kept, options, tell)
     job.show(options, result, [f"{options.output}  {result['rows']:,} rows"])
     return 0

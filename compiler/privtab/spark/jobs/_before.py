@@ -1,0 +1,88 @@
+"""What can be told of a job's options before Spark is started: that takes seconds, and a misspelt name need not wait for it."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from privtab.errors import FileError, UsageError
+from privtab.spark.policies import open_policy
+
+_NO_FORMAT = (".tsv", ".txt", ".xls", ".xlsx", ".html", ".pdf", ".zip")
+"""Endings by which somebody means a format that is not told by its ending."""
+_PACKED = (".gz", ".bz2", ".zst")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise for a table, a state, a policy or an operation that is not there, and for an output that is."""
+    given = vars(options)
+    if given.get("output") is not None:
+        _output(options.output, given.get("output_format"), overwrite=given.get("overwrite", True))
+    if given.get("input") is not None:
+        check_input(options.input, options.input_format)
+    state = given.get("state")
+    if state is not None and "://" not in state and not Path(state).exists():
+        raise FileError(f"no such state: {state}")
+    policy = open_policy(options.policy)
+    if given.get("action") and given.get("type"):
+        policy.vocabulary.check_operation(options.type, options.action)
+
+
+def check_input(where: str, kind: str | None) -> None:
+    """Raise for a file that is not there, or whose format nobody says; what has neither place nor ending may be a table."""
+    path = Path(where)
+    if "://" in where:
+        return
+    if not path.exists() and (path.suffix.lower() in _ENDINGS or "/" in where):
+        raise FileError(f"no such table: {where}{near(where)}")
+    ending = path.suffix.lower()
+    if kind is None and path.is_file() and ending in _NO_FORMAT:
+        tabs = ", as in `--input-format csv --input-option sep=\\t`" if ending == ".tsv" else ""
+        raise UsageError(f"{where}: `{ending}` is the ending of no format that is known: add `--input-format`{tabs}")
+
+
+def near(where: str) -> str:
+    """`; did you mean …?` for a file beside it with nearly that name."""
+    path = Path(where)
+    names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    found = [name for name in names if name.partition(".")[0] == path.name] or difflib.get_close_matches(
+        path.name, names, n=1
+    )
+    return f"; did you mean `{path.parent / found[0]}`?" if found else ""
+
+
+def ending(where: str) -> str:
+    """The ending that tells the format: what a file is packed with does not."""
+    path = Path(where)
+    return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file that say something, with their numbers; raises FileError, with the line of what is no UTF-8."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
+        try:
+            text = line.decode().strip()
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path}:{number}: not UTF-8: save the file as UTF-8") from error
+        if text:
+            yield number, text
+
+
+def _output(where: str, kind: str | None, *, overwrite: bool) -> None:
+    path = Path(where.removeprefix("file://"))
+    if "://" not in str(path) and path.exists() and not overwrite:
+        raise UsageError(f"{path} exists: name another folder, or add `--overwrite`")
+    if kind is None and path.suffix.lower() in _NO_FORMAT:
+        raise UsageError(
+            f"{where}: `{path.suffix}` is the ending of no format that is written: end it in .csv, .json, .parquet or .orc, or add "
+            "`--output-format`"
+        )
+
+
+_ENDINGS = (".csv", ".json", ".jsonl", ".parquet", ".orc", *_NO_FORMAT, *_PACKED)

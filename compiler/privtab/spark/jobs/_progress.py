@@ -1,0 +1,111 @@
+"""Progress of a job on standard error: phases, signs of life, which plan was chosen."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEAT = 10.0
+"""Seconds between two signs of life while Spark is at work."""
+LOG = logging.getLogger("privtab.spark")
+
+
+@dataclass
+class Told:
+    """Progress: phases on standard error, with a sign of life while one lasts."""
+
+    quiet: bool
+    detail: str = ""
+    """What is known of how far it is."""
+    place: Path | None = None
+    """Where rows are being written, if that can be seen from here."""
+    started: float = field(default_factory=time.monotonic)
+    _stop: threading.Event | None = None
+
+    def __call__(self, phase: str) -> None:
+        """A new phase begins."""
+        self.end()
+        self.detail = ""
+        if self.quiet:
+            return
+        sys.stderr.write(f"{self._clock()}  {phase}\n")
+        sys.stderr.flush()
+        self._stop = stop = threading.Event()
+        threading.Thread(target=self._beat, args=(phase, stop), daemon=True).start()
+
+    def end(self) -> None:
+        """Nothing goes on any more."""
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
+
+    def _beat(self, phase: str, stop: threading.Event) -> None:
+        while not stop.wait(BEAT):
+            known = ", ".join(filter(None, (self.detail, written_so_far(self.place) if self.place else "")))
+            sys.stderr.write(f"{self._clock()}  {phase} … {known}".rstrip() + "\n")
+            sys.stderr.flush()
+
+    def watch(self, spark: SparkSession) -> None:
+        """Hear of a Connect session how many tasks are done; a Classic one draws its own bar on a terminal."""
+
+        def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (Spark calls it so)
+            found = list(stages or ())
+            ready, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
+            self.detail = f"{ready:,} of {all_:,} tasks" if all_ else ""
+
+        if not self.quiet and "connect" in type(spark).__module__:
+            spark.registerProgressHandler(heard)  # type: ignore[arg-type]  # a function will do
+
+    @contextmanager
+    def choice(self) -> Iterator[None]:
+        """Hear which plan is chosen, and why."""
+        handler = _Chosen(self)
+        level = LOG.level
+        LOG.addHandler(handler)
+        LOG.setLevel(min(level or logging.INFO, logging.INFO))
+        try:
+            yield
+        finally:
+            LOG.removeHandler(handler)
+            LOG.setLevel(level)
+
+    def _clock(self) -> str:
+        seconds = int(time.monotonic() - self.started)
+        return f"{seconds // 60:3d}:{seconds % 60:02d}"
+
+
+def written_so_far(place: Path) -> str:
+    """What the tasks that are done have written: `1,200 rows so far` of Parquet, else bytes; empty where there is nothing."""
+    rows = size = 0
+    try:
+        files = [file for file in place.rglob("part-*") if not any(p.startswith("attempt_") for p in file.parts)]
+        for file in files:
+            size += file.stat().st_size
+            if file.suffix == ".parquet":
+                from pyarrow import parquet
+
+                rows += parquet.read_metadata(file).num_rows
+    except (OSError, ValueError):
+        return ""  # a task has just been moved
+    return f"{rows:,} rows so far" if rows else f"{size / 2**20:,.1f} MiB so far" if size else ""
+
+
+class _Chosen(logging.Handler):
+    def __init__(self, tell: Told) -> None:
+        super().__init__(logging.INFO)
+        self.tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """The first line of a choice; all of it is in the log."""
+        if hasattr(record, "plan"):
+            self.tell(record.getMessage().partition("\n")[0])
