@@ -250,7 +250,7 @@ def _why(asked: Asked, gates: Sequence[Gate]) -> str:
 
 def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, canary: Trial, told: Told) -> Ended | None:
     """A part of the sidecars first. None: the canary's sidecars did not come; all are back where they were then."""
-    from privtab.registry.deploy.trial import observe, sides
+    from privtab.registry.deploy.trial import alone, observe, sides
     from privtab.registry.nodes import Canary
 
     sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
@@ -262,7 +262,10 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
         with told.step("canary"), _ended_by_signal():
             look = told.looks["canary"] = rollout.wait(before, during, "canary", canary=True)
             if look is not None and look.complete and look.active and rollout.read is not None:
-                ended = told.trial = observe(rollout.read, during, canary, console)
+                everybody = rollout.alone(during)
+                ended = told.trial = (
+                    alone(everybody, canary.quiet_ok) if everybody else observe(rollout.read, during, canary, console)
+                )
                 if ended.good:
                     show_trial(ended, asked.format)
                     return ended

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from privtab.errors import UsageError
+from privtab.registry import Registry
 from privtab.registry.deploy.canary import Count, Counts, compare, counts, part, since
-from privtab.registry.deploy.nodes import Fleet, Tally
-from privtab.registry.deploy.trial import Trial, observe, sides
+from privtab.registry.deploy.nodes import Feed, Fleet, Sidecar, Tally
+from privtab.registry.deploy.rollout import Rollout
+from privtab.registry.deploy.trial import Counted, Trial, observe, sides
 from privtab.registry.nodes import Canary, Channel
 
 DURING = Channel(
@@ -66,14 +71,12 @@ def test_chance_alone_moves_a_rule_once_in_a_thousand_comparisons() -> None:
 
 
 def test_only_the_two_revisions_count_and_only_from_the_start_on() -> None:
-    fleet = Fleet(
-        tallies=(
-            Tally(revision="new", rule="r", allowed=5),
-            Tally(revision="old", rule="r", denied=7),
-            Tally(revision="older", rule="r", allowed=100),
-        )
+    tallies = (
+        Tally(revision="new", rule="r", allowed=5),
+        Tally(revision="old", rule="r", denied=7),
+        Tally(revision="older", rule="r", allowed=100),
     )
-    found = counts(fleet, "new", "old")
+    found = counts(tallies, "new", "old")
     assert found == {(True, "r"): Count(allowed=5), (False, "r"): Count(denied=7)}
     assert since(found, {(True, "r"): Count(allowed=2)})[True, "r"] == Count(allowed=3)
     assert since(found, {(True, "r"): Count(allowed=50)})[True, "r"] == Count(allowed=5), "the server was restarted"
@@ -142,3 +145,47 @@ def test_sides_are_told_apart_by_the_policy_else_by_the_state() -> None:
 @pytest.mark.parametrize(("text", "words"), [("10%", "10 %"), ("zone=a", "zone=a"), ("zone=a,2.5%", "2.5 % of zone=a")])
 def test_a_part_in_words(text: str, words: str) -> None:
     assert trial(part=part(text)).words == words
+
+
+def tried(since: str, canary: Count, others: Count, started: str = "1") -> Fleet:
+    tallies = (tally("new", canary), tally("old", others))
+    late = (tally("old", Count(denied=9999)),)
+    return Fleet(tallies=late, trials={"dev/shop": (since, tallies)}, started=started)
+
+
+def test_what_was_decided_before_the_canary_and_told_late_does_not_count() -> None:
+    counted = Counted(DURING, tried("t1", Count(), Count()))
+    found = counted.now(tried("t1", Count(allowed=5), Count(allowed=7)))
+    assert found == {(True, "r"): Count(allowed=5), (False, "r"): Count(allowed=7)}
+
+
+def test_a_server_that_is_started_anew_goes_on_counting() -> None:
+    counted = Counted(DURING, tried("t1", Count(), Count()))
+    counted.now(tried("t1", Count(allowed=5, denied=5), Count(allowed=50, denied=50)))
+    # More than before, and yet from nothing: no difference of the two would be one of what was decided.
+    found = counted.now(tried("t2", Count(allowed=4, denied=20), Count(allowed=20, denied=100), started="2"))
+    assert found[True, "r"] == Count(allowed=9, denied=25)
+    assert found[False, "r"] == Count(allowed=70, denied=150)
+    found = counted.now(tried("t2", Count(allowed=4, denied=21), Count(allowed=20, denied=100), started="2"))
+    assert found[True, "r"] == Count(allowed=9, denied=26)
+
+
+def test_a_canary_of_a_state_needs_one_before() -> None:
+    with pytest.raises(UsageError, match="one that ran before"):
+        sides(Channel(channel="dev", system="shop", policy="p", canary=Canary(policy="p", state="t")))
+
+
+@pytest.mark.parametrize(("zones", "alone"), [("bb", 2), ("b", 1), ("ab", 0), ("", 0)])
+def test_a_canary_that_all_are_in_has_nobody_beside_it(tmp_path: Path, zones: str, alone: int) -> None:
+    feed = Feed(channel="dev", system="shop", kind="policy", holds="old")
+    sidecars = [Sidecar(id=f"{at}", labels={"zone": zone}, feeds=(feed,)) for at, zone in enumerate(zones)]
+    long_ago = Sidecar(id="x", feeds=(feed,), seen=datetime(2001, 1, 1, tzinfo=UTC))
+    elsewhere = Sidecar(id="y", places=("prod/shop",))
+    rollout = Rollout(
+        registry=Registry.open(str(tmp_path)),
+        channel="dev",
+        system="shop",
+        read=lambda: Fleet(sidecars=(*sidecars, long_ago, elsewhere)),
+        follow=lambda looks, _: list(looks)[-1],
+    )
+    assert rollout.alone(replace(DURING, canary=Canary(policy="new", labels={"zone": "b"}))) == alone

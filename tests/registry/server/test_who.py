@@ -15,7 +15,7 @@ from shelf import Bundles
 
 from privtab.authzen.tokens import Tokens
 from privtab.errors import UsageError
-from privtab.registry import Registry, names
+from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.nodes import Fleet, Sidecar, Wanted
 from privtab.registry.deploy.watch import watch
@@ -198,6 +198,42 @@ def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
     expect = 1
     assert not look("new").complete
     assert look("new").summary == "1 of 1 sidecar active; 1 cannot be told apart"
+
+
+# --- canaries --------------------------------------------------------------------------------------------------------
+
+
+def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its_channel(
+    registry: Registry, shelf: Bundles
+) -> None:
+    old, new = (registry.put(policy).id for policy in shelf.policies)
+    registry.switch("prod", "shop", policy=old)
+
+    def event(revision: str, at: str) -> dict[str, Any]:
+        bundles = {"policy": {"revision": revision}}
+        return {"path": "privtab/shop/allow", "result": True, "bundles": bundles, "timestamp": at}
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        for name, channel in (("one", "dev"), ("two", "prod")):
+            await client.get(POLICY.replace("dev", channel), headers={"X-Privtab-Instance": name})
+        assert (await client.get("/fleet")).json()["trials"] == {}
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", canary=Canary(policy=new)))
+        await until(lambda: bool(served.feeds.canaries))
+        since = served.feeds.canaries["dev/shop"].since
+        log = [event(old, at) for at in ("2001-01-01T00:00:00.5Z", f"{since}.9Z", "2999-01-01T00:00:00Z", "soon")]
+        log.append(event(new, "2999-01-01T00:00:00.123456789Z"))
+        for name in ("one", "two"):
+            await client.post("/logs", json=log, headers={"X-Privtab-Instance": name})
+        found = (await client.get("/fleet")).json()
+        rules = {"other": {"allow": 1}}
+        assert found["trials"] == {"dev/shop": {"since": since, "decisions": {old: rules, new: rules}}}
+        assert found["decisions"][old]["other"]["allow"] == 8
+        assert fleet_of(found).trials["dev/shop"][0] == since
+        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new))
+        await until(lambda: not served.feeds.canaries)
+        assert (await client.get("/fleet")).json()["trials"] == {}
+
+    within(registry, body)
 
 
 # --- a switch that cannot be read ------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ canary serves are refused, or allowed, or left without an answer, more often tha
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import Fleet
+from privtab.registry.deploy.nodes import Tally
 from privtab.registry.nodes import Canary
 
 Verdict: TypeAlias = Literal["alike", "moved", "few"]
@@ -39,8 +40,15 @@ class Count:
         part = self.allowed if of == "allowed" else self.undefined
         return part / self.asked if self.asked else 0.0
 
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            allowed=self.allowed + other.allowed,
+            denied=self.denied + other.denied,
+            undefined=self.undefined + other.undefined,
+        )
+
     def __sub__(self, other: Count) -> Count:
-        # A server that was restarted counts from 0 again.
+        # A server may forget a revision that nobody decided by for long, and count from 0 again.
         if self.asked < other.asked:
             return self
         return Count(
@@ -90,17 +98,14 @@ Counts: TypeAlias = dict[tuple[bool, str], Count]
 """(whether of the canary, rule) → decisions."""
 
 
-def counts(fleet: Fleet, canary: str, others: str) -> Counts:
-    """The decisions so far by two revisions of one kind: the canary's, and what the others run."""
+def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
+    """The decisions by two revisions of one kind: the canary's, and what the others run."""
     found: Counts = {}
-    for tally in fleet.tallies:
+    for tally in tallies:
         if tally.revision in {canary, others}:
             key = tally.revision == canary, tally.rule
-            before = found.get(key, Count())
-            found[key] = Count(
-                allowed=before.allowed + tally.allowed,
-                denied=before.denied + tally.denied,
-                undefined=before.undefined + tally.undefined,
+            found[key] = found.get(key, Count()) + Count(
+                allowed=tally.allowed, denied=tally.denied, undefined=tally.undefined
             )
     return found
 
@@ -108,6 +113,11 @@ def counts(fleet: Fleet, canary: str, others: str) -> Counts:
 def since(now: Counts, start: Counts) -> Counts:
     """What was decided from the start on."""
     return {key: count - start.get(key, Count()) for key, count in now.items()}
+
+
+def added(one: Counts, other: Counts) -> Counts:
+    """Both together."""
+    return {key: one.get(key, Count()) + other.get(key, Count()) for key in one.keys() | other.keys()}
 
 
 def asked(found: Counts, *, canary: bool) -> int:

@@ -104,11 +104,11 @@ def fleet_of(content: Any) -> Fleet:
     counted, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
     return Fleet(
         sidecars=tuple(_sidecar(one) for one in content["sidecars"] if isinstance(one, Mapping)),
-        tallies=tuple(
-            _tally(revision, rule, _object(answers), str(kinds.get(revision, "")))
-            for revision, rules in counted.items()
-            for rule, answers in _object(rules).items()
-        ),
+        tallies=_tallies(counted, kinds),
+        trials={
+            str(place): (str(_object(one).get("since")), _tallies(_object(_object(one).get("decisions")), kinds))
+            for place, one in _object(content.get("trials")).items()
+        },
         refused=tuple(_refused(one) for one in content.get("refused") or () if isinstance(one, Mapping)),
         started=str(_object(content.get("server")).get("started", "")),
         trouble=tuple(
@@ -227,6 +227,14 @@ def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
         kind=kind,
         holds=holds if isinstance(holds, str) else None,
         canary=entry.get("canary") is True,
+    )
+
+
+def _tallies(counted: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[Tally, ...]:
+    return tuple(
+        _tally(revision, rule, _object(answers), str(kinds.get(revision, "")))
+        for revision, rules in counted.items()
+        for rule, answers in _object(rules).items()
     )
 
 

@@ -122,6 +122,8 @@ class Fleet:
     problem: str | None = None
     started: str = ""
     """When the server began to count decisions."""
+    trials: Mapping[str, tuple[str, tuple[Tally, ...]]] = field(default_factory=dict)
+    """By `channel/system` since when a canary is under way there, and what its sidecars and the others decided from then on."""
     trouble: tuple[str, ...] = ()
     """What is wrong with the histories of channels, as the server sees them."""
     refused: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.registry.copies import Copies
 from privtab.registry.deploy.nodes import Sidecar, Wanted
-from privtab.registry.deploy.watch import Look, Reader, watch
+from privtab.registry.deploy.watch import SILENT, Look, Reader, watch
 from privtab.registry.nodes import Canary, Channel
 from privtab.registry.registry import Registry
 from privtab.state.nodes import State
@@ -173,6 +174,15 @@ class Rollout:
             only=lambda sidecar: self._awaited(sidecar, after if canary else None),
         )
         return self.follow(looks, title)
+
+    def alone(self, during: Channel) -> int:
+        """How many sidecars there are, where all are in the canary: then nobody is left to compare with. Else 0."""
+        if self.read is None:
+            return 0
+        now = datetime.now(tz=UTC)
+        known = [one for one in self.read().sidecars if one.problem is None and self._awaited(one, None)]
+        here = [one for one in known if one.seen is None or now - one.seen <= SILENT]
+        return len(here) if all(self._awaited(one, during) for one in here) else 0
 
     def _awaited(self, sidecar: Sidecar, during: Channel | None) -> bool:
         """Whether a switch is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""

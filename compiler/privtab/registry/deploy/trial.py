@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.canary import Compared, Counts, asked, compare, counts, since
+from privtab.registry.deploy.canary import Compared, Counts, added, asked, compare, counts, since
 from privtab.registry.nodes import Canary, Channel
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from privtab.registry.deploy.nodes import Fleet
     from privtab.registry.deploy.watch import Reader
 
 EVERY = 0.5
@@ -69,17 +70,44 @@ class Ended:
         }
 
 
+class Counted:
+    """The decisions of a canary and of the others since it began.
+
+    The server counts by when they were made: logs come late, and what was decided before may have been asked by others. One
+    that does not know that counts all that comes in.
+    """
+
+    def __init__(self, during: Channel, fleet: Fleet) -> None:
+        self._place = f"{during.channel}/{during.system}"
+        self._sides = sides(during)
+        self._start: Counts = {} if self._place in fleet.trials else self._all(fleet)
+        self._since = self._began(fleet)
+        self._before: Counts = {}
+        self._found: Counts = {}
+
+    def now(self, fleet: Fleet) -> Counts:
+        """So far."""
+        began = self._began(fleet)
+        if began != self._since:
+            # A server that was started anew counts from nothing; what was decided before it stays decided.
+            self._since, self._before, self._start = began, self._found, {}
+        self._found = added(self._before, since(self._all(fleet), self._start))
+        return self._found
+
+    def _began(self, fleet: Fleet) -> tuple[str, str]:
+        return fleet.started, fleet.trials.get(self._place, ("", ()))[0]
+
+    def _all(self, fleet: Fleet) -> Counts:
+        trial = fleet.trials.get(self._place)
+        return counts(fleet.tallies if trial is None else trial[1], *self._sides)
+
+
 def observe(read: Reader, during: Channel, trial: Trial, console: Console | None) -> Ended:
     """Count decisions until there are enough or time is up, then compare them. A rule that surely moved ends it at once."""
-    canary, others = sides(during)
-
-    def counted() -> Counts:
-        return counts(read(), canary, others)
-
-    start = counted()
+    counted = Counted(during, read())
     begun = time.monotonic()
     while True:
-        found = since(counted(), start)
+        found = counted.now(read())
         seconds = time.monotonic() - begun
         mine, theirs = asked(found, canary=True), asked(found, canary=False)
         if mine >= trial.decisions <= theirs or seconds >= trial.seconds:
@@ -110,6 +138,14 @@ def observe(read: Reader, during: Channel, trial: Trial, console: Console | None
     )
 
 
+def alone(everybody: int, quiet_ok: bool) -> Ended:  # noqa: FBT001
+    """A canary that all sidecars are in: nobody is left whose decisions could stand beside theirs."""
+    says = f"all {everybody} sidecars are in that part" if everybody > 1 else "the only sidecar is in that part"
+    return Ended(
+        outcome="quiet", good=quiet_ok, says=f"{says}: there is nobody to compare with", seconds=0.0, canary=0, others=0
+    )
+
+
 def sides(during: Channel) -> tuple[str, str]:
     """By which revisions the decisions of both sides are told apart: the policies, or the states where these are the same."""
     own = during.canary or Canary()
@@ -117,6 +153,8 @@ def sides(during: Channel) -> tuple[str, str]:
         return own.policy, during.policy
     if own.state is not None and during.state is not None and own.state != during.state:
         return own.state, during.state
+    if own.state is not None and during.state is None and not during.shards:
+        raise UsageError("a canary of a state needs one that ran before: leave `--canary` off")
     raise UsageError(
         "a canary in shards alone cannot be compared: their decisions are not told apart; leave `--canary` off"
     )

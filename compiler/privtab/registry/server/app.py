@@ -259,9 +259,10 @@ async def _status(served: Served, request: Request) -> Response:
 
 async def _logs(served: Served, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    tallied = await document(request, served.large, decisions.tally)
+    begun = tuple(served.feeds.canaries.values())
+    tallied = await document(request, served.large, partial(decisions.tally, begun=begun))
     who, address = _who(request)
-    if not served.fleet.counted(who, address, tallied):
+    if not served.fleet.counted(who, address, tallied, begun):
         raise Refused(400, "the body is no decision log of an OPA: it is no list")
     served.counted["logs",] += 1
     return Response(status_code=200)
@@ -292,6 +293,7 @@ async def _fleet(served: Served, request: Request) -> Response:
             "sidecars": sidecars,
             "decisions": (counted := served.fleet.counts.to_json()),
             "kinds": {revision: kind for revision in counted if (kind := served.feeds.kinds.get(revision))},
+            "trials": served.fleet.trials(served.feeds.canaries.values()),
             "refused": served.fleet.turned_away(),
         }
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,18 @@ class Counts:
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A canary that is under way."""
+
+    place: str
+    """`channel/system`."""
+    since: str
+    """UTC, to the second."""
+    revisions: frozenset[str]
+    """What it runs, and what the others do."""
+
+
 @dataclass(slots=True)
 class Decided:
     """What the events of one sidecar come to."""
@@ -75,10 +87,16 @@ class Decided:
     labels: dict[str, str]
     counts: Counter[tuple[tuple[str, ...], str, str]] = field(default_factory=Counter)
     """(revisions, rule, answer) → how often."""
+    tried: Counter[tuple[str, tuple[str, ...], str, str]] = field(default_factory=Counter)
+    """(place, revisions, rule, answer) → how often, since a canary began there."""
 
 
-def tally(events: Any) -> dict[str, Decided] | None:
-    """A log by the ids that OPAs made up for themselves; None where it is none. Touches nothing: for another thread."""
+def tally(events: Any, begun: Collection[Begun] = ()) -> dict[str, Decided] | None:
+    """A log by the ids that OPAs made up for themselves; None where it is none. Touches nothing: for another thread.
+
+    `begun`: canaries, for each of which is counted what was decided after its begin. Logs come late: what they tell of
+    was decided seconds or minutes before.
+    """
     if not isinstance(events, list):
         return None
     found: dict[str, Decided] = {}
@@ -103,7 +121,16 @@ def tally(events: Any) -> dict[str, Decided] | None:
                 key = key if pairs < MOST_OF_A_LOG else (("unknown",), OTHER, answer)
                 pairs += 1
             one.counts[key] += number
+            for canary in begun:
+                if not canary.revisions.isdisjoint(by) and _after(event, canary.since):
+                    one.tried[canary.place, *key] += number
     return found
+
+
+def _after(event: Mapping[str, Any], since: str) -> bool:
+    """Whether an event is of a second after another, by the clock of the OPA that decided."""
+    at = event.get("timestamp")
+    return isinstance(at, str) and at.endswith("Z") and at[: len(since)] > since
 
 
 def revisions(event: Mapping[str, Any]) -> list[str]:

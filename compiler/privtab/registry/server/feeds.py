@@ -17,12 +17,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.registry import Registry
+from privtab.registry.server.decisions import Begun
 from privtab.registry.server.wanted import MARK, Sidecar, Wanted, chosen
 
 LOG = logging.getLogger("privtab.serve")
@@ -80,6 +82,8 @@ class Feeds:
         """What each revision that ran since the start is of."""
         self.places: dict[str, set[str]] = {}
         """Where each of them ran, as `channel/system`."""
+        self.canaries: dict[str, Begun] = {}
+        """Those that are under way, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
         self._confirmed = time.monotonic()
         self.ended = False
@@ -252,6 +256,7 @@ class Feeds:
         if known is not None and (known.sequence > channel.sequence or _stamp(known) == _stamp(channel)):
             return
         self._channels[key] = channel
+        self._begin(known, channel)
         if channel.trouble and (known is None or known.broken != channel.broken):
             LOG.error("%s", channel.trouble)
         changed, self._changed[key] = self._changed.get(key), asyncio.Event()
@@ -260,6 +265,16 @@ class Feeds:
             changed.set()
         if known is not None and known.sequence != channel.sequence:
             LOG.info("%s/%s is at switch %d", channel.channel, channel.system, channel.sequence)
+
+    def _begin(self, before: Channel | None, after: Channel) -> None:
+        """Remember since when a canary is under way: of what was decided before it nothing counts."""
+        place = f"{after.channel}/{after.system}"
+        if after.canary is None:
+            self.canaries.pop(place, None)
+        elif before is None or before.canary != after.canary or before.runs() != after.runs():
+            runs = {*after.runs().values(), *after.runs(canary=True).values()}
+            since = datetime.now(UTC).isoformat(timespec="seconds")[:19]
+            self.canaries[place] = Begun(place=place, since=since, revisions=frozenset(runs))
 
     def _sort(self) -> None:
         """Bundles that run are kept apart from those that may go."""

@@ -18,7 +18,7 @@ from typing import Any
 from privtab.errors import UsageError
 from privtab.registry import names
 from privtab.registry.server import decisions
-from privtab.registry.server.decisions import Counts, Decided
+from privtab.registry.server.decisions import Begun, Counts, Decided
 from privtab.registry.server.wanted import Sidecar, Wanted
 from privtab.registry.server.words import fit, texts
 
@@ -87,6 +87,8 @@ class Fleet:
         self._known: OrderedDict[tuple[bool, str], Known] = OrderedDict()
         self._nameless: OrderedDict[str, dict[str, float]] = OrderedDict()
         """By address, where those without a name asked for bundles."""
+        self._tried: dict[str, tuple[str, Counts]] = {}
+        """By `channel/system`: since when a canary is counted there, and what was decided."""
         self._characters = 0
         self._refused: deque[dict[str, Any]] = deque(maxlen=MOST_REFUSED)
 
@@ -153,8 +155,15 @@ class Fleet:
         """OPA's decision log; False where it is none."""
         return self.counted(sidecar, address, decisions.tally(events))
 
-    def counted(self, sidecar: Sidecar, address: str, tallied: Mapping[str, Decided] | None) -> bool:
-        """A decision log that `decisions.tally` went through; False where it was none."""
+    def counted(
+        self,
+        sidecar: Sidecar,
+        address: str,
+        tallied: Mapping[str, Decided] | None,
+        begun: Collection[Begun] = (),
+    ) -> bool:
+        """A decision log that `decisions.tally` went through, with the same canaries; False where it was none."""
+        self._try(begun)
         for own, one in (tallied or {}).items():
             name = sidecar.instance or own
             known = self._see(sidecar, name, address, one.labels) if name else None
@@ -163,7 +172,20 @@ class Fleet:
                     self.counts.add(revision, rule, answer, number)
                     if known is not None:
                         known.counts.add(revision, "", answer, number)
+            for (place, by, rule, answer), number in one.tried.items():
+                # A revision may run in several channels; whose sidecar this is, its name tells.
+                if place in self._tried and (known is None or not known.named or place in known.sought):
+                    for revision in by:
+                        self._tried[place][1].add(revision, rule, answer, number)
         return tallied is not None
+
+    def _try(self, begun: Collection[Begun]) -> None:
+        """Count for these canaries from now on, and for no others."""
+        wanted = {canary.place: canary.since for canary in begun}
+        for place in [place for place, (since, _) in self._tried.items() if wanted.get(place) != since]:
+            del self._tried[place]
+        for place, since in wanted.items():
+            self._tried.setdefault(place, (since, Counts()))
 
     def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str, token: str = "") -> None:
         """Somebody was turned away; `token`: whose token he showed, where it is known."""
@@ -199,6 +221,13 @@ class Fleet:
             here, certain = self._reads(known, places)
             found.append(_told(known, self._live(known)) | {"reads": here, "certain": certain})
         return found
+
+    def trials(self, begun: Collection[Begun]) -> dict[str, dict[str, Any]]:
+        """What was decided since canaries began that are under way, by `channel/system`."""
+        self._try(begun)
+        return {
+            place: {"since": since, "decisions": counts.to_json()} for place, (since, counts) in self._tried.items()
+        }
 
     def turned_away(self) -> list[dict[str, Any]]:
         """Who was refused, the last one last."""
