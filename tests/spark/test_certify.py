@@ -17,12 +17,13 @@ from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import findings
-from privtab.spark.certification.page import script_json
+from privtab.spark.certification.page import script_json, seen
 from privtab.spark.folders import whole
 from privtab.state.nodes import Assignment, Grant, State
 
 NASTY = "<script>alert(1)</script>"
 QUOTED = "\"'><img src=x onerror=alert(1)>{{7*7}}</script><!--"
+FORMULA = "=cmd() "
 POLICY = """
 privtab: 1
 system: depot
@@ -47,7 +48,7 @@ STATE = State(
             privilege="DROP",
             entity=Entity("box", f"d/{QUOTED.replace('/', '%2F')}"),
         ),
-        Grant(grantee="user:=cmd()", effect="allow", privilege="DROP", entity=Entity("box", "d/1")),
+        Grant(grantee=f"user:{FORMULA}", effect="allow", privilege="DROP", entity=Entity("box", "d/1")),
     ),
     owners=((Entity("box", "d/1"), "user:gone"),),
 )
@@ -101,9 +102,11 @@ def test_figures_are_of_the_matrix(written: tuple[Path, dict[str, Any]]) -> None
     assert len(rows) == 13
     assert {row["principal"] for row in rows if row["operation"] == "drop"} == {
         f"user:{NASTY}",
-        "user:=cmd()",
+        f"user:{FORMULA}",
         "user:gone",
     }
+    # A name is written as it is, with its spaces, unless a spreadsheet would work it out.
+    assert {row["user"] for row in rows if row["operation"] == "drop"} == {NASTY, f"'{FORMULA}", "gone"}
     assert not list(folder.glob(".rows"))
 
 
@@ -111,8 +114,8 @@ def test_findings_are_told(written: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = written
     found = list(csv.DictReader((folder / "findings.csv").open(newline="")))
     by_kind = {kind: [row["about"] for row in found if row["kind"] == kind] for kind in findings.WHAT}
-    assert sorted(by_kind["destructive operations"]) == [f"user:{NASTY}", "user:=cmd()", "user:gone"]
-    assert by_kind["somebody who has left"] == ["user:=cmd()", "user:gone"]
+    assert sorted(by_kind["destructive operations"]) == [f"user:{NASTY}", f"user:{FORMULA}", "user:gone"]
+    assert by_kind["somebody who has left"] == [f"user:{FORMULA}", "user:gone"]
     assert by_kind["orphaned owner"] == ["user:gone"]
     assert by_kind["dormant role"] == ["role:dormant", "role:keeper"]
     assert by_kind["empty role"] == ["role:hollow"]
@@ -137,6 +140,35 @@ def test_no_name_becomes_markup(written: tuple[Path, dict[str, Any]]) -> None:
     assert not re.findall(r"(?:https?:)?//[a-z]", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
 
 
+def test_a_page_says_what_was_asked_about_and_what_was_not_looked_for(written: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = written
+    text = (folder / "report.html").read_text()
+    assert summary["origin"]["asked"]["operations"] == "all"
+    assert "<dd>every user that the state names</dd>" in text
+    assert "Not looked for" not in text
+    assert "user:=cmd()␣" in text
+
+
+def test_nothing_hides_in_a_name() -> None:
+    assert seen("rlo\u202egnp.exe") == "rlo⟨U+202E⟩gnp.exe"
+    assert seen("ann\u200b") != seen("ann") == "ann"
+    assert seen("a\u00a0b ") == "a⟨U+00A0⟩b␣"
+    assert seen("אבג 日本 é") == "אבג 日本 é"
+
+
+def test_more_findings_than_a_page_lists_are_counted() -> None:
+    program, _ = generated.read(POLICY)
+    assert program is not None
+    state = State(
+        grants=tuple(
+            Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=Entity("depot", "d"))
+            for n in range(findings.EACH + 7)
+        )
+    )
+    direct = [f for f in findings.of_state(program, state, None) if f.kind == "direct grant"]
+    assert (len(direct), sum(f.count for f in direct)) == (findings.EACH + 1, findings.EACH + 7)
+
+
 def test_json_in_a_script_ends_nothing() -> None:
     text = script_json(["</script>", "<!--", "\u2028", "&lt;"])
     assert not set("<>&\u2028") & set(text)
@@ -148,8 +180,11 @@ def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) ->
     assert program is not None
     made = certify(program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark)
     assert made.shown == 2
+    assert made.unasked == {"somebody who has left": "no list of people was given"}
     text = (tmp_path / "it" / "report.html").read_text()
     assert "This page holds 2 of 6 rows" in text
+    assert "Not looked for, as no list of people was given: somebody who has left." in text
+    assert "<dd>drop, smell</dd>" in text
     # What destroys comes first.
     assert [row[1] for row in json.loads(Page(text).scripts[0])] == ["drop", "drop"]
     with pytest.raises(UsageError, match="exists"):

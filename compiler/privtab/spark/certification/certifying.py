@@ -6,9 +6,10 @@ import csv
 import getpass
 import json
 import os
+import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,12 @@ DESTRUCTIVE = ("delete", "destroy", "drop", "erase", "purge", "remove", "revoke"
 SHOWN = 2_000
 """Rows of the matrix on the page, unless told otherwise."""
 DATA = "entitlements"
+_FORMULA = "^[=+\\-@\t\r]"
+"""How a cell begins that a spreadsheet takes for a formula."""
+NAMED = 8
+"""Names that the page lists of what was asked about."""
+_BARE = ("user", "path")
+"""Columns whose cells begin with a name; the others begin with a word of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +55,18 @@ class Certificate:
     findings: tuple[found.Finding, ...]
     shown: int
     left_out: Mapping[str, str]
+    unasked: Mapping[str, str]
+    """Kinds of findings that were not looked for, each with the reason."""
 
     def to_json(self) -> dict[str, Any]:
         """The same for programs; `summary.json` holds it."""
         return {
-            "origin": asdict(self.origin),
+            "origin": asdict(self.origin) | {"asked": dict(self.origin.asked)},
             "totals": asdict(self.totals) | {"kinds": dict(self.totals.kinds)},
             "findings": dict(_counted(self.findings)),
             "shown": self.shown,
             "left_out": dict(self.left_out),
+            "not_looked_for": dict(self.unasked),
         }
 
 
@@ -111,6 +121,7 @@ def certify(
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         by=by or _user(),
         privtab=__version__,
+        asked=tuple(_asked(opened, matrix.question, users, principals, entities)),
     )
     with whole(target) as place:
         tell("writing the matrix")
@@ -126,6 +137,7 @@ def certify(
             findings=found.in_order(_findings(rows, matrix, opened, source, people, destructive)),
             shown=min(shown, counted.entitlements),
             left_out=matrix.left_out(),
+            unasked=_unasked(source, people),
         )
         tell("writing the page")
         _write(place, rows, certificate, destructive, format)
@@ -147,19 +159,65 @@ def _findings(
     yield from found.without_entitlement([user for user in matrix.world.people.users if user is not None], having)
 
 
+def _unasked(source: Source, people: Collection[str] | None) -> dict[str, str]:
+    """The kinds of findings that nobody looks for, each with the reason."""
+    if source.rows is None:
+        return dict.fromkeys((found.LEFT, *found.OF_ROWS), "a state bundle does not have the rows")
+    return {found.LEFT: "no list of people was given"} if people is None else {}
+
+
+def _asked(
+    policy: OpenPolicy,
+    question: Question,
+    users: UsersLike,
+    principals: Collection[str] | None,
+    entities: EntitiesLike,
+) -> Iterator[tuple[str, str]]:
+    """What a matrix is about, in words: what is not in it must not be taken for what nobody may."""
+    yield "operations", "all" if question.operations is None else found.few(sorted(question.operations), NAMED)
+    who = [_some(given) for given in (users, principals) if given is not None]
+    yield "who", ", ".join(filter(None, who)) if who else "every user that the state names"
+    listed_ones = f"{len(entities):,} that were listed" if isinstance(entities, list | tuple) else "those of a table"
+    yield "entities", "all that the state names, and what contains them" if entities is None else listed_ones
+    if question.withs:
+        yield "with", found.few([f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())], NAMED)
+    if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
+        set_ones = found.few(sorted(question.flags), NAMED)
+        yield "flags", set_ones or "none, and so nothing is asked for that goes with one"
+    if "request" in policy.json["semantics"]["groups"]:
+        yield "groups", "those that requests bring are nobody's here: ask about a group itself"
+
+
+def _some(given: UsersLike) -> str:
+    return found.few(sorted(given), NAMED) if isinstance(given, Sized) else "users of a table"
+
+
 def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequence[str], kind: str) -> None:
     """Everything but the rows themselves, which are there already."""
     maps = heat_maps(rows)
     shown = first_rows(rows, words, certificate.shown)
     data = place / DATA
     if kind == "csv":
-        flat = rows.withColumn("via", F.to_json("via"))
-        flat.write.csv(data.as_uri(), header=True, escape='"')
+        harmless = {
+            name: F.when(F.col(name).rlike(_FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name))
+            for name in _BARE
+        }
+        flat = rows.withColumns({"via": F.to_json("via"), **harmless})
+        # Spaces are part of a name; Spark would cut them off.
+        spaces = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
+        flat.write.csv(data.as_uri(), header=True, escape='"', **spaces)  # type: ignore[arg-type]  # by name
         shutil.rmtree(place / ".rows")
     else:
         (place / ".rows").rename(data)
     page = render(
-        certificate.origin, certificate.totals, maps, certificate.findings, shown, certificate.left_out, f"{DATA}/"
+        certificate.origin,
+        certificate.totals,
+        maps,
+        certificate.findings,
+        shown,
+        certificate.left_out,
+        certificate.unasked,
+        f"{DATA}/",
     )
     (place / "report.html").write_text(page, encoding="utf-8")
     with (place / "findings.csv").open("w", encoding="utf-8", newline="") as file:
@@ -172,11 +230,14 @@ def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequen
 
 def _cell(text: str) -> str:
     """A text that a spreadsheet takes for no formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if re.match(_FORMULA, text) else text
 
 
 def _counted(findings: Iterable[found.Finding]) -> Mapping[str, int]:
-    return Counter(finding.kind for finding in findings)
+    counted: Counter[str] = Counter()
+    for finding in findings:
+        counted[finding.kind] += finding.count
+    return counted
 
 
 def _name(given: object) -> str:

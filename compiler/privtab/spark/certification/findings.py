@@ -33,11 +33,14 @@ class Finding:
     level: Level
     about: str
     text: str
+    count: int = 1
+    """How many it stands for: more than one where no more are listed."""
 
 
+LEFT = "somebody who has left"
 WHAT = {
     "destructive operations": "who may destroy something, and through whom",
-    "somebody who has left": "rows about users who are not in the list of people",
+    LEFT: "rows about users who are not in the list of people",
     "orphaned owner": "owners whom nothing else in the state names",
     "dormant role": "roles with grants that nobody holds",
     "empty role": "roles that are held and give nothing",
@@ -46,6 +49,8 @@ WHAT = {
     "without entitlement": "users whom the state names and who may do nothing",
 }
 """What each kind is about."""
+OF_ROWS = ("orphaned owner", "dormant role", "empty role", "direct grant")
+"""The kinds that are looked for in the rows of a state, which a bundle does not have."""
 
 
 def of_matrix(matrix: DataFrame, words: Sequence[str]) -> Iterator[Finding]:
@@ -62,8 +67,8 @@ def of_matrix(matrix: DataFrame, words: Sequence[str]) -> Iterator[Finding]:
     for row in ranked.orderBy(F.desc("n"), "principal").limit(EACH).collect():
         count = row["all"]
         text = (
-            f"{_few(row['operations'])} on {row['entities']:,} {'entity' if row['entities'] == 1 else 'entities'}, "
-            f"through {_few(row['through'])}"
+            f"{few(row['operations'])} on {row['entities']:,} {'entity' if row['entities'] == 1 else 'entities'}, "
+            f"through {few(row['through'])}"
         )
         yield Finding(kind="destructive operations", level="high", about=row["principal"], text=text)
     yield from _more("destructive operations", "high", count)
@@ -75,7 +80,7 @@ def of_matrix(matrix: DataFrame, words: Sequence[str]) -> Iterator[Finding]:
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
     """What the rows of a state show. `people`: the users that exist; None: nobody knows."""
-    yield from _limited(_left(state, people), "somebody who has left", "high")
+    yield from _limited(_left(state, people), LEFT, "high")
     yield from _limited(_orphans(state), "orphaned owner", "medium")
     yield from _limited(_roles(program, state), "dormant role", "medium")
     yield from _limited(_empty(program, state), "empty role", "low")
@@ -110,7 +115,8 @@ def _limited(findings: Iterable[Finding], kind: str, level: Level) -> Iterator[F
 
 def _more(kind: str, level: Level, count: int) -> Iterator[Finding]:
     if count > EACH:
-        yield Finding(kind=kind, level=level, about="…", text=f"and {count - EACH:,} more, which are not listed here")
+        text = f"and {count - EACH:,} more, which are not listed here"
+        yield Finding(kind=kind, level=level, about="…", text=text, count=count - EACH)
 
 
 def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
@@ -134,7 +140,7 @@ def _left(state: State, people: Collection[str] | None) -> Iterator[Finding]:
             by_user[user].append(f"{count:,} {what}{'' if count == 1 else 's'}")
     for user, parts in by_user.items():
         text = f"is not among the people, and still has {', '.join(parts)}"
-        yield Finding(kind="somebody who has left", level="high", about=f"user:{user}", text=text)
+        yield Finding(kind=LEFT, level="high", about=f"user:{user}", text=text)
 
 
 def _orphans(state: State) -> Iterator[Finding]:
@@ -146,7 +152,7 @@ def _orphans(state: State) -> Iterator[Finding]:
         if owner not in known:
             owned[owner].append(str(entity))
     for owner, entities in sorted(owned.items()):
-        text = f"owns {_few(sorted(entities))}, and no other row names it"
+        text = f"owns {few(sorted(entities))}, and no other row names it"
         yield Finding(kind="orphaned owner", level="medium", about=owner, text=text)
 
 
@@ -179,9 +185,10 @@ def _direct(state: State) -> Iterator[Finding]:
         if grant.grantee.startswith("user:") and grant.effect == "allow":
             given[grant.grantee].append(f"{grant.privilege} ({grant.entity})")
     for user, grants in sorted(given.items(), key=lambda pair: (-len(pair[1]), pair[0])):
-        yield Finding(kind="direct grant", level="low", about=user, text=f"in person: {_few(sorted(set(grants)))}")
+        yield Finding(kind="direct grant", level="low", about=user, text=f"in person: {few(sorted(set(grants)))}")
 
 
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:EXAMPLES])
-    return shown if len(names) <= EXAMPLES else f"{shown} and {len(names) - EXAMPLES:,} more"
+def few(names: Sequence[str], most: int = EXAMPLES) -> str:
+    """The first of some names, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"

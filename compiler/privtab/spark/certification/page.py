@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +30,8 @@ class Origin:
     made: str
     by: str
     privtab: str
+    asked: tuple[tuple[str, str], ...] = ()
+    """What the matrix is about, in words: of what, and which."""
 
 
 def render(
@@ -37,9 +41,13 @@ def render(
     findings: Sequence[Finding],
     rows: Sequence[Mapping[str, Any]],
     left_out: Mapping[str, str],
+    unasked: Mapping[str, str],
     data: str,
 ) -> str:
-    """The page as HTML. `rows`: those that it shows; `data`: where all of them are, beside the page."""
+    """The page as HTML. `rows`: those that it shows; `data`: where all of them are, beside the page.
+
+    `unasked`: the kinds of findings that were not looked for, each with the reason.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from privtab._resources import templates
@@ -51,6 +59,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["seen"] = seen
     environment.filters["number"] = lambda value: f"{value:,}"
     kinds = [(kind, [f for f in findings if f.kind == kind]) for kind in WHAT]
     return environment.get_template("report.html.j2").render(
@@ -58,16 +67,43 @@ def render(
         totals=totals,
         maps=[_shaded(heat) for heat in maps],
         findings=[
-            {"kind": kind, "what": WHAT[kind], "level": found[0].level, "found": found}
+            {
+                "kind": kind,
+                "what": WHAT[kind],
+                "level": found[0].level,
+                "found": found,
+                "count": sum(finding.count for finding in found),
+            }
             for kind, found in kinds
             if found
         ],
-        quiet=[kind for kind, found in kinds if not found],
+        quiet=[kind for kind, found in kinds if not found and kind not in unasked],
+        unasked=unasked,
         shown=len(rows),
         data=data,
         left_out=sorted(left_out.items()),
-        rows=script_json([[row.get(column) for column in _COLUMNS] for row in rows]),
+        rows=script_json([[_seen(row.get(column)) for column in _COLUMNS] for row in rows]),
     )
+
+
+_HIDDEN = ("Cc", "Cf", "Cn", "Co", "Zl", "Zp", "Zs")
+_SPACES = re.compile("^ | $|(?<= ) ")
+
+
+def seen(text: str) -> str:
+    r"""A name of which nothing hides: characters that nobody sees, or that turn others round, by their numbers.
+
+    >>> seen("ann\u200b"), seen("bob ")
+    ('ann⟨U+200B⟩', 'bob␣')
+    """
+    shown = _SPACES.sub("␣", text)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join(f"⟨U+{ord(c):04X}⟩" if c != " " and unicodedata.category(c) in _HIDDEN else c for c in shown)
+
+
+def _seen(value: object) -> object:
+    return seen(value) if isinstance(value, str) else value
 
 
 def script_json(value: object) -> str:
