@@ -88,8 +88,10 @@ def mapped(asked: Asked, function: Callable[[int], Callable[[Any], Any]]) -> Dat
     from pyspark.sql.types import ByteType, StructField, StructType
 
     names = list(asked.frame.columns)
-    # Names may repeat in a frame; in Arrow they may not.
-    kept = [StructField(f"c{at}", f.dataType, nullable=True) for at, f in enumerate(asked.frame.schema)]
+    # Names may repeat in a frame; in Arrow they may not. What is told of a column stays: by it `char(n)` is known.
+    kept = [
+        StructField(f"c{at}", f.dataType, nullable=True, metadata=f.metadata) for at, f in enumerate(asked.frame.schema)
+    ]
     schema = StructType([*kept, StructField(CODE, ByteType(), nullable=True)])
     return asked.beside().mapInArrow(function(len(names)), schema).toDF(*names, asked.code)
 
