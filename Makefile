@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-JOBS   ?= 2
+# One for Spark and two for all others, which wait for processes and sockets half of their time.
+JOBS   ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo stack test test-long format lint types tests policies rego bench clean

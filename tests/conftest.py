@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,10 @@ from privtab.opa import binary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# For scripts that start a Spark of their own, for few rows: most of their time is that of compiling.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +60,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--spark", choices=("classic", "connect"), default="classic", help="which kind of Spark session")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            # All in one process: a second Java machine would have to warm up as well.
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -152,7 +152,7 @@ def test_nobody_listening_is_unavailable(ask: Ask) -> None:
 def test_a_reset_is_unavailable(
     ask: Ask, wire: Callable[..., Any], http_reset: Callable[[socket.socket], None]
 ) -> None:
-    assert isinstance(raised(wire(lambda c, _: http_reset(c)).url, ask), DecisionUnavailable)
+    assert isinstance(raised(wire(lambda c, _: http_reset(c)).url, ask, timeout=(0.2, 0.2)), DecisionUnavailable)
 
 
 def test_a_reset_in_the_body_is_unavailable(
@@ -163,7 +163,7 @@ def test_a_reset_in_the_body_is_unavailable(
         time.sleep(0.05)
         http_reset(connection)
 
-    assert isinstance(raised(wire(half).url, ask), DecisionUnavailable)
+    assert isinstance(raised(wire(half).url, ask, timeout=(0.2, 0.2)), DecisionUnavailable)
 
 
 def test_half_a_body_is_unavailable_though_it_reads_as_an_allow(
@@ -191,7 +191,7 @@ def test_no_http_at_all_is_unavailable(ask: Ask, wire: Callable[..., Any]) -> No
 
 def test_silence_is_unavailable_after_the_timeout(ask: Ask, wire: Callable[..., Any]) -> None:
     started = time.monotonic()
-    error = raised(wire(lambda _c, _p: time.sleep(3)).url, ask, timeout=(0.3, 0.3))
+    error = raised(wire(lambda _c, _p: time.sleep(3)).url, ask, timeout=(0.2, 0.2))
     assert isinstance(error, DecisionUnavailable)
     assert time.monotonic() - started < 2.5
 

@@ -103,7 +103,6 @@ def stack(tmp_path: Path) -> Iterator[Callable[..., Stack]]:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., Stack], tmp_path: Path) -> None:
     policy = tmp_path / "gravitino.yaml"
     text = (ROOT / "policy_src" / "gravitino" / "1.1.0.yaml").read_text(encoding="utf-8")
@@ -140,7 +139,6 @@ def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_once_ends_with_the_job(stack: Callable[..., Stack]) -> None:
     running = stack("--sidecars", "1", "--once", "--policy", str(ROOT / "policy_src/gravitino/1.1.0.yaml"))
     assert running.process.wait(PATIENCE) == 0, running.log

@@ -21,7 +21,7 @@ from privtab.spark import decide
 from privtab.state.nodes import State
 
 PLANS = ("kernel", "joins")
-POLICIES = {"kernel": 10, "joins": 4}
+POLICIES = {"kernel": 10, "joins": 2}
 """By plan: joins are planned anew for each policy, which takes longer than all that they decide."""
 REQUESTS = 20_000
 FLAGS = ("force", "deep", "unheard")

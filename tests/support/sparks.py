@@ -37,7 +37,7 @@ def session(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-        + (" -XX:TieredStopAtLevel=1" if brief else ""),
+        + (" -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if brief else ""),
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }

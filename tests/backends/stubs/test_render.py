@@ -67,21 +67,28 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def mypy(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy knows of privtab's own modules, for all that asks it."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def mypy(folder: Path, name: str, text: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What mypy says, strict, of a file beside the module."""
     (folder / name).write_text(text, encoding="utf-8")
     monkeypatch.setenv("MYPYPATH", f"{folder}:{ROOT / 'compiler'}")
     monkeypatch.chdir(folder)
-    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(folder / "cache"), name])
+    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(cache), name])
     assert not err
     return out.splitlines()
 
 
 @pytest.mark.slow
-def test_right_calls_pass_and_each_wrong_one_fails(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mypy(shop, "right.py", RIGHT, monkeypatch) == []
+@pytest.mark.xdist_group("mypy")
+def test_right_calls_pass_and_each_wrong_one_fails(shop: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mypy(shop, "right.py", RIGHT, cache, monkeypatch) == []
     head = RIGHT.partition("answer:")[0].replace("AsyncShop, ", "").replace("AsyncClient, ", "")
-    said = mypy(shop, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", monkeypatch)
+    said = mypy(shop, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", cache, monkeypatch)
     first = head.count("\n") + 1
     for number, (call, says) in enumerate(WRONG, first):
         errors = [line for line in said if line.startswith(f"wrong.py:{number}: error: ")]
@@ -89,11 +96,12 @@ def test_right_calls_pass_and_each_wrong_one_fails(shop: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mypy")
 @pytest.mark.parametrize("policy", ["cdap/final", "gravitino/1.1.0", "streams/teracloud"])
 def test_the_modules_of_shipped_policies_pass_mypy(
-    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert mypy(tmp_path, "names.py", render(load_program(policy)), monkeypatch) == []
+    assert mypy(tmp_path, "names.py", render(load_program(policy)), cache, monkeypatch) == []
 
 
 def test_the_same_policy_gives_the_same_text_in_any_process(shop: Path) -> None:
@@ -192,8 +200,11 @@ ODD: dict[str, str] = {
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mypy")
 @pytest.mark.parametrize("what", ODD)
-def test_odd_policies_give_modules_that_load(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_policies_give_modules_that_load(
+    what: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy = tmp_path / "odd.yaml"
     text = HEAD.replace('"1"', '"1 \\"x\\" \\\\ é"') if "version" in what else HEAD
     policy.write_text(text + ODD[what], encoding="utf-8")
@@ -205,4 +216,4 @@ def test_odd_policies_give_modules_that_load(what: str, tmp_path: Path, monkeypa
         assert module.Class.of("a", "b", class_="c").id == "a/b/c"
         assert (module.A1.TYPE, module.A1_.TYPE) == ("a_1", "a1")
         assert module.A1_Operation.MRO == "mro"
-    assert mypy(tmp_path, "odd_names.py", render(load_program(policy)), monkeypatch) == []
+    assert mypy(tmp_path, "odd_names.py", render(load_program(policy)), cache, monkeypatch) == []

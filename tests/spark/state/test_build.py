@@ -98,7 +98,13 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
 
 @pytest.mark.slow
 def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
-    good = build(spark, frames(spark, STATE), shop, tmp_path)
+    entities = spark.createDataFrame([("lake:l",), ("schema:l/s",), ("depot:d",)], "entity string")
+    tables: Mapping[str, Any] = {"tables": frames(spark, STATE), "entities": entities}
+    good = build(spark, tables, shop, tmp_path)
+    orphans = good.findings(spark).filter("code = 'S114'").collect()
+    assert {(row.table, row.severity) for row in orphans} == {("grants", "warning"), ("members", "warning")}
+    assert files(good) == shard_bundles(shop, STATE)
+
     wrong = frames(spark, STATE)
     wrong["grants"] = wrong["grants"].unionAll(
         spark.createDataFrame(
@@ -106,21 +112,24 @@ def test_wrong_rows_stop_a_build_and_leave_the_last_one(spark: SparkSession, sho
             wrong["grants"].schema,
         )
     )
+    given: Mapping[str, Any] = {"tables": wrong, "entities": entities}
     with pytest.raises(StateInvalid) as raised:
-        build(spark, wrong, shop, tmp_path)
+        build(spark, given, shop, tmp_path)
     codes = sorted(f.code for f in raised.value.findings)  # type: ignore[attr-defined]
     assert codes == ["S103", "S103", "S103", "S103", "S110", "S130"]
     assert opened(tmp_path).manifest == good.manifest
     assert spark.read.parquet(str(tmp_path / "rejected")).filter("severity = 'error'").count() == 6
     assert files(opened(tmp_path)) == files(good)
 
-    partial = build(spark, wrong, shop, tmp_path, allow_partial=True)
-    assert files(partial) == shard_bundles(shop, STATE)
+    strict = {**given, "orphans": "quarantine"}
+    partial = build(spark, strict, shop, tmp_path, allow_partial=True)
+    kept = replace(STATE, grants=(*STATE.grants[:2], STATE.grants[3]), members=STATE.members[:1])
+    assert files(partial) == shard_bundles(shop, kept)
     assert not (tmp_path / "rejected").exists()
     found = partial.findings(spark).filter("severity = 'error'").collect()
     assert {json.loads(row.row).get("privilege") for row in found if row.code == "S130"} == {"SELET"}
     with pytest.raises(StateInvalid):
-        build(spark, wrong, shop, tmp_path)
+        build(spark, strict, shop, tmp_path)
 
 
 def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
@@ -137,16 +146,3 @@ def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     world = random_state(program, seed)
     made = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
     assert files(made) == shard_bundles(program, world)
-
-
-@pytest.mark.slow
-def test_unlisted_entities_are_orphans(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
-    entities = spark.createDataFrame([("lake:l",), ("schema:l/s",), ("depot:d",)], "entity string")
-    given: Mapping[str, Any] = {"tables": frames(spark, STATE), "entities": entities}
-    reported = build(spark, given, shop, tmp_path)
-    orphans = reported.findings(spark).filter("code = 'S114'").collect()
-    assert {(row.table, row.severity) for row in orphans} == {("grants", "warning"), ("members", "warning")}
-    assert files(reported) == shard_bundles(shop, STATE)
-    left = build(spark, {**given, "orphans": "quarantine"}, shop, tmp_path, allow_partial=True)
-    kept = replace(STATE, grants=(*STATE.grants[:2], STATE.grants[3]), members=STATE.members[:1])
-    assert files(left) == shard_bundles(shop, kept)
