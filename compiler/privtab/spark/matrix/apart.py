@@ -112,18 +112,23 @@ class _Apart:
 
     def _depth(self) -> int:
         """How many names a portion begins with: the fewest by which each is small enough."""
-        named = _union(*(self.state.tables[table].select("path") for table in ("grants", "owners", "members")))
         deepest = min(DEEPEST, max(chain[-1][1] for chain in self.chains.values()))
-        most: Any = None
-        for depth in range(1, deepest + 1):
-            counts = named.groupBy(_beginning("path", depth).alias("portion")).count()
-            most = counts.orderBy(F.desc("count"), "portion").first()
-            if most is None or most["count"] <= ROWS:
+        depths = range(1, deepest + 1)
+        held = _union(*(self.state.tables[table].select("path") for table in ("grants", "owners", "members")))
+        counts = held.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
+        each = F.explode(
+            F.array(*(F.struct(F.lit(n).alias("depth"), _beginning("path", n).alias("at")) for n in depths))
+        )
+        sums = counts.select(each.alias("each"), "rows").groupBy("each").agg(F.sum("rows").alias("rows"))
+        most = sums.groupBy("each.depth").agg(F.max(F.struct("rows", "each.at")).alias("most")).collect()
+        largest = {row["depth"]: row["most"] for row in most}
+        for depth in depths:
+            if depth not in largest or largest[depth]["rows"] <= ROWS:
                 return depth
-        if most is not None and most["count"] > LOCAL:
+        if largest[deepest]["rows"] > LOCAL:
             raise UsageError(
-                f"the state has {most['count']:,} rows at and below `{most['portion']}`, more than the {LOCAL:,} "
-                "that one task takes: ask about `users` or `principals`, and leave the other rows out of the state"
+                f"the state has {largest[deepest]['rows']:,} rows at and below `{largest[deepest]['at']}`, more than the "
+                f"{LOCAL:,} that one task takes: ask about it with a state that has fewer"
             )
         return deepest
 
