@@ -155,5 +155,5 @@ def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp
         decide(df, *files, reason=None, **given)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="None is no policy"):
         decide(df, None, files[1], **given)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="a NoneType is no state"):
+    with pytest.raises(UsageError, match="there is no state"):
         decide(df, files[0], None, **given)

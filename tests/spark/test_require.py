@@ -93,5 +93,7 @@ def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: 
         assert found.context == client.decide("ann", "look", "box:s/a/1").context
         with pytest.raises(AccessDenied):
             require(by, held, "ann", "look", "box:s/a/2", spark=spark)
+    with pytest.raises(UsageError, match="there is no state"):
+        require(program, None, "ann", "look", "box:s/a/1")
     with pytest.raises(UsageError, match="a policy is needed"):
         require(None, rows, "ann", "look", "box:s/a/1")

@@ -88,6 +88,8 @@ def _program(policy: OpenPolicy) -> Any:
 
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     """A State that is here, or a SparkState."""
+    if state is None:
+        raise UsageError("there is no state: give rows, a path, a bundle or tables of Spark")
     if isinstance(state, State):
         return state
     if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
@@ -96,7 +98,9 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         key = ("rows", policy.digest, *_mark(state))
         return _remembered(key, state, lambda: _checked(_program(policy), Path(state)))
     if spark is None:
-        raise UsageError(f"a {type(state).__name__} is a state for Spark alone: give rows, a path or a bundle")
+        raise UsageError(
+            f"a {type(state).__name__} is a state that Spark reads, and there is no session: make one, or give it as `spark=`"
+        )
     return spark_state(policy, state, spark)
 
 
