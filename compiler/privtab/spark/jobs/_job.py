@@ -42,7 +42,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentParser:
     """The options of a job, those that all have among them."""
     shown = "\n".join(f"  privtab spark {job} {example}" for example in examples)
-    module = f"  spark-submit …/privtab/spark/jobs/{job}.py [OPTIONS]\n  python -m privtab.spark.jobs.{job} [OPTIONS]"
+    script = Path(__file__).with_name(f"{job}.py")
+    module = f"  spark-submit {script} [OPTIONS]\n  python -m privtab.spark.jobs.{job} [OPTIONS]"
     made = argparse.ArgumentParser(
         prog=f"privtab spark {job}",
         usage=f"privtab spark {job} [OPTIONS]",
@@ -214,8 +215,10 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
         builder = builder.master(options.master)
     if options.remote:
         builder = builder.remote(options.remote)
-    elif sys.stderr.isatty() and not options.quiet:
-        builder = builder.config("spark.ui.showConsoleProgress", "true")
+    else:
+        # Its default draws bars into logs, too.
+        bars = sys.stderr.isatty() and not options.quiet
+        builder = builder.config("spark.ui.showConsoleProgress", str(bars).lower())
     for key, value in settings.items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
