@@ -6,7 +6,7 @@ state/
   manifest.previous.json   the build before, for deltas
   shards.json              the list of bundles, as `privtab state pack --shards` writes it
   bundles/*.tar.gz         named by content; those of both builds
-  results-…/               findings and who is granted anything, by root (Parquet)
+  results-…/*/             findings and who is granted anything, by root (Parquet)
 ```
 """
 
@@ -17,6 +17,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,8 @@ from privtab.state.uses import uses
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 1
+FORMAT = 2
+"""Of the manifest: 1 had two hashes of each row in its fingerprints."""
 MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
 BY_NAME = ("assignments", "memberships", "service_admins")
 """The tables whose rows go by names, not by entities."""
@@ -86,7 +88,7 @@ class Build:
 
     def findings(self, spark: SparkSession) -> DataFrame:
         """What is to say about the rows: the columns of `schemas.FINDINGS`."""
-        rows = spark.read.schema(RESULTS).parquet(place(self.folder).spark(self.manifest["results"]))
+        rows = _said(spark, place(self.folder), self.manifest["results"])
         return rows.filter("kind = 'finding'").drop("kind", "root")
 
 
@@ -138,17 +140,20 @@ class _Builder:
         policy = policy_digest(self.program, self.read.sources.orphans)
         usable = before is not None and before.get("policy") == policy and before.get("format") == FORMAT and not full
         old: Mapping[str, Any] = (before or {}) if usable else {}
-        # Where all is made anew, the workers that make the shards take the fingerprints of their rows as well.
-        tables = ALL_TABLES if old else BY_NAME
-        prints = self.timed("fingerprints", "reading the rows", lambda: self.fingerprints(tables))
         known: Mapping[str, Any] = old.get("fingerprints", {})
-        if old and known == prints and (allow_partial or not _errors(old["findings"])):
-            return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
-        changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p) if old else None
-        removed = sorted(r for r in known if _is_root(r) and r not in prints)
+        changed: list[str] | None = None
         work = f"work-{self.id}"
         try:
-            return self.made(before, old, prints, policy, changed, removed, work, allow_partial=allow_partial)
+            if old:
+                prints = self.timed("fingerprints", "reading the rows", lambda: self.fingerprints(ALL_TABLES))
+                if known == prints and (allow_partial or not _errors(old["findings"])):
+                    return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
+                changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
+                tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
+            else:
+                prints, tables = self.timed("people's rows", "reading who is who", lambda: self.begun(work))
+            removed = sorted(r for r in known if _is_root(r) and r not in prints)
+            return self.made(before, old, prints, policy, tables, changed, removed, allow_partial=allow_partial)
         finally:
             self.root.remove(work)
             if (self.root.read_json(MANIFEST) or {}).get("results") != self.results_name:
@@ -160,20 +165,23 @@ class _Builder:
         old: Mapping[str, Any],
         prints: dict[str, list[int]],
         policy: str,
+        tables: Mapping[str, DataFrame],
         changed: list[str] | None,
         removed: list[str],
-        work: str,
         *,
         allow_partial: bool,
     ) -> Build:
         """A new build beside the old one; the manifest comes last. `changed`: None for all there are, not known yet."""
-        tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
         rows = sum(prints[root][0] for root in changed or ())
         results = self.results_name
         said = "building all shards" if changed is None else f"building {len(changed)} shards"
-        self.timed("shards", said, lambda: self.shards(tables.get("assignments"), changed, rows, results))
         gone = [*(changed or ()), *removed]
-        reports, more, findings = self.timed("results", "gathering", lambda: self.results(old, results, gone))
+        jobs = [
+            partial(self.shards, tables.get("assignments"), changed, rows, f"{results}/shards"),
+            partial(self.others, old, gone, f"{results}/others"),
+        ]
+        self.timed("shards", said, lambda: at_once(jobs))
+        reports, more, findings = self.timed("results", "gathering", lambda: self.results(results))
         for root, sums in more.items():
             prints[root] = [a + b for a, b in zip(prints[root], sums, strict=True)] if root in prints else sums
         changed = sorted(filter(_is_root, prints)) if changed is None else changed
@@ -194,6 +202,13 @@ class _Builder:
             folder=self.root.url, manifest=manifest, rebuilt=tuple(real), removed=tuple(filter(_is_shard, removed)),
             people=another, seconds=self.seconds,
         )  # fmt: skip
+
+    def begun(self, work: str) -> tuple[dict[str, list[int]], dict[str, DataFrame]]:
+        """Where all is made anew: the fingerprints of what goes by names, and `by_name`; shards bring those of their rows."""
+        with ThreadPoolExecutor(1) as aside:
+            prints = aside.submit(self.fingerprints, BY_NAME)
+            tables = self.by_name(work)
+            return prints.result(), tables
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, list[int]]:
         """Of each root and each table that goes by names: rows, and four sums; of these tables alone."""
@@ -235,17 +250,11 @@ class _Builder:
             for table, sources in self.read.sources.tables.items()
         }
 
-    def results(
-        self, old: Mapping[str, Any], results: str, gone: list[str]
-    ) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
-        """What the workers did not say is added to `results`: old results of what stays, findings about tables by name.
-
-        Gives the reports of the shards that were made, the fingerprints of their rows, and the counted findings: table, code,
-        severity, rows.
-        """
+    def others(self, old: Mapping[str, Any], gone: list[str], path: str) -> None:
+        """What the workers do not say, written down: old results of what stays, findings about tables that go by names."""
         parts: list[DataFrame] = []
         if old:
-            kept = self.spark.read.schema(RESULTS).parquet(self.root.spark(old["results"]))
+            kept = self.said(old["results"])
             parts.append(
                 kept.filter(fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME]))
             )
@@ -256,8 +265,18 @@ class _Builder:
         whole = self.spark.createDataFrame([], RESULTS) if not parts else parts[0].select(*names)
         for part in parts[1:]:
             whole = whole.unionAll(part.select(*names))
-        whole.coalesce(8).write.mode("append").parquet(self.root.spark(results))
-        said = self.spark.read.schema(RESULTS).parquet(self.root.spark(results)).filter("kind != 'principal'")
+        whole.coalesce(8).write.parquet(self.root.spark(path))
+
+    def said(self, results: str) -> DataFrame:
+        """What a build has to say, both parts of it."""
+        return _said(self.spark, self.root, results)
+
+    def results(self, results: str) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
+        """The reports of the shards that were made, the fingerprints of their rows, and the counted findings.
+
+        A finding that is counted: table, code, severity, rows.
+        """
+        said = self.said(results).filter("kind != 'principal'")
         own = fn.col("kind") != "finding"
         keys = [fn.when(own, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
         rows = said.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
@@ -270,7 +289,7 @@ class _Builder:
 
     def reject(self, results: str) -> None:
         """Leave the findings in `rejected/` and raise StateInvalid with the first of them."""
-        rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results)).filter("kind = 'finding'")
+        rows = self.said(results).filter("kind = 'finding'")
         self.root.remove("rejected")
         rows.drop("kind", "root").write.parquet(self.root.spark("rejected"))
         wrong = rows.filter("severity = 'error'").orderBy("table", "code", "row").limit(SHOWN).collect()
@@ -280,8 +299,7 @@ class _Builder:
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
         """The people's part, made by one task."""
-        rows = self.spark.read.schema(RESULTS).parquet(self.root.spark(results))
-        granted = rows.filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
+        granted = self.said(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
         entries = people_rows(
             self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
         )
@@ -317,6 +335,10 @@ class _Builder:
         found = work()
         self.seconds[stage] = time.perf_counter() - started
         return found
+
+
+def _said(spark: SparkSession, root: Root, results: str) -> DataFrame:
+    return spark.read.schema(RESULTS).option("recursiveFileLookup", "true").parquet(root.spark(results))
 
 
 def policy_digest(program: Program, orphans: str) -> str:

@@ -127,21 +127,14 @@ class _Expressions:
 
     def grant(self) -> Column:
         """A privilege that gives something on the type, an effect that the policy has."""
-        types = tuple(self.program.entities)
-        known = [
-            f"{name}\n{type_}"
-            for name in self.names.known_privileges()
-            for type_ in types
-            if self.names.given(name, type_) and name == name.strip()
-        ]
+        names = [name for name in self.names.known_privileges() if name == name.strip()]
+        binding = fn.when(fn.expr("false"), fn.expr("false"))
+        for type_ in self.program.entities:
+            given = [name for name in names if self.names.given(name, type_)]
+            # The beginning of a cell is compared in place: nothing is put together for each row.
+            binding = binding.when(fn.col("entity").startswith(f"{type_}:"), fn.col("privilege").isin(given))
         effects = ["allow"] if self.program.semantics.deny == "none" else ["allow", "deny"]
-        binding = fn.concat_ws("\n", fn.col("privilege"), fn.substring_index(fn.col("entity"), ":", 1))
-        return (
-            self.principal("grantee", KINDS)
-            & self.entity("entity")
-            & fn.col("effect").isin(effects)
-            & binding.isin(known)
-        )
+        return self.principal("grantee", KINDS) & self.entity("entity") & fn.col("effect").isin(effects) & binding
 
     def owner(self) -> Column:
         semantics = self.program.semantics.owner

@@ -14,7 +14,7 @@ from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import REVISION_DIGITS
 from privtab.ir.nodes import Program
 from privtab.spark.state.shards import Held
-from privtab.spark.state.texts import Codes, Texts, is_ascii, joined, json_texts, large, nested, ranks
+from privtab.spark.state.texts import Codes, Texts, in_order, is_ascii, joined, json_texts, large, nested, ranks
 from privtab.state.shards import PEOPLE, roots, shard_name
 
 SHARDED = "sharded"
@@ -44,15 +44,10 @@ def _members(parts: Mapping[str, Sequence[bytes]]) -> Iterable[bytes]:
 
 @dataclass(slots=True)
 class _Spelt:
-    """The texts of a shard as JSON and their order: worked out once, used by all members of its document."""
+    """The texts of a shard as JSON: worked out once, used by all members of its document."""
 
     held: Held
-    key_ranks: Codes = field(init=False)
-    name_ranks: Codes = field(init=False)
     _written: dict[bool, tuple[Texts, Texts, Texts]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.key_ranks, self.name_ranks = ranks(self.held.keys), ranks(self.held.names)
 
     def written(self, *, ascii_: bool) -> tuple[Texts, Texts, Texts]:
         """Keys and names as JSON, and members that say true by name."""
@@ -91,8 +86,7 @@ def _grants(spelt: _Spelt, effect: str, *, ascii_: bool) -> list[bytes]:
     if not len(privilege) and not held.scoped[effect]:
         return [b"{}"]
     key_texts, _, leaves = spelt.written(ascii_=ascii_)
-    name_ranks = spelt.name_ranks
-    leaf = name
+    leaf = rank = name
     scoped = held.scoped[effect]
     if scoped:
         number = {p: at for at, p in enumerate(held.privileges)}
@@ -108,8 +102,8 @@ def _grants(spelt: _Spelt, effect: str, *, ascii_: bool) -> list[bytes]:
         privilege = np.concatenate([privilege, [number[p] for p, _, _, _ in scoped]]).astype(np.int64)
         key = np.concatenate([key, [key_number[k] for _, k, _, _ in scoped]]).astype(np.int64)
         name = np.concatenate([name, [added[p] for _, _, p, _ in scoped]]).astype(np.int64)
-        name_ranks, leaves = ranks(_together(names, principals)), _together(leaves, own)
-    order = np.lexsort((name_ranks[name], spelt.key_ranks[key], privilege))
+        rank, leaves = ranks(_together(names, principals))[name], _together(leaves, own)
+    order = in_order(privilege, key, rank)
     levels = [
         (privilege[order], json_texts(large(held.privileges), ascii_=ascii_)),
         (key[order], key_texts),
@@ -123,7 +117,7 @@ def _pairs(spelt: _Spelt, pairs: tuple[Codes, Codes], *, ascii_: bool) -> list[b
     if not len(key):
         return [b"{}"]
     key_texts, _, leaves = spelt.written(ascii_=ascii_)
-    order = np.lexsort((spelt.name_ranks[name], spelt.key_ranks[key]))
+    order = in_order(key, name)
     return nested([(key[order], key_texts)], (name[order], leaves))
 
 

@@ -101,13 +101,13 @@ def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinar
     raw = [col(name) for name in columns] + [none] * (4 - len(columns))
     cells = [fn.when(good, p).otherwise(r).alias(n) for n, p, r in zip("abcd", plain, raw, strict=True)]
     parts = fn.when(good, part).otherwise(fn.lit(SUSPECT + number)).cast("tinyint")
-    hashes = _hashes(table) if prints else []
+    hashes = [_hash(table)] if prints else []
     return marked.select(col("__root").alias("root"), parts.alias("part"), *cells, *hashes)
 
 
 def _plain(program: Program, pairs: DataFrame, part: int, *, prints: bool) -> DataFrame:
     none = fn.lit(None).cast("string")
-    nothing = [fn.lit(None).cast("bigint").alias(name) for name in ("h", "g")] if prints else []
+    nothing = [fn.lit(None).cast("bigint").alias("h")] if prints else []
     return pairs.select(
         root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b", none.alias("c"),
         none.alias("d"), *nothing,
@@ -115,10 +115,11 @@ def _plain(program: Program, pairs: DataFrame, part: int, *, prints: bool) -> Da
 
 
 def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | None:
-    """Of each root's raw rows, and of each table that goes by names (`root` is the table's name): how many, and two hashes.
+    """Of each root's raw rows, and of each table that goes by names (`root` is the table's name): how many, and four sums.
 
-    Sums of the halves of two 64-bit hashes of every row: the order of rows means nothing, each repetition counts. `tables`: of
-    these alone, and of the entities; None where there are none of them. Sums over other tables may be added.
+    Those of the halves of a 64-bit hash of every row, and of the hash of that hash: rows that make up for each other in one
+    do not in the other. The order of rows means nothing, each repetition counts. `tables`: of these alone, and of the entities;
+    None where there are none of them. Sums over other tables may be added.
     """
     program = read.program
     frames: list[DataFrame] = []
@@ -129,31 +130,30 @@ def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | 
         frames += _hashed(program, "entities", read.sources.entities)
     if not frames:
         return None
-    hashed = reduce(lambda a, b: a.unionAll(b), frames)
+    hashed = reduce(lambda a, b: a.unionAll(b), frames).withColumn("g", fn.xxhash64("h"))
     low, high = "{} & 4294967295", "shiftrightunsigned({}, 32)"
     sums = [fn.sum(fn.expr(half.format(h))).alias(f"{h}{n}") for h in ("h", "g") for n, half in enumerate((low, high))]
     counted = [fn.sum(fn.expr("case when counts then 1L else 0L end")).alias("rows")]
     return hashed.groupBy("root").agg(*counted, *sums)
 
 
-def _hashes(table: str) -> list[Column]:
-    """Two hashes of a raw row."""
+def _hash(table: str) -> Column:
+    """A hash of a raw row."""
     columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
     cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
-    title = fn.lit(table)
-    return [fn.xxhash64(title, *cells).alias("h"), fn.xxhash64(fn.lit("privtab"), title, *cells).alias("g")]
+    return fn.xxhash64(fn.lit(table), *cells).alias("h")
 
 
 def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
     columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
-    title, hashes = fn.lit(table), _hashes(table)
+    title, hash_ = fn.lit(table), _hash(table)
     place = "entity" if table == "entities" else _PLACES.get(table)
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")
     if place is not None:
         there = rows if table != "assignments" else rows.filter("coalesce(scope, '') != ''")
         others = [c for c in columns if c != place]
-        found.append(there.select(root(program, place, *others).alias("root"), counts, *hashes))
+        found.append(there.select(root(program, place, *others).alias("root"), counts, hash_))
     if table not in TABLES and table != "entities":
-        found.append(rows.select(title.alias("root"), counts, *hashes))
+        found.append(rows.select(title.alias("root"), counts, hash_))
     return found

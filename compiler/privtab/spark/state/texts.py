@@ -25,7 +25,7 @@ _ROWS = 1 << 20
 def large(values: Sequence[str] | Any) -> Texts:
     """Texts as an Arrow array whose size knows no bound."""
     if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
+        return values.cast(pa.large_string()).combine_chunks()
     return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
 
 
@@ -85,6 +85,16 @@ def ranks(values: Texts) -> Codes:
     found = np.empty(len(order), np.int64)
     found[order] = np.arange(len(order))
     return found
+
+
+def in_order(*columns: Codes) -> Codes | slice:
+    """What puts rows of numbers in order; nothing is moved where they are in order already."""
+    wrong = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    alike = ~wrong
+    for column in columns:
+        wrong |= alike & (column[:-1] > column[1:])
+        alike &= column[:-1] == column[1:]
+    return np.lexsort(columns[::-1]) if wrong.any() else slice(None)
 
 
 def nested(levels: Sequence[tuple[Codes, Texts]], leaves: tuple[Codes, Texts]) -> list[bytes]:

@@ -26,7 +26,7 @@ def work_on(
 ) -> Iterator[Any]:
     """For `mapInArrow`: the rows of some roots → their bundles, written; reports, findings and who is granted anything.
 
-    With the columns `h` and `g`, fingerprints too: those of `scan.fingerprints` over the same rows.
+    With the column `h`, fingerprints too: those of `scan.fingerprints` over the same rows.
     """
     found = [batch for batch in batches if batch.num_rows]
     if not found:
@@ -58,12 +58,42 @@ def work_on(
 
 
 def _fingerprint(rows: Any) -> list[int]:
-    """How many rows have hashes, and the sums of their halves."""
-    sums = [rows.num_rows - rows.column("h").null_count]
-    for name in ("h", "g"):
-        values = np.asarray(rows.column(name).drop_null()).astype(np.int64).view(np.uint64)
+    """How many rows have a hash, and the sums of the halves of the hashes and of their hashes."""
+    hashes = np.asarray(rows.column("h").drop_null()).astype(np.int64).view(np.uint64)
+    sums = [len(hashes)]
+    for values in (hashes, hashed(hashes)):
         sums += [int((values & np.uint64(0xFFFFFFFF)).sum()), int((values >> np.uint64(32)).sum())]
     return sums
+
+
+def hashed(values: Any) -> Any:
+    """XXH64 of 64-bit numbers with the seed 42, as `xxhash64` of a column of them.
+
+    Source: the specification of xxHash by Y. Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+
+    >>> hashed(np.array([7], np.uint64)).view(np.int64)
+    array([-2864211556195259663])
+    """
+    first, second, third, fourth, fifth = (
+        np.uint64(prime)
+        for prime in (
+            0x9E3779B185EBCA87,
+            0xC2B2AE3D27D4EB4F,
+            0x165667B19E3779F9,
+            0x85EBCA77C2B2AE63,
+            0x27D4EB2F165667C5,
+        )
+    )
+
+    def turned(numbers: Any, by: int) -> Any:
+        return (numbers << np.uint64(by)) | (numbers >> np.uint64(64 - by))
+
+    with np.errstate(over="ignore"):
+        found = np.uint64(42) + fifth + np.uint64(8)
+        found = turned(found ^ (turned(values * second, 31) * first), 27) * first + fourth
+        found = (found ^ (found >> np.uint64(33))) * second
+        found = (found ^ (found >> np.uint64(29))) * third
+        return found ^ (found >> np.uint64(32))
 
 
 def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
@@ -73,10 +103,12 @@ def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 def _principals(key: str, shard: Held) -> Iterator[Any]:
     """Everyone that a grant or an owner of the shard names."""
-    codes = np.unique(np.concatenate([*(g[2] for g in shard.grants.values()), shard.owners[1]]))
-    if not len(codes):
+    named = np.zeros(len(shard.names), bool)
+    for codes in (*(grants[2] for grants in shard.grants.values()), shard.owners[1]):
+        named[codes] = True
+    if not named.any():
         return
-    names = shard.names.take(pa.array(codes)).cast(pa.string())
+    names = shard.names.filter(pa.array(named)).cast(pa.string())
     count, wanted = len(names), _arrow_schema()
     columns = [
         pa.array(["principal"] * count) if field.name == "kind"
