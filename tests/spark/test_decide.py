@@ -141,6 +141,14 @@ def test_the_state_of_another_system_is_none(
     df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(UsageError, match="holds `deck`, and none of `dock`"):
         decide(df, other, tmp_path / "state.tar.gz", plan=plan, **BOX)
+    read = SparkState.of(spark, program, validate(program, load(deck[1]))[0])
+    with pytest.raises(UsageError, match="the state is one of `deck`, and the policy is one of `dock`"):
+        decide(df, other, read, plan=plan, **BOX)
+    other.write_text(decks.POLICY.replace("[LOOK, TAKE]", "[LOOK, TAKE, BURN]"))
+    with pytest.raises(
+        UsageError, match=r"another policy of `deck`, with other privileges \(`BURN`\): read it with this"
+    ):
+        decide(df, other, read, plan=plan, **BOX)
 
 
 def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tuple[str, str]) -> None:

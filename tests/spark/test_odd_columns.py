@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark import SparkState, decide, visible
+from privtab.spark import decide, read_state, visible
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 PLANS = ("kernel", "joins")
@@ -129,5 +129,5 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
             "concat('user:', user) AS grantee", "'deny' AS effect", "'LOOK' AS privilege", "entity"
         )
     }
-    found = SparkState.of(spark, deck[0], grants).tables["grants"].collect()
+    found = read_state(spark, grants, deck[0]).good("grants").collect()
     assert [(row["grantee"], row["path"]) for row in found] == [("user:ann     ", "s/a/2")]
