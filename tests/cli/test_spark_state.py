@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import keyring
 import pytest
 from pyspark.sql import SparkSession
 
+from privtab.bundle.inspect import inspect
+from privtab.bundle.verify import verify
 from privtab.cli._app import run
+from privtab.signatures import Trust
 
 POLICY = """\
 privtab: 1
@@ -35,10 +39,16 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None
-    command = ["state", "build", "exports", "-p", "lake.yaml", "-o", "built"]
-    assert run([*command, "--format", "json"]) == 0
+    key, public = keyring.pair().write(lake)
+    command = ["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--signing-key", str(key)]
+    assert run([*command, "--format", "json", "--sequence", "3"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["rebuilt"] == ["catalog:hive"]
+    assert told["signed"] == ["people", "catalog:hive"]
+    people = lake / "built" / told["people"]["file"]
+    assert verify(people, Trust.of(public)).sequence == 3
+    made_of = inspect(people).provenance
+    assert (sorted(made_of["sources"]), made_of["policy"]) == (["assignments.csv", "grants.csv"], "lake/1")
     assert told["findings"] == [{"table": "grants", "code": "S160", "severity": "warning", "rows": 1}]
     assert run(command) == 0
     assert "built/  unchanged: 1 shard" in capsys.readouterr().out
@@ -46,7 +56,7 @@ def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: p
         file.write("role:a,allow,SELECT,schema:hive/s\n")
     assert run(command) == 0
     shown = capsys.readouterr()
-    assert "1 shard, 1 rebuilt, 0 removed" in shown.out
+    assert f"1 shard, 1 rebuilt, 0 removed, 2 signed with {told['people']['signature']['key']}" in shown.out
     assert "S160" in shown.err
     assert run(["state", "delta", "built"]) == 0
     assert "catalog:hive" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from privtab.bundle.stream import digest
 from privtab.errors import FileError
 
 GIT_SECONDS = 20
-TABLES = (".csv", ".json", ".parquet", ".yaml", ".yml")
+TABLES = (".csv", ".json", ".jsonl", ".ndjson", ".orc", ".parquet", ".yaml", ".yml")
 """What tables of a state end in, where a folder holds them."""
 
 

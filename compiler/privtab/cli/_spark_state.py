@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, count, err, out, print_json, table
+from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,6 +108,10 @@ def build(
     variant: VariantOption = None,
     allow_partial: PartialOption = False,
     full: Annotated[bool, typer.Option("--full", help="Build every shard, changed or not.")] = False,
+    key: SigningKeyOption = None,
+    key_id: KeyIdOption = None,
+    scope: ScopeOption = "",
+    sequence: SequenceOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     package: PackageOption = None,
@@ -120,16 +126,23 @@ def build(
     \b
       privtab state build exports/ --policy gravitino/1.1.0 -o build/state
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
     """
+    signing = signing_key(key, key_id, scope, sequence)
+    from privtab.bundle.provenance import provenance
     from privtab.pipeline import load_program
 
     program = load_program(policy, variant=variant)
+    made_of = provenance(Path(sources), policy=f"{program.system}/{program.version}")
     with _session(master, conf, package) as spark:
         from privtab.spark.state import build as built
 
         started = time.perf_counter()
         with _stages() as told:
-            made = built(spark, sources, program, output, allow_partial=allow_partial, full=full, progress=told)
+            made = built(
+                spark, sources, program, output, allow_partial=allow_partial, full=full,
+                provenance=made_of, signing=signing, progress=told,
+            )  # fmt: skip
         seconds = time.perf_counter() - started
     findings = made.manifest["findings"]
     if format_ is Format.JSON:
@@ -270,6 +283,7 @@ def _build_json(made: Build, seconds: float) -> Mapping[str, Any]:
     return {
         "folder": made.folder, "revision": manifest["revision"], "unchanged": made.unchanged,
         "rebuilt": list(made.rebuilt), "removed": list(made.removed), "people_changed": made.people,
+        "signed": list(made.signed),
         "people": manifest["people"], "shards": manifest["shards"], "findings": _finding_rows(manifest["findings"]),
         "seconds": {"all": seconds, **made.seconds},
     }  # fmt: skip
@@ -294,8 +308,11 @@ def _show_build(made: Build, seconds: float) -> None:
     if len(largest) > LARGEST:
         console.print(f"and {len(largest) - LARGEST} smaller ones")
     parts = f"{count(len(shards), 'shard')}, {len(made.rebuilt)} rebuilt, {len(made.removed)} removed"
+    signature = manifest["people"].get("signature")
+    signed = "" if signature is None else f", {len(made.signed)} signed with {signature['key']}"
     console.print(
-        f"{made.folder}/  {total:,} bytes: {parts}, revision {manifest['revision']}, {seconds:.1f} s", soft_wrap=True
+        f"{made.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s",
+        soft_wrap=True,
     )
 
 

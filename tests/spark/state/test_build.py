@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import keyring
 import pytest
+import requests
 from pyspark.sql import DataFrame, SparkSession
 from worlds import policy
 from worlds import state as random_state
 
-from privtab.bundle.pack import shard_bundles
+from privtab.bundle.pack import policy_artifacts, shard_bundles
+from privtab.bundle.provenance import Provenance
+from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.errors import FileError, StateInvalid
 from privtab.ir.nodes import Program
+from privtab.opa.server import OpaServer
 from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
-from privtab.spark.state import Build, build, opened
+from privtab.spark.state import Build, build, deltas, opened
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
 
@@ -73,25 +80,35 @@ def listing(folder: Path) -> set[str]:
 def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:
-    first = build(spark, frames(spark, STATE), shop, tmp_path)
-    assert files(first) == shard_bundles(shop, STATE)
+    key = partial(keyring.pair().signing, scope="prod")
+    made_of = Provenance(sources={"sources.yaml": "0" * 64}, choices={"policy": "shop/1"})
+    first = build(spark, frames(spark, STATE), shop, tmp_path, provenance=made_of, signing=key(sequence=1))
+    packed = shard_bundles(shop, STATE, provenance=made_of, signing=key(sequence=1))
+    assert files(first) == packed
     assert first.rebuilt == ("depot:d", "lake:l", "lake:m")
+    assert first.signed == ("people", "depot:d", "lake:l", "lake:m")
     assert first.people
     assert not first.unchanged
     report = first.shards["lake:l"]
     assert (report["allow"], report["deny"], report["owners"], report["members"]) == (3, 1, 1, 1)
+    told = (report["bytes"], report["sha256"])
+    assert told == (len(packed["lake:l"]), hashlib.sha256(packed["lake:l"]).hexdigest())
     assert opened(tmp_path).manifest == first.manifest
+    assert {path.name for path in (tmp_path / "bundles").iterdir()} == {Path(first.file(k)).name for k in packed}
 
     before = listing(tmp_path)
-    again = build(spark, frames(spark, replace(STATE, grants=STATE.grants[::-1])), shop, tmp_path)
+    turned = replace(STATE, grants=STATE.grants[::-1])
+    again = build(spark, frames(spark, turned), shop, tmp_path, signing=key(sequence=2))
     assert again.unchanged
     assert listing(tmp_path) == before
 
     grants = (*STATE.grants[:3], replace(STATE.grants[3], grantee="user:carl"))
     changed = replace(STATE, grants=grants, members=STATE.members[:1])
-    second = build(spark, frames(spark, changed), shop, tmp_path)
+    second = build(spark, frames(spark, changed), shop, tmp_path, signing=key(sequence=3))
     assert (second.rebuilt, second.removed, second.people) == (("depot:d",), ("lake:m",), True)
-    assert files(second) == shard_bundles(shop, changed)
+    assert second.signed == ("people", "depot:d")
+    now = shard_bundles(shop, changed, signing=key(sequence=3))
+    assert files(second) == now | {"lake:l": packed["lake:l"]}
     assert second.shards["lake:l"] == first.shards["lake:l"]
     assert opened(tmp_path, "manifest.previous.json").manifest == first.manifest
 
@@ -146,3 +163,54 @@ def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     world = random_state(program, seed)
     made = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
     assert files(made) == shard_bundles(program, world)
+
+
+@pytest.mark.long
+def test_who_signs_may_change_and_opa_takes_it(
+    spark: SparkSession, shop: Program, tmp_path: Path, opa_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, next_one = (keyring.pair("ES256", number) for number in (0, 1))
+    folder = tmp_path / "state"
+
+    def made(state: State = STATE, **how: Any) -> Build:
+        return build(spark, frames(spark, state), shop, folder, **how)
+
+    plain = made()
+    assert (plain.signed, files(plain)) == ((), shard_bundles(shop, STATE))
+    # As if there were many.
+    with monkeypatch.context() as patched:
+        patched.setattr("privtab.spark.state.sealing.FEW", 0)
+        first = made(signing=mine.signing(scope="prod"))
+    assert (first.signed, first.rebuilt, first.unchanged) == (tuple(files(first)), (), False)
+    assert files(first) == shard_bundles(shop, STATE, signing=mine.signing(scope="prod"))
+    assert made(signing=mine.signing(scope="prod", sequence=7)).unchanged
+    # The same name, another key; then another scope.
+    other = next_one.signing(id=mine.signing().id, scope="prod")
+    assert files(made(signing=other)) == shard_bundles(shop, STATE, signing=other)
+    last = next_one.signing(scope="prod/2", sequence=8)
+    second = made(signing=last)
+    assert files(second) == shard_bundles(shop, STATE, signing=last)
+    assert second.manifest["revision"] == plain.manifest["revision"]
+    assert made(signing=last, full=True).signed == tuple(files(second))
+    assert deltas(spark, folder).rows == ()
+
+    bundles = {f"part{at}": Path(second.file(key)) for at, key in enumerate(files(second))}
+    bundles["policy"] = tmp_path / "policy.tar.gz"
+    bundles["policy"].write_bytes(policy_artifacts(shop, sharded=True).bundle(last))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(opa_configuration(public_keys([next_one.public]), "prod/2", bundles)))
+    with OpaServer(bundles, binary=opa_binary, config=config) as opa:
+        asked = {
+            "subject": {"type": "user", "id": "ann"}, "action": {"name": "open"}, "resource": {"type": "crate", "id": "d/1"},
+        }  # fmt: skip
+        answers = []
+        for who in ("ann", "bob"):
+            body = {"input": {**asked, "subject": {"type": "user", "id": who}}}
+            answers.append(requests.post(f"{opa.url}/v1/data/privtab/shop/allow", json=body, timeout=5).json())
+        assert [answer.get("result") for answer in answers] == [False, True]
+
+    changed = replace(STATE, members=())
+    unsigned = made(changed)
+    assert (unsigned.rebuilt, set(unsigned.signed)) == (("lake:l",), {"depot:d"})
+    assert files(unsigned) == shard_bundles(shop, changed)
+    assert all("signature" not in part for part in unsigned.shards.values())

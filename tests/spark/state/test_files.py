@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import keyring
 import pyspark
 import pytest
 
@@ -110,8 +111,9 @@ def test_a_build_in_a_bucket_is_that_of_a_folder(s3: str, policy_file: Path, tmp
     grants = "grantee,effect,privilege,entity\nrole:a,allow,SELECT,lake:l\nrole:a,allow,SELECT,schema:m/s\n"
     (exports / "grants.csv").write_text(grants)
     (exports / "assignments.csv").write_text("principal,role\nuser:ann,a\n")
+    key, _ = keyring.pair().write(tmp_path)
     steps: list[object] = [
-        ["state", "build", str(exports), "-p", str(policy_file), "-o", folder]
+        ["state", "build", str(exports), "-p", str(policy_file), "-o", folder, "--signing-key", str(key)]
         for folder in (f"s3://{s3}/state", str(tmp_path / "state"))
     ]
     steps.append(f"{exports}/grants.csv\nrole:a,allow,MANAGE,lake:l\n")

@@ -30,19 +30,23 @@ from privtab.bundle.shards import LISTING
 from privtab.errors import FileError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.shard_names import combined
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
+from privtab.spark.state.manifests import listing, revision, text
 from privtab.spark.state.people import REPORT, people_rows, people_writer
 from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.schemas import FINDINGS, schema
+from privtab.spark.state.sealing import Parts, parts_of, sealed, unlike
 from privtab.spark.state.worker import RESULTS, work_on
 from privtab.state.nodes import TABLES as ALL_TABLES
-from privtab.state.shards import PEOPLE, roots
+from privtab.state.shards import PEOPLE
 from privtab.state.uses import uses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.sign import SigningKey
 
 FORMAT = 2
 """Of the manifest: 1 had two hashes of each row in its fingerprints."""
@@ -66,6 +70,8 @@ class Build:
     removed: tuple[str, ...] = ()
     people: bool = False
     """Whether the people's part is another one than before."""
+    signed: tuple[str, ...] = ()
+    """The parts (`people`, root keys) that were signed now, or whose signatures were taken away."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By stage."""
 
@@ -78,7 +84,7 @@ class Build:
     @property
     def unchanged(self) -> bool:
         """Whether the rows were those of the build before, so that nothing was made."""
-        return not (self.rebuilt or self.removed or self.people)
+        return not (self.rebuilt or self.removed or self.people or self.signed)
 
     def file(self, key: str) -> Path | str:
         """Where the bundle of `people` or of a root key lies."""
@@ -100,15 +106,21 @@ def build(
     *,
     allow_partial: bool = False,
     full: bool = False,
+    provenance: Provenance | None = None,
+    signing: SigningKey | None = None,
     progress: Progress | None = None,
 ) -> Build:
     """Validate, index and bundle a state in shards below a folder that driver and executors share.
 
     Shards whose rows are those of the build before stay as they are (`full`: make all anew). Raises StateInvalid where rows are
     wrong, unless `allow_partial`; then nothing has changed but `rejected/`, which holds every finding.
+
+    `provenance` is told by the people's bundle. `signing`: every bundle is signed by this process, which alone holds the key;
+    those that did not change are signed again only where another key, or the same for another scope, had signed them.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
-    return _Builder(spark, read, place(folder), progress or (lambda _: None)).run(
+    told = {} if provenance is None else {"provenance": provenance.to_json()}
+    return _Builder(spark, read, place(folder), progress or (lambda _: None), told, signing).run(
         allow_partial=allow_partial, full=full
     )
 
@@ -125,8 +137,17 @@ def opened(folder: str | Path, name: str = MANIFEST) -> Build:
 class _Builder:
     """One run."""
 
-    def __init__(self, spark: SparkSession, read: Read, root: Root, progress: Progress) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        read: Read,
+        root: Root,
+        progress: Progress,
+        told: Mapping[str, Any],
+        signing: SigningKey | None,
+    ) -> None:
         self.spark, self.read, self.root, self.progress = spark, read, root, progress
+        self.told, self.signing = told, signing
         self.program = read.program
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, DataFrame] = {}
@@ -147,7 +168,7 @@ class _Builder:
             if old:
                 prints = self.timed("fingerprints", "reading the rows", lambda: self.fingerprints(ALL_TABLES))
                 if known == prints and (allow_partial or not _errors(old["findings"])):
-                    return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
+                    return self.signed_anew(old)
                 changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
                 tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
             else:
@@ -158,6 +179,19 @@ class _Builder:
             self.root.remove(work)
             if (self.root.read_json(MANIFEST) or {}).get("results") != self.results_name:
                 self.root.remove(self.results_name)
+
+    def signed_anew(self, old: Mapping[str, Any]) -> Build:
+        """The last build, whose rows are those of now, signed as it should be."""
+        if not unlike(parts_of(old), self.signing):
+            return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
+        parts, signed = self.timed("signatures", "signing", lambda: self.sealed(parts_of(old), {}))
+        manifest = {**old, "people": parts.pop(PEOPLE), "shards": parts}
+        self.publish(old, manifest)
+        return Build(folder=self.root.url, manifest=manifest, signed=tuple(signed), seconds=self.seconds)
+
+    def sealed(self, parts: Parts, before: Parts) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """The parts, signed as they should be."""
+        return sealed(self.spark, self.root, parts, before, self.signing)
 
     def made(
         self,
@@ -189,10 +223,13 @@ class _Builder:
             self.reject(results)
         shards = {r: s for r, s in old.get("shards", {}).items() if r not in changed and r not in removed} | reports
         people = self.timed("people", "working out principals", lambda: self.people(tables, results, sorted(shards)))
+        bare = parts_of({"people": people, "shards": {root: shards[root] for root in sorted(shards)}})
+        parts, signed = self.timed("signatures", "signing", lambda: self.sealed(bare, parts_of(old)))
+        people = parts.pop(PEOPLE)
         manifest = {
             "format": FORMAT, "kind": "shards", "system": self.program.system, "version": self.program.version,
-            "policy": policy, "revision": _revision(people, shards), "people": people,
-            "shards": {root: shards[root] for root in sorted(shards)}, "findings": findings,
+            "policy": policy, "revision": revision(people, shards), "people": people,
+            "shards": parts, "findings": findings,
             "fingerprints": dict(sorted(prints.items())), "results": results,
         }  # fmt: skip
         self.publish(before, manifest)
@@ -200,7 +237,7 @@ class _Builder:
         real = [root for root in changed if _is_shard(root)]
         return Build(
             folder=self.root.url, manifest=manifest, rebuilt=tuple(real), removed=tuple(filter(_is_shard, removed)),
-            people=another, seconds=self.seconds,
+            people=another, signed=tuple(signed), seconds=self.seconds,
         )  # fmt: skip
 
     def begun(self, work: str) -> tuple[dict[str, list[int]], dict[str, DataFrame]]:
@@ -303,16 +340,16 @@ class _Builder:
         entries = people_rows(
             self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
         )
-        worker = people_writer(self.program, shards, self.root)
+        worker = people_writer(self.program, shards, self.root, self.told)
         (report,) = entries.coalesce(1).mapInArrow(worker, REPORT).collect()
         return dict(report.asDict())
 
     def publish(self, before: Mapping[str, Any] | None, manifest: Mapping[str, Any]) -> None:
         """The new manifest; from now on readers see the new build."""
         if before is not None:
-            self.root.write(PREVIOUS, _text(before))
-        self.root.write(MANIFEST, _text(manifest))
-        self.root.write(LISTING, _listing(self.program, manifest))
+            self.root.write(PREVIOUS, text(before))
+        self.root.write(MANIFEST, text(manifest))
+        self.root.write(LISTING, listing(self.program, manifest))
         self.root.remove("rejected")
         self.sweep()
 
@@ -349,22 +386,6 @@ def policy_digest(program: Program, orphans: str) -> str:
     return hashlib.sha256(json_bytes([document, asked, orphans, FORMAT])).hexdigest()[:16]
 
 
-def _listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
-    """The list of the bundles as `state pack --shards` writes it beside its own."""
-
-    def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
-        named = {name: part[name] for name in ("file", "revision", "bytes")}
-        return named | {"roots": sorted(roots(program.system, key))}
-
-    shards = {key: row(key, part) for key, part in manifest["shards"].items()}
-    head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}
-    return json_bytes({**head, "shards": shards}) + b"\n"
-
-
-def _revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
-    return combined(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
-
-
 def _is_root(key: str) -> bool:
     """Whether a fingerprint is of rows that lie in shards (rows whose root nobody can tell among them)."""
     return key not in BY_NAME
@@ -376,7 +397,3 @@ def _is_shard(key: str) -> bool:
 
 def _errors(findings: list[list[Any]]) -> bool:
     return any(severity == "error" for _, _, severity, _ in findings)
-
-
-def _text(manifest: Mapping[str, Any]) -> bytes:
-    return (json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

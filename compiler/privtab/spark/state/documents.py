@@ -69,11 +69,14 @@ def shard_document(held: Held) -> tuple[str, bytes]:
     return stamped(parts, ascii_=is_ascii(held.keys) and is_ascii(held.names))
 
 
-def bundle_of(program: Program, key: str, revision: str, text: bytes, shards: int = 0) -> bytes:
-    """The bundle of a part from the text of its document."""
+def bundle_of(
+    program: Program, key: str, revision: str, text: bytes, shards: int = 0, more: Mapping[str, Any] | None = None
+) -> bytes:
+    """The bundle of a part from the text of its document; `more`: what its metadata tell besides."""
     metadata: dict[str, Any] = {"kind": "state", "system": program.system, "state": SHARDED, "shard": key}
     if key == PEOPLE:
         metadata["shards"] = shards
+    metadata |= more or {}
     manifest = {"revision": revision, "roots": roots(program.system, key), "rego_version": 1, "metadata": metadata}
     content = text if key == PEOPLE else b'{"at":{' + json_bytes(shard_name(key)) + b":" + text + b"}}"
     return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
+from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import Program
 from privtab.spark.state.documents import Part, bundle_of, stamped
 from privtab.spark.state.files import Root
@@ -136,13 +137,19 @@ def _scoped_names(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays(columns, names=["role_", "scope_", "text"])
 
 
-def write_people(program: Program, shards: list[str], root: Root, batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow` over one partition: the entries → the bundle, written; gives one row of REPORT."""
+def write_people(
+    program: Program, shards: list[str], root: Root, more: Mapping[str, Any], batches: Iterator[Any]
+) -> Iterator[Any]:
+    """For `mapInArrow` over one partition: the entries → the bundle, written; gives one row of REPORT.
+
+    `more`: what its metadata tell besides, which is no part of its revision.
+    """
     schema = pa.schema([(name, pa.string()) for name in ("part", "name", "key", "value")])
     table = _table(batches, schema)
     revision, text = people_document(table, shards)
-    content = bundle_of(program, PEOPLE, revision, text, len(shards))
-    file = f"bundles/people-{revision}.tar.gz"
+    content = bundle_of(program, PEOPLE, revision, text, len(shards), more)
+    mark = f"-{hashlib.sha256(json_bytes(more)).hexdigest()[:10]}" if more else ""
+    file = f"bundles/people-{revision}{mark}.tar.gz"
     root.write(file, content)
     principals = pc.sum(pc.equal(table.column("part"), "principals")).as_py() or 0
     columns = [revision, len(content), len(text), hashlib.sha256(content).hexdigest(), int(principals), file]
@@ -221,6 +228,6 @@ def _list(roles: list[str], *, ascii_: bool) -> str:
     return json.dumps(roles, ensure_ascii=ascii_, separators=(",", ":"))
 
 
-def people_writer(program: Program, shards: list[str], root: Root) -> Any:
+def people_writer(program: Program, shards: list[str], root: Root, more: Mapping[str, Any]) -> Any:
     """`write_people` for one program and one list of shards."""
-    return partial(write_people, program, shards, root)
+    return partial(write_people, program, shards, root, more)

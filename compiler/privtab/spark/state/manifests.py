@@ -1,0 +1,34 @@
+"""What a build writes of itself: its manifest, and the list of its bundles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from privtab.bundle.archive import json_bytes
+from privtab.ir.nodes import Program
+from privtab.shard_names import combined
+from privtab.state.shards import PEOPLE, roots
+
+
+def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
+    """The list of the bundles as `state pack --shards` writes it beside its own."""
+
+    def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
+        named = {name: part[name] for name in ("file", "revision", "bytes")}
+        return named | {"roots": sorted(roots(program.system, key))}
+
+    shards = {key: row(key, part) for key, part in manifest["shards"].items()}
+    head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}
+    return json_bytes({**head, "shards": shards}) + b"\n"
+
+
+def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
+    """The revision of all parts together."""
+    return combined(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
+
+
+def text(manifest: Mapping[str, Any]) -> bytes:
+    """A manifest as it lies in its file."""
+    return (json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

@@ -1,0 +1,189 @@
+"""Signatures of a built state: executors hash and pack its bundles (few of them the driver), the driver alone holds the key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from privtab.bundle.archive import json_bytes
+from privtab.spark.state.files import Root
+from privtab.state.shards import PEOPLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.bundle.sign import SigningKey
+
+Rows = list[dict[str, Any]]
+Work = Callable[[Root, Iterable[Any]], Iterator[Any]]
+Parts = Mapping[str, Mapping[str, Any]]
+"""Reports as a manifest has them, by `people` or a root key."""
+END = ".tar.gz"
+MOST_TASKS = 200
+FEW = 8 << 20
+"""Bytes of bundles that the driver hashes and packs itself: a job of Spark would take longer."""
+HASHES = "`key` string, `hashes` string"
+PACKED = "`key` string, `bytes` bigint, `sha256` string"
+
+
+def parts_of(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The reports of a manifest; none of an empty one."""
+    return {PEOPLE: manifest["people"], **manifest["shards"]} if manifest else {}
+
+
+def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
+    """What a manifest says of how a part is signed, but for the sequence."""
+    if signing is None:
+        return None
+    from privtab.keys import key_id
+
+    # Another key may go by the same name.
+    fingerprint = key_id(signing.key.public_key())
+    return {"key": signing.id, "fingerprint": fingerprint, "algorithm": signing.algorithm, "scope": signing.scope}
+
+
+def unlike(parts: Parts, signing: SigningKey | None) -> list[str]:
+    """The parts that are signed in another way, or not as they should be."""
+    wanted = signature_of(signing)
+    return [key for key, part in parts.items() if _how(part) != wanted]
+
+
+def sealed(
+    spark: SparkSession, root: Root, parts: Parts, before: Parts, signing: SigningKey | None
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The parts of a build as they should be signed, and which of them were signed (or unsigned) for it.
+
+    A part that is signed with the same key for the same scope stays, whatever its sequence; so does one that is, but for its
+    signature, what it was in `before`. Raises BrokenBundle.
+    """
+    found = {key: _as_before(part, before.get(key), signing) for key, part in parts.items()}
+    todo = unlike(found, signing)
+    if not todo:
+        return found, []
+    sources = {key: str(found[key]["file"]) for key in todo}
+    few = sum(int(found[key]["bytes"]) for key in todo) <= FEW
+    done = partial(_here if few else _on_executors, spark, root)
+    texts: Mapping[str, str | None] = dict.fromkeys(todo)
+    if signing is not None:
+        from privtab.bundle.sign import signatures
+
+        asked: Rows = [{"key": key, "file": file} for key, file in sources.items()]
+        hashed = done(asked, "`key` string, `file` string", _hash, HASHES)
+        texts = {row["key"]: signatures(json.loads(row["hashes"]), signing).decode() for row in hashed}
+    plain = {key: _unsigned(found[key]) for key in todo}
+    names = {key: _name(plain[key], signing) for key in todo}
+    wanted: Rows = [{"key": key, "file": sources[key], "out": names[key], "text": texts[key]} for key in todo]
+    columns = "`key` string, `file` string, `out` string, `text` string"
+    packed = {row["key"]: row for row in done(wanted, columns, _pack, PACKED)}
+    for key in todo:
+        row, part = packed[key], {k: v for k, v in found[key].items() if k != "signature"}
+        part |= {"file": names[key], "bytes": row["bytes"], "sha256": row["sha256"]}
+        if signing is not None:
+            how = {**(signature_of(signing) or {}), "sequence": signing.sequence}
+            part["signature"] = how | {"of": _digest_of(found[key]), "unsigned": plain[key]}
+        found[key] = part
+    return found, todo
+
+
+def _how(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How a part is signed, but for the sequence."""
+    signature = part.get("signature")
+    return None if signature is None else {n: signature[n] for n in ("key", "fingerprint", "algorithm", "scope")}
+
+
+def _as_before(part: Mapping[str, Any], before: Mapping[str, Any] | None, signing: SigningKey | None) -> dict[str, Any]:
+    """The part, or what was signed of the same bytes."""
+    if signing is None or before is None or "signature" in part or "signature" not in before:
+        return dict(part)
+    same = before["signature"]["of"] == part["sha256"] and _how(before) == signature_of(signing)
+    return dict(before if same else part)
+
+
+def _unsigned(part: Mapping[str, Any]) -> str:
+    """What the part's file is called without a signature."""
+    return str(part["signature"]["unsigned"] if "signature" in part else part["file"])
+
+
+def _digest_of(part: Mapping[str, Any]) -> str:
+    """The hash of the part's bundle without a signature."""
+    return str(part["signature"]["of"] if "signature" in part else part["sha256"])
+
+
+def _name(unsigned: str, signing: SigningKey | None) -> str:
+    """What a part's file is called: no two that differ have one name."""
+    if signing is None:
+        return unsigned
+    mark = hashlib.sha256(json_bytes([signature_of(signing), signing.sequence])).hexdigest()[:10]
+    return f"{unsigned.removesuffix(END)}-{mark}{END}"
+
+
+def _here(spark: SparkSession, root: Root, asked: Rows, columns: str, work: Work, result: str) -> Rows:  # noqa: ARG001
+    """What `work` makes of rows, by this process."""
+    import pyarrow as pa
+
+    return [row for batch in work(root, pa.Table.from_pylist(asked).to_batches()) for row in batch.to_pylist()]
+
+
+def _on_executors(spark: SparkSession, root: Root, asked: Rows, columns: str, work: Work, result: str) -> Rows:
+    """What `work` makes of rows, by executors."""
+    rows = [tuple(row.values()) for row in asked]
+    frame = spark.createDataFrame(rows, columns).repartition(min(len(rows), MOST_TASKS), "key")
+    return [row.asDict() for row in frame.mapInArrow(partial(work, root), result).collect()]
+
+
+def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: bundles → the hashes of their files."""
+    from privtab.bundle.sign import digests
+
+    for batch in batches:
+        rows = []
+        for row in batch.to_pylist():
+            with root.open(row["file"]) as bundle:
+                rows.append({"key": row["key"], "hashes": json.dumps(digests(bundle, ours=True))})
+        yield from _out(rows)
+
+
+def _pack(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: bundles and what their `.signatures.json` holds (null: nothing) → signed bundles, written."""
+    for batch in batches:
+        rows = []
+        for row in batch.to_pylist():
+            written = _Written()
+            with root.open(row["file"]) as bundle:
+                root.write_pieces(row["out"], written.of(_packed(bundle, row["text"])))
+            rows.append({"key": row["key"], "bytes": written.bytes, "sha256": written.hash.hexdigest()})
+        yield from _out(rows)
+
+
+def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
+    from privtab.bundle.sign import with_signatures
+    from privtab.bundle.stream import entries
+    from privtab.signatures import is_signature
+
+    names = [name for name, _, _ in entries(bundle) if not is_signature(name)]
+    bundle.seek(0)
+    yield from with_signatures(bundle, names, None if text is None else text.encode())
+
+
+class _Written:
+    """How much was written, and its hash."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.hash = hashlib.sha256()
+
+    def of(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.bytes += len(piece)
+            self.hash.update(piece)
+            yield piece
+
+
+def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    if rows:
+        yield from pa.Table.from_pylist(rows).to_batches()
