@@ -131,6 +131,7 @@ def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> Non
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"subject": F.col("usr")}, "subject: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
         ({"resource": ("box", "nothing.there")}, "the path of resource: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        ({"subject": F.col("*")}, "subject is 4 columns: one is wanted"),
         ({"subject": F.array("user")}, "subject is a column of type `array<string>`: a text is wanted"),
         ({"resource": F.create_map("user", "path")}, "resource is a column of type `map<string,string>`"),
         ({"flags": {"careful": F.array("path")}}, "flag `careful` is a column of type `array<string>`: true or false"),

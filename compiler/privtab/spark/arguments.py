@@ -290,18 +290,24 @@ class _Reader:
                 raise UsageError(f"{what} is a column of type {shown}: {wanted} wanted")
 
     def _kinds(self) -> Mapping[str, DataType]:
-        whats = list(self.given)
         try:
-            return dict(zip(whats, (f.dataType for f in self.df.select(*self.given.values()).schema), strict=True))
+            kinds = [field.dataType for field in self.df.select(*self.given.values()).schema]
         except AnalysisException:
-            # One by one, to tell which.
-            for what, column in self.given.items():
-                try:
-                    self.df.select(column).schema  # noqa: B018  (Connect looks at a column only when its type is asked for)
-                except AnalysisException as error:
-                    said = next((line for line in str(error).splitlines() if line.strip()), "it cannot be read")
-                    raise UsageError(f"{what}: {said}") from error
-            raise
+            kinds = []
+        if len(kinds) == len(self.given):
+            return dict(zip(self.given, kinds, strict=True))
+        # One by one, to tell which.
+        found = {}
+        for what, column in self.given.items():
+            try:
+                fields = self.df.select(column).schema.fields
+            except AnalysisException as error:
+                said = next((line for line in str(error).splitlines() if line.strip()), "it cannot be read")
+                raise UsageError(f"{what}: {said}") from error
+            if len(fields) != 1:
+                raise UsageError(f"{what} is {len(fields)} columns: one is wanted")
+            found[what] = fields[0].dataType
+        return found
 
     def check(self, given: tuple[str, ...], slots: tuple[str, ...]) -> None:
         """Raise InvalidRequest for constants that the policy has no operation for."""

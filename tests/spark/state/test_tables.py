@@ -100,6 +100,8 @@ def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop:
 def test_other_things_are_no_state(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a int is no state"):
         SparkState.of(spark, shop, 7)
+    with pytest.raises(UsageError, match="the table `grants` of the state is a list, no DataFrame of Spark"):
+        SparkState.of(spark, shop, {"grants": []})
     nothing: tuple[object, ...] = ({}, {"entities": spark.range(1).selectExpr("'lake:l' AS entity")})
     for state in nothing:
         with pytest.raises(UsageError, match="has no table of a state; the tables are members"):

@@ -62,6 +62,9 @@ class SparkState:
                 return state.state().fitting(policy)
             case Mapping() if all(_is_frame(t) for t in state.values()):
                 return read_state(spark, state, policy).state()
+            case Mapping():
+                name, table = next((name, table) for name, table in state.items() if not _is_frame(table))
+                raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, no DataFrame of Spark")
             case str() | os.PathLike():
                 path = Path(state)
             case _:
