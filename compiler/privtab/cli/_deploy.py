@@ -24,6 +24,7 @@ from privtab.cli._rollout import (
     progress_console,
     reader_of,
     registry_of,
+    scope_of,
     token_of,
     watcher,
 )
@@ -87,7 +88,9 @@ def _to_channel(
     from privtab.registry.deploy.rollout import Rollout, pack
 
     if asked.signing_key is None and registry.trust() is not None:
-        raise UsageError(f"{registry.url} takes signed bundles alone: give `--signing-key FILE`")
+        raise UsageError(
+            f"{registry.url} takes signed bundles alone: give `--signing-key FILE`, or set $PRIVTAB_SIGNING_KEY"
+        )
     program, path, loaded = _checked(asked, told)
     if program is None:
         return GATES
@@ -114,7 +117,7 @@ def _to_channel(
             path,
             state=loaded,
             sharded=asked.sharded,
-            signing=_signing(asked, before),
+            signing=_signing(asked, registry, before),
             choices={"variant": asked.variant, "readings": dict(asked.readings)},
         )
     if asked.dry_run:
@@ -159,6 +162,8 @@ def _to_channel(
             f"{channel}/{program.system}: switch {told.after.sequence}, policy {told.after.policy}",
             style="bold",
         )
+        if not (told.after.state or told.after.shards):
+            say(asked.format, "it has no state: every answer is unavailable until `--state` gives one", style="yellow")
     return _watch(asked, rollout, before, told, rollback=rollback)
 
 
@@ -223,13 +228,13 @@ def _waivers(path: Path | None) -> tuple[Sequence[Waiver], Sequence[Diagnostic]]
     return read.waivers, read.found
 
 
-def _signing(asked: Asked, before: Channel) -> SigningKey | None:
+def _signing(asked: Asked, registry: Registry, before: Channel) -> SigningKey | None:
     from privtab.bundle.sign import SigningKey
 
     if asked.signing_key is None:
         return None
     # Whoever keeps the order of bundles takes this one for newer than all that the channel ran.
-    return SigningKey.of(asked.signing_key, scope=asked.scope, sequence=before.last + 1)
+    return SigningKey.of(asked.signing_key, scope=asked.scope or scope_of(registry), sequence=before.last + 1)
 
 
 def _why(asked: Asked, gates: Sequence[Gate]) -> str:

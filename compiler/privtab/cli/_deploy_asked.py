@@ -34,7 +34,7 @@ class Asked:
     skip_tests: str | None
     keep_state: str | None
     engine: str
-    signing_key: Path | None
+    signing_key: str | None
     scope: str
     dry_run: bool
     why: str

@@ -70,6 +70,12 @@ def registry_of(url: str | None) -> Registry:
         raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
 
 
+def scope_of(registry: Registry) -> str:
+    """The scope that a registry asks for with its signatures; empty where it asks for none."""
+    trust = registry.trust()
+    return "" if trust is None else trust.scope
+
+
 @contextmanager
 def reader_of(
     server: str | None, opas: Sequence[str] | None, token_file: Path | None, ca: Path | None
@@ -144,9 +150,12 @@ def _live(looks: Iterator[Look], title: str, console: Console) -> Look:
 
 def _lines(looks: Iterator[Look], title: str, console: Console) -> Look:
     said: dict[str, tuple[str, str]] = {}
-    last = None
+    last, problem = None, None
     for look in looks:
         last = look
+        if look.problem != problem and not look.over:
+            problem = look.problem
+            console.print(f"  {problem or 'it answers again'}", soft_wrap=True, style="dim")
         for one in look.stood:
             now = (str(one.standing), one.why)
             if said.get(one.sidecar.id) != now:

@@ -20,6 +20,7 @@ from privtab.cli._rollout import (
     TokenOption,
     WhyOption,
 )
+from privtab.cli._signing import ScopeOption, SigningKeyOption
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,10 +93,8 @@ def deploy(
     ] = False,
     why: WhyOption = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="The gates alone: nothing is kept or switched.")] = False,
-    signing_key: Annotated[
-        Path | None, typer.Option("--signing-key", metavar="FILE", help="Sign the bundles with this key, PEM.")
-    ] = None,
-    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope of the signature.")] = "",
+    signing_key: SigningKeyOption = None,
+    scope: ScopeOption = "",
     push: Annotated[
         str | None,
         typer.Option("--push", metavar="URL", help="Straight into this running OPA, for development; no registry."),
@@ -135,14 +134,14 @@ def deploy(
         skip_tests=_reason(skip_tests, "--skip-tests"),
         keep_state=_reason(keep_state, "--keep-state"),
         engine=_engine(engine),
-        signing_key=signing_key,
+        signing_key=signing_key or None,
         scope=scope,
         dry_run=dry_run,
         why=why,
         format=format_,
     )
     if push is not None:
-        if registry_given := [name for name, on in (("--canary", canary), ("--signing-key", signing_key)) if on]:
+        if registry_given := [name for name, on in (("--canary", canary), ("--scope", scope)) if on]:
             raise UsageError(f"`--push` goes to one OPA, without {registry_given[0]}: leave that off")
         _deploy.into_opa(asked, push, token_file)
         return

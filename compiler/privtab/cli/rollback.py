@@ -27,6 +27,7 @@ from privtab.cli._rollout import (
     progress_console,
     reader_of,
     registry_of,
+    scope_of,
     watcher,
 )
 from privtab.errors import UsageError
@@ -61,7 +62,9 @@ def rollback(
         Path | None,
         typer.Option("--signing-key", metavar="FILE", help="Sign anew, for those who refuse what is older; PEM."),
     ] = None,
-    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope of the signature.")] = "",
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="TEXT", help="The scope of the signature; else the registry's own.")
+    ] = "",
     token_file: TokenOption = None,
     ca: CaOption = None,
     format_: FormatOption = Format.TEXT,
@@ -162,8 +165,8 @@ def _kept(registry: Registry, system: str, kinds: Sequence[str], given: str) -> 
 def _sign_anew(rollout: Rollout, goal: Next, before: Channel, key: Path, scope: str) -> None:
     from privtab.bundle.sign import SigningKey, signed
 
-    signing = SigningKey.of(key, scope=scope, sequence=before.last + 1)
     registry, system = rollout.registry, rollout.system
+    signing = SigningKey.of(key, scope=scope or scope_of(registry), sequence=before.last + 1)
     found = [("policy", goal.policy, ""), ("state", goal.state, "")]
     found += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
     for kind, identity, shard in found:

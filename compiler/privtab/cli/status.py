@@ -251,6 +251,8 @@ def _channel(one: Channel) -> list[RenderableType]:
         Text.assemble((f"{one.channel}/{one.system}", "bold"), f": policy {one.policy or 'none'}{state}"),
         Text(f"switch {one.sequence} at {one.when} by {one.by or 'nobody'}{': ' + one.why if one.why else ''}", "dim"),
     ]
+    if one.held:
+        lines.append(Text(f"switch {one.last} cannot be read: nothing moves until the next one", style="bold red"))
     if one.canary is not None:
         from privtab.registry.deploy.trial import Trial
 
