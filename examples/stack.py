@@ -2,7 +2,7 @@
 
 A registry server, OPA sidecars that follow a channel of it, and a Spark job that asks the first of them:
 
-    python examples/stack.py [--policy FILE] [--state FILE] [--folder DIR] [--sidecars N] [--once] [--restart]
+    python examples/stack.py [--policy FILE] [--state FILE] [--job FILE] [--folder DIR] [--sidecars N] [--once] [--restart]
 
 It ends on Ctrl-C, on SIGTERM, and when a part ends that should not; then all other parts end, too. `--restart` starts a
 part again, as containers are. `--once` ends with the job, after it has asked once. What runs where stands in
@@ -210,7 +210,7 @@ def build(stack: Stack, options: argparse.Namespace) -> int:
     for number, url in enumerate(urls, start=1):
         wait(stack, f"{url}/health?bundles=true", f"opa-{number}")
     rounds = {"PRIVTAB_ROUNDS": "1"} if options.once else {}
-    job = [sys.executable, str(ROOT / "examples" / "stack_job.py")]
+    job = [sys.executable, options.job]
     stack.start(Part(name="job", command=job, environment={"OPA_URL": urls[0], **rounds}, ends=options.once))
     stack.log(None, f"everything runs; OPA at {', '.join(urls)}. Change the tables, and then:")
     stack.log(None, f"  privtab deploy {options.policy} --registry {registry} --server {server}")
@@ -277,6 +277,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--policy", default="gravitino/1.1.0", help="a policy by name or path")
     parser.add_argument("--state", default=str(ROOT / "policy_src" / "gravitino" / "state.yaml"))
+    parser.add_argument("--job", default=str(ROOT / "examples" / "stack_job.py"), help="what asks; it finds $OPA_URL")
     parser.add_argument("--folder", type=Path, help="where the registry is kept; a temporary one where left off")
     parser.add_argument("--sidecars", type=int, default=2, choices=range(1, 9), metavar="N")
     parser.add_argument("--once", action="store_true", help="end when the job has asked once")

@@ -87,17 +87,20 @@ def status(opa: OpaServer, name: str) -> dict[str, Any]:
     return found
 
 
-def refused(opa: OpaServer, last: str) -> str:
-    """What OPA says of a state that it does not take; `last`: what it said of the one before."""
-    said: list[str] = []
+def data(opa: OpaServer, system: str) -> object:
+    return requests.get(f"{opa.url}/v1/data/privtab_state/{system}", timeout=5).json().get("result")
 
-    def another() -> bool:
-        told = status(opa, "state")
-        said.append(str(told.get("message") or ""))
-        return bool(said[-1]) and said[-1] != last and told["code"] == "bundle_error"
 
-    until(another, f"something else than `{last}`")
-    return said[-1]
+def refused(opa: OpaServer, name: str) -> str:
+    """What OPA says of a bundle that it does not take."""
+    told: list[dict[str, Any]] = []
+
+    def complained() -> bool:
+        told.append(status(opa, name))
+        return told[-1].get("code") == "bundle_error" and bool(told[-1].get("message"))
+
+    until(complained, f"`{name}` is refused")
+    return str(told[-1]["message"])
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -107,46 +110,67 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+def renamed(bundle: bytes, name: str) -> bytes:
+    """The same state as one of another system, so that one OPA holds both."""
+    inside = keyring.files(bundle)
+    manifest = json.loads(inside.pop(".manifest")) | {"roots": [f"privtab_state/{name}"]}
+    (data,) = inside.values()
+    return archive({".manifest": json.dumps(manifest).encode(), f"privtab_state/{name}/data.json": data})
+
+
+def spoilt(newer: bytes, ours: keyring.Pair, other: keyring.Pair) -> dict[str, bytes]:
+    """A newer state, by what is wrong with it or its signature."""
+    key = ours.signing(scope="prod")
+    patch = {"op": "upsert", "path": "/privtab_state/shop/allow/LOOK/shop:s/user:mallory", "value": True}
+    delta = {".manifest": keyring.files(newer)[".manifest"], "patch.json": json.dumps({"data": [patch]}).encode()}
+    tampered = keyring.tampered(signed(newer, key))
+    return {
+        "a changed byte": tampered["a changed byte"],
+        "another key": signed(newer, other.signing(id=key.id, scope="prod")),
+        "an added policy": tampered["an added policy"],
+        "no algorithm": tampered["no algorithm"],
+        "another scope": signed(newer, ours.signing(scope="test")),
+        "a public key as a secret": keyring.forged(signed(newer, key), "HS256", ours.public),
+        "a removed file": tampered["a removed file"],
+        "a changed payload": tampered["a changed payload"],
+        "a missing signature": tampered["a missing signature"],
+        "a file twice": keyring.doubled(signed(newer, key), ".manifest", b"{}"),
+        "an unknown key": signed(newer, other.signing(scope="prod")),
+        "no scope": signed(newer, ours.signing()),
+        "two signatures": tampered["two signatures"],
+        "a delta": archive(delta),
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ES256", "RS256"])
 def test_opa_takes_what_we_sign_and_refuses_the_rest(shop: Shop, opa_binary: Path, kind: str) -> None:
+    """Each in a place of its own, so that one look of OPA refuses all of them."""
     ours, other = keyring.pair(kind), keyring.pair(kind, 1)
     key = ours.signing(scope="prod")
+    newer = shop.state("ann", "mallory")
+    # One algorithm shows that OPA refuses each; of the other it is enough that signatures count at all.
+    names = list(spoilt(newer, ours, other))[: 2 if kind == "RS256" else None]
+    places = {what: what.replace(" ", "_") for what in names}
+    shop.bundles |= {place: shop.folder / f"{place}.tar.gz" for place in places.values()}
     shop.put("policy", signed(policy_bundle(shop.program), key))
     shop.put("state", signed(shop.state("ann"), key))
+    for place in places.values():
+        shop.put(place, signed(renamed(shop.state("ann"), place), key))
     with OpaServer(shop.bundles, binary=opa_binary, config=shop.config(ours, scope="prod")) as opa:
         assert asked(opa, "ann") is True
+        before = {what: (status(opa, place)["active_revision"], data(opa, place)) for what, place in places.items()}
         good = status(opa, "state")["active_revision"]
-        newer = shop.state("ann", "mallory")
-        patch = {"op": "upsert", "path": "/privtab_state/shop/allow/LOOK/shop:s/user:mallory", "value": True}
-        delta = {".manifest": keyring.files(newer)[".manifest"], "patch.json": json.dumps({"data": [patch]}).encode()}
-        spoilt = keyring.tampered(signed(newer, key))
-        # In an order in which no two that are refused with the same words follow each other.
-        wrong = {
-            "a changed byte": spoilt["a changed byte"],
-            "another key": signed(newer, other.signing(id=key.id, scope="prod")),
-            "an added policy": spoilt["an added policy"],
-            "no algorithm": spoilt["no algorithm"],
-            "another scope": signed(newer, ours.signing(scope="test")),
-            "a public key as a secret": keyring.forged(signed(newer, key), "HS256", ours.public),
-            "a removed file": spoilt["a removed file"],
-            "a changed payload": spoilt["a changed payload"],
-            "a missing signature": spoilt["a missing signature"],
-            "a file twice": keyring.doubled(signed(newer, key), ".manifest", b"{}"),
-            "an unknown key": signed(newer, other.signing(scope="prod")),
-            "no scope": signed(newer, ours.signing()),
-            "two signatures": spoilt["two signatures"],
-            "a delta": archive(delta),
-        }
-        if kind == "RS256":
-            # One algorithm shows that OPA refuses each; of the other it is enough that signatures count at all.
-            wrong = {what: wrong[what] for what in ("a changed byte", "another key")}
-        said: dict[str, str] = {}
-        for what, content in wrong.items():
-            shop.put("state", content)
-            said[what] = refused(opa, last=next(reversed(said.values()), ""))
-            assert status(opa, "state")["active_revision"] == good, what
-            assert (asked(opa, "ann"), asked(opa, "mallory")) == (True, False), what
+        assert all(revision and document for revision, document in before.values())
+        for what, place in places.items():
+            shop.put(place, spoilt(renamed(newer, place), ours, other)[what])
+        shop.put("state", spoilt(newer, ours, other)["a changed byte"])
+        said = {what: refused(opa, place) for what, place in places.items()}
+        assert "digest mismatch" in refused(opa, "state")
+        assert status(opa, "state")["active_revision"] == good
+        assert (asked(opa, "ann"), asked(opa, "mallory")) == (True, False)
+        for what, place in places.items():
+            assert (status(opa, place)["active_revision"], data(opa, place)) == before[what], what
         assert "digest mismatch" in said["a changed byte"]
         if kind == "ES256":
             assert "not included in bundle signature" in said["an added policy"]
@@ -213,5 +237,5 @@ def test_deltas_that_nobody_signed_where_they_are_allowed(shop: Shop, opa_binary
         shop.put("state", delta)
         until(lambda: asked(opa, "ben") is True, "the delta is active")
         shop.put("state", shop.state(*many, "mallory"))
-        assert "missing .signatures.json" in refused(opa, last="")
+        assert "missing .signatures.json" in refused(opa, "state")
         assert asked(opa, "mallory") is False, "whole ones must be signed still"

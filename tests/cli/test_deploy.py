@@ -19,6 +19,7 @@ from rig import POLICY, STATE, WIDER, Rig, outcome
 from privtab import Client
 from privtab.opa.server import OpaServer
 from privtab.registry import Registry
+from privtab.registry.deploy import watch as watching
 
 Privtab = Callable[..., Any]
 
@@ -228,7 +229,10 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Rig
         assert [fleet.decides(name, "olga") for name in ("one", "two")] == [False, False]
 
 
-def test_a_canary_without_callers_goes_back_unless_that_is_fine(privtab: Privtab, fleet: Rig) -> None:
+def test_a_canary_without_callers_goes_back_unless_that_is_fine(
+    privtab: Privtab, fleet: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "GRACE", 0.3)
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.policy.write_text(WIDER, encoding="utf-8")
     few = ["--fail-on", "none", "--canary", "zone=b", "--canary-seconds", "0.2"]
@@ -236,6 +240,9 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(privtab: Privtab
     assert ran.code == 1
     assert "too few to compare" in ran.out
     assert fleet.decides("two", "olga") is False
+    everybody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "100%")
+    assert everybody.code == 1
+    assert "all 2 sidecars are in that part: there is nobody to compare with" in everybody.out
     nobody = deploy(privtab, fleet, "--fail-on", "none", "--canary", "zone=elsewhere", "--timeout", "5")
     assert nobody.code != 0
     assert "no sidecar is in that part" in nobody.out
@@ -243,26 +250,22 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(privtab: Privtab
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, rig: Rig, number: int) -> None:
-    rig.serve()
-    rig.sidecar("one", "zone=a")
-    rig.sidecar("two", "zone=b")
-    assert deploy(privtab, rig, "--state", rig.state).code == 0
-    rig.policy.write_text(WIDER, encoding="utf-8")
-    command = [sys.executable, "-m", "privtab", "deploy", str(rig.policy), "-r", rig.registry, "--server", rig.server]
-    process = subprocess.Popen(
-        [*command, "--fail-on", "none", "--canary", "zone=b"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    rig.wait(lambda: rig.decides("two", "olga"))
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=30)
-    assert process.returncode != 0
-    assert b"the canary was broken off" in said
-    assert b"Traceback" not in said
-    channel = Registry.open(rig.registry).channel("dev", "shop")
-    assert (channel.sequence, channel.canary) == (3, None)
-    rig.wait(lambda: rig.decides("two", "olga") is False)
+def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: Rig) -> None:
+    assert deploy(privtab, fleet, "--state", fleet.state).code == 0
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    command = [sys.executable, "-m", "privtab", "deploy", str(fleet.policy), "-r", fleet.registry]
+    command += ["--server", fleet.server, "--fail-on", "none", "--canary", "zone=b"]
+    for number, sequence in ((signal.SIGINT, 3), (signal.SIGTERM, 5)):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        fleet.wait(lambda: fleet.decides("two", "olga"))
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode != 0
+        assert b"the canary was broken off" in said
+        assert b"Traceback" not in said
+        channel = Registry.open(fleet.registry).channel("dev", "shop")
+        assert (channel.sequence, channel.canary) == (sequence, None)
+        fleet.wait(lambda: fleet.decides("two", "olga") is False)
 
 
 def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: Rig) -> None:
@@ -314,17 +317,23 @@ def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> 
     assert registry.revision("shop", "state", str(channel.state)).signed
 
 
-def test_a_registry_that_asks_for_signatures_says_so_before_all_else(privtab: Privtab, rig: Rig) -> None:
+def test_a_registry_that_asks_for_signatures_says_so_before_all_else(
+    privtab: Privtab, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("ours", "theirs"):
         assert privtab("keys", "new", rig.folder / f"{name}.pem").code == 0
-    assert privtab("registry", "init", rig.registry, "--verification-key", rig.folder / "ours.pub.pem").code == 0
+    asks = ("--verification-key", rig.folder / "ours.pub.pem", "--scope", "prod")
+    assert privtab("registry", "init", rig.registry, *asks).code == 0
     ran = deploy(privtab, rig, "--dry-run", watched=False)
     assert ran.code == 2
     assert "takes signed bundles alone: give `--signing-key FILE`" in ran.err
     ran = deploy(privtab, rig, "--dry-run", "--signing-key", rig.folder / "theirs.pem", watched=False)
     assert ran.code == 1
     assert "this one is refused" in ran.err
-    assert deploy(privtab, rig, "--dry-run", "--signing-key", rig.folder / "ours.pem", watched=False).code == 0
+    # It signs for the scope that the registry asks for, unless another one is given.
+    monkeypatch.setenv("PRIVTAB_SIGNING_KEY", str(rig.folder / "ours.pem"))
+    assert deploy(privtab, rig, "--dry-run", watched=False).code == 0
+    assert "not for the scope `prod`" in deploy(privtab, rig, "--dry-run", "--scope", "test", watched=False).err
     assert Registry.open(rig.registry).revisions("shop") == []
 
 
@@ -385,6 +394,7 @@ def test_straight_into_an_opa(privtab: Privtab, rig: Rig) -> None:
         (["-r", "x", "--server", "127.0.0.1:9"], "write http://"),
         (["-r", "x", "--opa", "http://127.0.0.1:9?a=b"], "write http://"),
         (["--push", "http://127.0.0.1:9", "--canary", "10%"], "leave that off"),
+        (["--push", "http://127.0.0.1:9", "--scope", "prod"], "leave that off"),
     ],
 )
 def test_bad_usage(privtab: Privtab, rig: Rig, options: list[str], said: str) -> None:

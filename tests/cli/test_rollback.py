@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from rig import POLICY, STATE, WIDER, Rig, outcome
 
+from privtab.cli._app import run
 from privtab.registry import Registry
 from privtab.registry.nodes import Canary, Channel
 
@@ -22,14 +24,21 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         yield made
 
 
-@pytest.fixture
-def run_before(privtab: Privtab, rig: Rig) -> list[Channel]:
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three switches: a policy and a state, another policy, another state."""
+    rig = Rig(tmp_path_factory.mktemp("past"))
     for text, state in ((POLICY, STATE), (WIDER, None), (WIDER, MORE)):
         rig.policy.write_text(text, encoding="utf-8")
         rig.state.write_text(state or STATE, encoding="utf-8")
-        given = ["--state", rig.state] if state else []
-        assert privtab("deploy", rig.policy, "-r", rig.registry, "--fail-on", "none", *given).code == 0
+        given = ["--state", str(rig.state)] if state else []
+        assert run(["deploy", str(rig.policy), "-r", rig.registry, "--fail-on", "none", *given]) == 0
+    return rig.folder
+
+
+@pytest.fixture
+def run_before(past: Path, rig: Rig) -> list[Channel]:
+    shutil.copytree(past, rig.folder, dirs_exist_ok=True)
     history = Registry.open(rig.registry).history("dev", "shop")
     assert len({entry.policy for entry in history}) == len({entry.state for entry in history}) == 2
     return history
@@ -149,7 +158,9 @@ def test_what_never_was(privtab: Privtab, rig: Rig, run_before: list[Channel], o
 
 
 def test_where_nothing_ran_before(privtab: Privtab, rig: Rig) -> None:
-    assert privtab("deploy", rig.policy, "-r", rig.registry).code == 0
+    ran = privtab("deploy", rig.policy, "-r", rig.registry)
+    assert ran.code == 0
+    assert "it has no state: every answer is unavailable until `--state` gives one" in ran.out
     ran = back(privtab, rig)
     assert ran.code == 2
     assert "no other revision before" in ran.err

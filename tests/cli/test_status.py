@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,37 @@ import pytest
 from faulty import free_port
 from rig import WIDER, Rig, outcome
 
+from privtab.cli._app import run
 from privtab.registry import Registry
 from privtab.registry.nodes import Canary
 
 Privtab = Callable[..., Any]
 
 
-@pytest.fixture
-def rig(tmp_path: Path, privtab: Privtab) -> Iterator[Rig]:
+@contextmanager
+def running(folder: Path) -> Iterator[Rig]:
     """Two sidecars that run what the channel does."""
-    with Rig(tmp_path) as made:
+    with Rig(folder) as made:
         made.serve()
-        assert privtab("deploy", made.policy, "-r", made.registry, "--state", made.state, "--why", "first").code == 0
+        first = ["deploy", str(made.policy), "-r", made.registry, "--state", str(made.state), "--why", "first"]
+        assert run(first) == 0
         made.sidecar("one", "zone=a")
         made.sidecar("two", "zone=b")
         made.wait(lambda: [made.decides(name, "ann") for name in made.urls] == [True, True])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """For those that only look."""
+    with running(tmp_path_factory.mktemp("quiet")) as made:
+        yield made
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """For those that change something."""
+    with running(tmp_path) as made:
         yield made
 
 
@@ -36,11 +53,11 @@ def status(privtab: Privtab, rig: Rig, *more: object) -> Any:
     return privtab("status", "-r", rig.registry, "--server", rig.server, *map(str, more))
 
 
-def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, rig: Rig) -> None:
-    rig.wait(lambda: rig.fleet()["decisions"])
-    ran = status(privtab, rig, "--check")
+def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, quiet: Rig) -> None:
+    quiet.wait(lambda: quiet.fleet()["decisions"])
+    ran = status(privtab, quiet, "--check")
     assert ran.code == 0, ran.out
-    channel = Registry.open(rig.registry).channel("dev", "shop")
+    channel = Registry.open(quiet.registry).channel("dev", "shop")
     assert f"dev/shop: policy {channel.policy}, state {channel.state}" in ran.out
     assert "first" in ran.out
     lines = [line.split() for line in ran.out.splitlines()]
@@ -48,7 +65,7 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, r
     assert one[1:4] == ["zone=a", "policy", channel.policy]
     assert one[-1] == "active"
     assert any(line[:2] == ["shop/item/read", channel.policy] for line in lines)
-    told = outcome(status(privtab, rig, "--format", "json").out)
+    told = outcome(status(privtab, quiet, "--format", "json").out)
     assert told["good"] is True
     assert [one["id"] for one in told["sidecars"]] == ["one", "two"]
     assert told["sidecars"][0]["bundles"]["policy"]["revision"] == channel.policy
@@ -58,7 +75,7 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, r
         "policy": channel.policy,
         "state": channel.state,
     }
-    for answer in (ran, privtab("status", "--server", rig.server)):
+    for answer in (ran, privtab("status", "--server", quiet.server)):
         assert [line.split()[1] for line in answer.out.splitlines() if "shop/item/read" in line] == [channel.policy]
 
 
@@ -92,10 +109,10 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, rig: Rig) -> None:
     assert before.policy in ran.out
 
 
-def test_opas_that_are_asked_themselves(privtab: Privtab, rig: Rig) -> None:
-    urls = [word for url in rig.urls.values() for word in ("--opa", url)]
+def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: Rig) -> None:
+    urls = [word for url in quiet.urls.values() for word in ("--opa", url)]
     told = outcome(privtab("status", *urls, "--format", "json").out)
-    assert [one["url"] for one in told["sidecars"]] == list(rig.urls.values())
+    assert [one["url"] for one in told["sidecars"]] == list(quiet.urls.values())
     assert told["channels"] == []
     nobody = f"http://127.0.0.1:{free_port()}"
     ran = privtab("status", "--opa", nobody, "--check")
@@ -120,12 +137,23 @@ def test_who_is_not_let_in_is_named() -> None:
     assert fleet.refused == ("web-1 was refused /status: 401 no such token (3 times, last at now)",)
 
 
-def test_again_and_again_until_ctrl_c(rig: Rig) -> None:
-    command = [sys.executable, "-m", "privtab", "status", "-r", rig.registry, "--server", rig.server, "--watch", "0.2"]
-    log = rig.folder / "watch.txt"
+def test_again_and_again_until_ctrl_c(quiet: Rig) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "privtab",
+        "status",
+        "-r",
+        quiet.registry,
+        "--server",
+        quiet.server,
+        "--watch",
+        "0.2",
+    ]
+    log = quiet.folder / "watch.txt"
     with log.open("wb") as written:
         process = subprocess.Popen([*command, "--format", "json"], stdout=written, stderr=written)
-    rig.wait(lambda: log.read_text(encoding="utf-8").count('"good": true') >= 2)
+    quiet.wait(lambda: log.read_text(encoding="utf-8").count('"good": true') >= 2)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     text = log.read_text(encoding="utf-8")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from privtab import AccessDenied, DecisionUnavailable
+from privtab.request import Decision, Entity, Request
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVTAB = [sys.executable, "-m", "privtab"]
@@ -137,13 +142,46 @@ def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., 
     assert not running.told
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-def test_once_ends_with_the_job(stack: Callable[..., Stack]) -> None:
-    running = stack("--sidecars", "1", "--once", "--policy", str(ROOT / "policy_src/gravitino/1.1.0.yaml"))
+JOB = """\
+import os
+from privtab import Client
+
+with Client(os.environ["OPA_URL"], system="gravitino") as client:
+    print("alice", client.check("alice", "load", "table:demo/hive/sales/orders"), os.environ["PRIVTAB_ROUNDS"], "round")
+"""
+
+
+def test_once_ends_with_the_job(stack: Callable[..., Stack], tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(JOB, encoding="utf-8")
+    tables = ("--policy", str(small(tmp_path)), "--state", str(tmp_path / "state.yaml"))
+    running = stack("--sidecars", "1", "--once", "--job", str(job), *tables)
     assert running.process.wait(PATIENCE) == 0, running.log
-    assert "alice reads 3 rows" in running.log
+    assert "there is no registry at" in running.log, "the server was there before it"
+    assert "alice True 1 round" in running.log
     assert "job is done" in running.log
+
+
+def test_the_job_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A round in which nobody answered is none."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setenv("PRIVTAB_EVERY", "0.01")
+    job = importlib.import_module("stack_job")
+    asked: list[str] = []
+
+    class Asked:
+        def require(self, user: str, *_: object) -> None:
+            asked.append(user)
+            if len(asked) <= 2:
+                raise DecisionUnavailable("not yet")
+            request = Request(user=user, action="load", resource=Entity("table", "t"))
+            raise AccessDenied(request, Decision(allowed=False, context={"rule": "gravitino/table/load"}))
+
+    job.follow(None, Asked(), "", threading.Event(), rounds=2)
+    assert asked == ["alice", "bob"] * 3
+    printed = capsys.readouterr().out
+    assert printed.count("waits: DecisionUnavailable") == 2
+    assert printed.count("may not read demo/hive/sales/orders: refused by gravitino/table/load") == 2
 
 
 def test_a_part_that_dies_ends_the_others(stack: Callable[..., Stack], tmp_path: Path) -> None:

@@ -20,13 +20,15 @@ from privtab.registry.copies import Copies
 pytestmark = pytest.mark.slow
 
 RACER = """\
-import json, sys, time
+import json, sys
 from privtab.errors import RegistryConflict
 from privtab.registry import Registry
 
-url, options, name, policies, states, rounds, start = json.loads(sys.argv[1])
+url, options, name, policies, states, rounds = json.loads(sys.argv[1])
 registry = Registry.open(url, **options)
-time.sleep(max(0, start - time.time()))
+registry.settings()
+print("ready", flush=True)
+sys.stdin.readline()
 won = lost = 0
 for at in range(rounds):
     before = registry.channel("dev", "shop").sequence
@@ -46,24 +48,29 @@ print(json.dumps([won, lost]))
 
 
 def race(registry: Registry, options: dict[str, Any], shelf: Bundles, processes: int, rounds: int) -> None:
-    import time
-
     policies = [registry.put(policy).id for policy in shelf.policies]
     states = [registry.put(state).id for state in shelf.states[:2]]
-    start = time.time() + 3
     running = [
         subprocess.Popen(
             [
                 sys.executable,
                 "-c",
                 RACER,
-                json.dumps([registry.url, options, f"racer-{at}", policies, states, rounds, start]),
+                json.dumps([registry.url, options, f"racer-{at}", policies, states, rounds]),
             ],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         for at in range(processes)
     ]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     results = [json.loads(process.communicate(timeout=120)[0]) for process in running]
     history = registry.history("dev", "shop")
     assert [entry.sequence for entry in history] == list(range(1, len(history) + 1))
@@ -82,7 +89,7 @@ def test_two_processes_at_one_folder(tmp_path: Path, shelf: Bundles) -> None:
 def test_two_processes_at_one_bucket(s3: str, shelf: Bundles) -> None:
     place = uuid.uuid4().hex
     options = bucket(s3, place)
-    race(Registry.open(f"s3://{place}/registry", **options), options, shelf, processes=2, rounds=6)
+    race(Registry.open(f"s3://{place}/registry", **options), options, shelf, processes=2, rounds=3)
 
 
 @pytest.mark.parametrize("which", ["file", "memory"])

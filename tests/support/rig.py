@@ -81,8 +81,8 @@ class Rig:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for name in list(self.processes):
-            # OPA would go on for some seconds, for the sake of callers that there are none of.
-            self.end(name, kill=name != "server")
+            # They would go on for a while, for the sake of callers that there are none of.
+            self.end(name, kill=True)
 
     def serve(self) -> None:
         command = [sys.executable, "-m", "privtab", "serve", "--registry", self.registry, "--port", str(self.port)]
