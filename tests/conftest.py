@@ -61,9 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
+        fixtures = getattr(item, "_fixtureinfo", None)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             # All in one process: a second Java machine would have to warm up as well.
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif fixtures and any(each[-1].scope == "module" for each in fixtures.name2fixturedefs.values()):
+            # What is made for all tests of a file is made once.
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
