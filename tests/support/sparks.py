@@ -47,3 +47,10 @@ def session(
         # Connect warns of settings that only a server takes at its start; here they are given at its start.
         warnings.simplefilter("ignore")
         return builder.getOrCreate()
+
+
+def environment() -> dict[str, str]:
+    """For a process with a Spark of its own: what a Connect session of this process put into the environment is not for it."""
+    own = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    kept = {name: value for name, value in os.environ.items() if name not in own}
+    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ":".join(sys.path)}

@@ -13,6 +13,7 @@ from pathlib import Path
 import keyring
 import pyspark
 import pytest
+import sparks
 
 from privtab.errors import BundleWriteError, FileError, UsageError
 from privtab.spark.state.files import Root, place
@@ -121,18 +122,20 @@ def test_a_build_in_a_bucket_is_that_of_a_folder(s3: str, policy_file: Path, tmp
     steps += [["state", "delta", f"s3://{s3}/state"]]
     steps += 2 * [["state", "read", str(exports), "-p", str(policy_file), "-o", f"s3://{s3}/checked"]]
     steps += [f"{exports}/grants.csv\nrole:a,allow,NONE,lake:l\n", steps[0]]
+    steps += [["state", "build", str(exports), "-p", str(policy_file), "-o", "s3://no-such-bucket-here/state"]]
     (tmp_path / "steps.json").write_text(json.dumps(steps))
     done = subprocess.run(
         [sys.executable, str(HERE / "bucketed.py"), os.environ["AWS_ENDPOINT_URL"],
          f"org.apache.hadoop:hadoop-aws:{hadoop}", str(tmp_path / "steps.json")],
         capture_output=True, text=True, check=False, timeout=1500,
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=sparks.environment(),
     )  # fmt: skip
     if "UNRESOLVED DEPENDENCIES" in done.stdout + done.stderr:
         pytest.skip("the jars cannot be fetched: no Maven Central")
     assert done.returncode == 0, done.stderr[-3000:]
     codes = [line for line in done.stdout.splitlines() if line in ("0", "1", "2", "3")]
-    assert codes == ["0"] * 8 + ["1"], done.stdout + done.stderr[-3000:]
+    assert codes == ["0"] * 8 + ["1", "3"], done.stdout + done.stderr[-3000:]
+    assert "Traceback" not in done.stderr
     bucket, folder = place(f"s3://{s3}/state"), place(tmp_path / "state")
     assert bucket.read("shards.json") == folder.read("shards.json")
     assert bucket.names("bundles") == folder.names("bundles")

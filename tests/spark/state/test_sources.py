@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import sparks
 from pyspark.sql import SparkSession
 
 from privtab.errors import FileError, UsageError
@@ -182,7 +182,6 @@ def on_a_port(socket_path: str) -> Iterator[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_database(postgres: Any, policy_file: Path) -> None:
     postgres.psql(
         "create table iam_grants (role_name varchar(40), privilege text, lake text, active boolean);"
@@ -195,7 +194,7 @@ def test_a_database(postgres: Any, policy_file: Path) -> None:
         done = subprocess.run(
             [sys.executable, str(HERE / "database.py"), str(policy_file), f"127.0.0.1:{port}"],
             capture_output=True, text=True, check=False, timeout=420,
-            env={**os.environ, "PYTHONPATH": ":".join(sys.path), "DB_PASSWORD": "pa55word"},
+            env={**sparks.environment(), "DB_PASSWORD": "pa55word"},
         )  # fmt: skip
     if "unresolved dependency" in done.stderr or "UNRESOLVED DEPENDENCIES" in done.stdout + done.stderr:
         pytest.skip("the driver cannot be fetched: no Maven Central")
