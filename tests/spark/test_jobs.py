@@ -203,15 +203,17 @@ def test_what_is_wrong_in_a_file_is_told_by_its_line_before_spark_is_started(
 def test_a_job_that_fails_half_way_leaves_nothing(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = tmp_path / "in" / "broken.parquet"
+    broken = tmp_path / "in" / "broken.csv"
     broken.parent.mkdir()
-    broken.write_bytes(b"PAR1 no such thing PAR1")
+    # Without the third cell it would be another request.
+    broken.write_text("who,what\nalice,table:demo/hive/sales/orders\nalice,table:demo/hive/sales,orders\n")
     code, said, err = run(
         capsys, "decide", "-p", POLICY, "-s", STATE, "-i", broken, "-o", tmp_path / "out", "--subject", "who", "--action", "load",
         "--resource", "what",
     )  # fmt: skip
     assert (code, said) == (3, None)
-    assert "privtab: Spark:" in err
+    assert "privtab: Spark: [FAILED_READ_FILE" in err
+    assert "Malformed CSV record: alice,table:demo/hive/sales,orders" in err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+_FRAME = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more$")
+_CLASS = re.compile(r"^(?:: |Caused by: )+(?:[\w$]+\.)+[\w$]+: ")
+_NOTHING = re.compile(r"An error occurred while calling \S+$|Please see the stack trace below")
+
 
 def spark_errors() -> tuple[type[Exception], ...]:
     """What Spark raises; of a Classic session also what the JVM says and PySpark has no class for."""
@@ -15,10 +21,19 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def first_lines(text: str) -> str:
-    """What Spark says without the stack of the JVM."""
-    lines = []
+    """What Spark says and what caused that, without the stacks of the JVM and of Python workers."""
+    lines: list[str] = []
+    inside = python = False
     for line in text.splitlines():
-        if line.lstrip().startswith("at ") or line.startswith("JVM stacktrace"):
-            break
-        lines.append(line)
-    return "\n".join(lines[:12]).strip()
+        stripped = line.strip()
+        if _FRAME.match(stripped) or stripped.startswith("JVM stacktrace"):
+            inside = True
+        elif stripped.startswith("Caused by: "):
+            inside = False
+            lines.append(_CLASS.sub("", stripped))
+        elif stripped.startswith("Traceback (most recent call last)"):
+            inside, python = False, True
+        elif not (inside or (python and line.startswith("  ")) or _NOTHING.search(stripped)):
+            python = False
+            lines.append(_CLASS.sub("", line.rstrip()))
+    return "\n".join(list(dict.fromkeys(filter(None, lines)))[:12]).strip()

@@ -29,6 +29,19 @@ FINDINGS, USAGE, WORLD = 1, 2, 3
 SHOWN = 20
 """Wrong rows of a state that are told."""
 NOT_GRANTED = "not granted"
+READING: Mapping[str, dict[str, str]] = {
+    "csv": {"header": "true", "escape": '"', "mode": "FAILFAST"},
+    "json": {"mode": "FAILFAST"},
+}
+WRITING: Mapping[str, dict[str, str]] = {
+    # Spaces are part of a name; Spark would cut them off.
+    "csv": {
+        "header": "true",
+        "escape": '"',
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+    },
+}
 FORMATS: Mapping[str, str] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".orc": "orc"}
 
 
@@ -239,8 +252,8 @@ def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     if kind is None and "/" not in options.input and not Path(options.input).exists():
         return _table(spark, options.input)
     check_input(options.input, options.input_format)
-    if kind == "csv":
-        settings = {"header": "true", "escape": '"'} | settings
+    # A line with a cell too many would lose it, and be decided as another request.
+    settings = READING.get(kind or "", {}) | settings
     return spark.read.format(kind or "parquet").options(**settings).load(options.input)
 
 
@@ -272,9 +285,7 @@ def write(frame: DataFrame, options: argparse.Namespace, tell: Told, *, answers:
         tell(f"writing {options.output}")
         tell.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
         writer = frame.observe(seen, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
-        if kind == "csv":
-            writer = writer.option("header", "true").option("escape", '"')
-        writer.save(place)
+        writer.options(**WRITING.get(kind, {})).save(place)
         tell.place = None
     return {"output": options.output, "format": kind, **seen.get}
 
