@@ -137,6 +137,10 @@ def test_a_canary_goes_to_those_that_it_is_for(serving: Any, opas: Any, registry
     for opa in (a, b, unnamed):
         until(lambda opa=opa: opa.revision() == new)  # type: ignore[misc]
     assert {one["labels"].get("zone") for one in fleet(server)[""]["sidecars"]} == {"north", "south", None}
+    assert {(one["named"], *one["reads"], one["certain"]) for one in fleet(server)[""]["sidecars"]} == {
+        (True, "dev/shop", True),
+        (False, "dev/shop", True),
+    }
 
 
 def test_without_long_polls_the_same(serving: Any, opas: Any, registry: Registry, shelf: Bundles) -> None:
@@ -165,21 +169,22 @@ def test_a_state_in_shards(serving: Any, opas: Any, registry: Registry, shelf: B
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
     path = tmp_path / "tokens"
-    path.write_text(f"fleet  {SIDECAR}  sidecar\nops  {OPERATOR}  operator\n")
+    path.write_text(f"fleet  {SIDECAR}  sidecar  instance=goo*\nops  {OPERATOR}  operator\n")
     return path
 
 
 def test_a_wrong_token_is_refused_and_seen(serving: Any, opas: Any, registry: Registry, tokens: Path) -> None:
     server = serving("--token-file", tokens)
     operator = {"headers": {"Authorization": f"Bearer {OPERATOR}"}}
-    good, wrong, none, other = opas(
+    good, thief, wrong, none, other = opas(
         configuration(server.url, instance="good", token=SIDECAR),
+        configuration(server.url, instance="bad", token=SIDECAR),
         configuration(server.url, instance="wrong", token=WRONG),
         configuration(server.url, instance="none"),
         configuration(server.url, instance="other", token=OPERATOR),
     )
     until(lambda: runs(good, registry))
-    for opa, code in ((wrong, "401"), (none, "401"), (other, "403")):
+    for opa, code in ((thief, "403"), (wrong, "401"), (none, "401"), (other, "403")):
         until(partial(answered, opa, code))
         assert opa.data("privtab") is None
         assert opa.session.get(f"{opa.url}/health?bundles=true", timeout=5).status_code == 500
@@ -195,7 +200,8 @@ def test_a_wrong_token_is_refused_and_seen(serving: Any, opas: Any, registry: Re
         )
     found = fleet(server, **operator)
     refused = {one["instance"]: one for one in found[""]["refused"] if one["instance"]}
-    assert set(refused) == {"wrong", "none", "other"}
+    assert set(refused) == {"bad", "wrong", "none", "other"}
+    assert (refused["bad"]["token"], refused["bad"]["status"]) == ("fleet", 403)
     assert refused["wrong"]["status"] == 401
     assert [one["id"] for one in found[""]["sidecars"]] == ["good"]
     assert 'privtab_registry_refused_total{status="401"}' in server.get("/metrics", **operator).text

@@ -259,7 +259,7 @@ class Fleet:
 
     def _weigh(self, known: Known) -> None:
         """Bound what all of them take together."""
-        parts: list[Mapping[str, Any]] = [known.told, known.said, *known.bundles.values()]
+        parts: list[Mapping[str, Any]] = [known.told, known.said, known.sought, *known.bundles.values()]
         characters = len(known.id) + sum(len(name) + len(str(text)) for part in parts for name, text in part.items())
         self._characters += characters - known.characters
         known.characters = characters
