@@ -13,37 +13,37 @@ from pyspark.sql import DataFrame, SparkSession
 from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark import SparkState, certify, entitlements
-from privtab.spark.matrix import apart, opening
+from privtab.spark.matrix import apart, named, opening
+from privtab.spark.matrix.compute import Matrix, Question
+from privtab.spark.matrix.opening import open_state, open_world
 from privtab.spark.policies import open_policy
 from privtab.state.nodes import Grant, State
 
 
 def told(frame: DataFrame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
+    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
 
 
-def both(
-    spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, *, rows: int, **asked: Any
-) -> tuple[list[str], list[str]]:
-    """The matrix of a world from one process, and in portions of so many rows."""
+def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **asked: Any) -> list[str]:
+    """The matrix of a world in portions that begin with so many names."""
     program = generated.program(seed)
     state = SparkState.of(spark, program, worlds.state(program, seed))
-    found = []
-    for local in (opening.LOCAL, -1):
-        monkeypatch.setattr(opening, "LOCAL", local)
-        monkeypatch.setattr(apart, "ROWS", rows)
-        monkeypatch.setattr(apart, "MOST_TASKS", 2)
-        found.append(told(entitlements(program, state, spark=spark, partitions=1, **asked)))
-    monkeypatch.undo()
-    return found[0], found[1]
+    with monkeypatch.context() as patched:
+        patched.setattr(opening, "LOCAL", -1)
+        patched.setattr(apart, "depth_of", lambda *_: depth)
+        return told(entitlements(program, state, spark=spark, partitions=1, **asked))
 
 
 @pytest.mark.slow
 def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     # Privileges, owners, members, roles and their scopes, names that are users and roles, what anyone may: in portions of two names.
-    whole, portions = both(spark, 189, monkeypatch, rows=1)
+    policy = open_policy(generated.program(189))
+    source = open_state(policy, worlds.state(generated.program(189), 189))
+    matrix = Matrix(open_world(policy, source), Question())
+    keys = named.of_source(source, policy.vocabulary.chains)
+    whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())
     assert len(whole) > 100
-    assert portions == whole
+    assert in_portions(spark, 189, monkeypatch, 2) == whole
 
 
 @pytest.mark.long
@@ -68,21 +68,33 @@ def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.Monkey
             asked["principals"] = ["role:reader", "group:hr"]
         case 2:
             asked["principals"] = ["role:reader", "group:hr", "user:bob"][: rnd.randint(1, 3)]
-    whole, portions = both(spark, seed, monkeypatch, rows=rnd.choice([1, 3, 1000]), **asked)
-    assert portions == whole
+    state = SparkState.of(spark, program, worlds.state(program, seed))
+    whole = told(entitlements(program, state, spark=spark, partitions=1, **asked))
+    assert in_portions(spark, seed, monkeypatch, rnd.randint(1, 3), **asked) == whole
 
 
-def test_one_entity_with_more_rows_than_a_task_takes_is_told(
+@pytest.mark.slow
+def test_portions_begin_where_they_are_small_and_repeat_little(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     program = generated.program(189)
+    below = [f"x/{mid}/{low}" for mid in "ab" for low in "cde"]
+    on = [Entity("low", path) for path in below] + [Entity("top", "x")] * 3
     grants = tuple(
-        Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=Entity("top", "x")) for n in range(3)
+        Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=entity) for n, entity in enumerate(on)
     )
     state = SparkState.of(spark, program, State(grants=grants))
+
+    def depth(rows: int, repeated: int = 4) -> int:
+        monkeypatch.setattr(apart, "ROWS", rows)
+        monkeypatch.setattr(apart, "REPEATED", repeated)
+        return apart.depth_of(state, open_policy(program).vocabulary.chains)
+
+    # Below x/a and x/b there are three rows each, and three more above both.
+    assert [depth(6), depth(6, repeated=1)] == [2, 1]
     for module, name in ((opening, "LOCAL"), (apart, "LOCAL"), (apart, "ROWS")):
         monkeypatch.setattr(module, name, 2)
-    with pytest.raises(UsageError, match="3 rows at and below `x`, more than the 2"):
+    with pytest.raises(UsageError, match="4 rows at, above and below `x/b/e`, more than the 2"):
         entitlements(program, state, spark=spark)
     with pytest.raises(UsageError, match="more than the 2 that one process takes: `entitlements` goes through it"):
         certify(program, state, tmp_path / "it", spark=spark)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.engines.conditions import ALWAYS, facts
 from privtab.errors import UsageError
 from privtab.spark.matrix.compute import DDL, Matrix, Question
-from privtab.spark.matrix.named import closed
+from privtab.spark.matrix.named import Chains, closed
 from privtab.spark.matrix.opening import LOCAL, Source, everybody, open_world
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.schemas import CANONICAL
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 ROWS = 2_000_000
 """Rows that a portion has at the most, if names lie so."""
+REPEATED = 4
+"""How often a row is in portions on the average at the most, if they can be made so."""
 DEEPEST = 3
 """Names of the entities that portions begin with, at the most."""
 ENTITIES = 10_000
@@ -73,13 +75,11 @@ class _Apart:
         withs = matrix.question.withs or {}
         self.with_keys = [key for entity in withs.values() for key in policy.vocabulary.keys(entity)]
         """What every request looks at, wherever its resource lies."""
-        self.depth = self._depth()
+        self.depth = depth_of(state, self.chains)
         # What is asked for again and again is worked out once.
         self.keys = self._asked().withColumn("portion", _beginning("path", self.depth)).localCheckpoint()
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
-        names = F.split("portion", "/")
-        above = F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
-        self.places = self.portions.select("portion", F.explode(F.array_distinct(above)).alias("place"))
+        self.places = self.portions.select("portion", F.explode(_beginnings("portion")).alias("place"))
         """Each portion with the beginnings of its path: rows of these count in it."""
 
     def frame(self, partitions: int) -> DataFrame:
@@ -109,28 +109,6 @@ class _Apart:
         wanted = 2 * sum(self.state.counts().values()) // ROWS
         tasks = min(MOST_TASKS, max(partitions, wanted))
         return _union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
-
-    def _depth(self) -> int:
-        """How many names a portion begins with: the fewest by which each is small enough."""
-        deepest = min(DEEPEST, max(chain[-1][1] for chain in self.chains.values()))
-        depths = range(1, deepest + 1)
-        held = _union(*(self.state.tables[table].select("path") for table in ("grants", "owners", "members")))
-        counts = held.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
-        each = F.explode(
-            F.array(*(F.struct(F.lit(n).alias("depth"), _beginning("path", n).alias("at")) for n in depths))
-        )
-        sums = counts.select(each.alias("each"), "rows").groupBy("each").agg(F.sum("rows").alias("rows"))
-        most = sums.groupBy("each.depth").agg(F.max(F.struct("rows", "each.at")).alias("most")).collect()
-        largest = {row["depth"]: row["most"] for row in most}
-        for depth in depths:
-            if depth not in largest or largest[depth]["rows"] <= ROWS:
-                return depth
-        if largest[deepest]["rows"] > LOCAL:
-            raise UsageError(
-                f"the state has {largest[deepest]['rows']:,} rows at and below `{largest[deepest]['at']}`, more than the "
-                f"{LOCAL:,} that one task takes: ask about it with a state that has fewer"
-            )
-        return deepest
 
     def _asked(self) -> DataFrame:
         """The entities: `entity`, `type`, `path`."""
@@ -277,6 +255,34 @@ class _Apart:
         ).distinct()
 
 
+def depth_of(state: SparkState, chains: Chains) -> int:
+    """How many names a portion begins with: the fewest by which each is small, unless what contains them weighs too much.
+
+    Rows of what contains portions are in each of them: where these are many, fewer and larger portions are less work.
+    """
+    deepest = min(DEEPEST, max(chain[-1][1] for chain in chains.values()))
+    held = _union(*(state.tables[table].select("path") for table in ("grants", "owners", "members")))
+    counts = held.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
+    depths = F.explode(F.array(*(F.lit(depth) for depth in range(1, deepest + 1)))).alias("depth")
+    each = counts.select("path", "rows", depths).withColumn("portion", F.expr("substring_index(path, '/', depth)"))
+    own = each.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
+    above = own.select("depth", "portion", F.explode(_beginnings("portion")).alias("path")).where("path != portion")
+    with_above = own.unionByName(above.join(counts, "path").select("depth", "portion", "rows"))
+    whole = with_above.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
+    most = F.max(F.struct("rows", "portion")).alias("most")
+    found = whole.groupBy("depth").agg(most, F.sum("rows").alias("all")).orderBy("depth").collect()
+    fitting = [row for row in found if row["most"]["rows"] <= LOCAL]
+    if found and not fitting:
+        rows, portion = found[-1]["most"]
+        raise UsageError(
+            f"the state has {rows:,} rows at, above and below `{portion}`, more than the {LOCAL:,} that one task takes: "
+            "ask about it with a state that has fewer"
+        )
+    held_rows = sum(state.counts().values())
+    good = [row for row in fitting if row["most"]["rows"] <= ROWS and row["all"] <= REPEATED * held_rows]
+    return next((int(row["depth"]) for row in (*good, *fitting)), 1)
+
+
 def _work(
     policy: OpenPolicy,
     question: Question,
@@ -329,6 +335,14 @@ def _beginning(path: str, names: int) -> Column:
     return F.substring_index(path, "/", names) if names else F.lit("")
 
 
+def _beginnings(path: str) -> Column:
+    """What a path begins with, from nothing to all of it."""
+    names = F.split(path, "/")
+    return F.array_distinct(
+        F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
+    )
+
+
 def _place(kind: str, depth: int) -> Column:
     """What has the first names of the path; its path is null where the path has fewer."""
     named = F.when(F.size(F.split("path", "/")) >= depth, _beginning("path", depth))
@@ -342,7 +356,7 @@ def _by_type(cases: Mapping[str, Column]) -> Column:
     return found  # type: ignore[no-any-return]  # a column: there are types
 
 
-def _closure(type_: str, chains: Mapping[str, Sequence[tuple[str, int]]]) -> list[tuple[str, int]]:
+def _closure(type_: str, chains: Chains) -> list[tuple[str, int]]:
     """The types, with their numbers of names, of what is in a matrix because an entity of a type is named."""
     path = "/".join("x" * chains[type_][-1][1])
     keys = (key.partition(":") for key in closed([f"{type_}:{path}"], chains))
