@@ -71,8 +71,8 @@ def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, deck:
     df = df.select("*", *(F.lit(name).alias(name) for name in names))
     decided = decide(df, *deck, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
     assert decided.columns == [*df.columns, "allowed", "reason"]
-    assert decks.told(decided) == [(True, None), (False, "not granted")]
-    assert decks.told(decided, *names) == [names] * 2
+    told = decks.told(decided, "allowed", "reason", *names)
+    assert told == [(True, None, *names), (False, "not granted", *names)]
     assert decks.told(visible(df, *deck, **BOX, plan=plan), *df.columns) == decks.told(df, *df.columns)[:1]
     again = decide(decided, *deck, **BOX, plan=plan, allowed="__PRIVTAB_", reason="why")
     assert decks.told(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
