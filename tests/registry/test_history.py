@@ -94,6 +94,8 @@ def test_several_and_all(registry: Registry, ran: list[Channel], shelf: Bundles)
     [
         {"digests": None},
         {"policy": 5},
+        {"policy": "0123456789abcdef"},
+        {"shards": {"people": "0123456789abcdef"}},
         {"shards": {"people": None}},
         {"when": 7},
         {"sequence": "2"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from privtab.errors import RegistryError
 
 VERSION = 1
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class NewerFormat(RegistryError):
@@ -220,10 +222,19 @@ def channel_of(where: str, content: bytes) -> Channel:
         made = Channel(**{name: value[name] for name in Channel.__slots__ if name not in _OF_READERS}, canary=None)
         _typed(where, made, _OF_CHANNEL)
         if canary is None:
-            return made
+            return _pinned(where, made)
         found = _typed(where, Canary(**{name: canary[name] for name in Canary.__slots__}), _OF_CANARY)
     except (KeyError, TypeError, AttributeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
     from dataclasses import replace
 
-    return replace(made, canary=found)
+    return _pinned(where, replace(made, canary=found))
+
+
+def _pinned(where: str, channel: Channel) -> Channel:
+    """A channel that says of everything it runs which bytes these are; raises RegistryError."""
+    for canary in (False, True):
+        for (kind, shard), identity in channel.runs(canary=canary).items():
+            if not _DIGEST.fullmatch(channel.digests.get(pin(kind, identity, shard), "")):
+                raise RegistryError(f"{where} is broken: it does not say which bundle {kind} {identity} is")
+    return channel
