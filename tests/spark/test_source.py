@@ -79,7 +79,6 @@ def test_columns_may_be_chosen_by_the_schema(spark: SparkSession) -> None:
             spark.read.format("privtab").schema(schema).options(policy=POLICY, state=STATE).load().collect()
 
 
-@pushing
 def test_filters_of_a_query_reach_the_matrix_where_that_is_asked_for(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +91,8 @@ def test_filters_of_a_query_reach_the_matrix_where_that_is_asked_for(
         frame.explain()
     finally:
         spark.conf.unset(PUSHDOWN)
+    if not PUSHES:
+        return
     plan = capsys.readouterr().out
     # Spark looks at what the source did not take over, and at nothing else.
     assert "via_kind" in plan.partition("Filter")[2]
