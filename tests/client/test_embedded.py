@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import logging
 import os
 import pickle
@@ -11,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zipfile
@@ -26,6 +28,7 @@ from faulty import Authority
 from privtab import pipeline
 from privtab.bundle import policy_artifacts, policy_bundle, state_bundle, wasm_modules
 from privtab.bundle.archive import archive, json_bytes
+from privtab.client import _bundles
 from privtab.client._observe import Outcome, Question
 from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
@@ -306,6 +309,22 @@ def test_a_broken_bundle_is_no_bundle(shop: Shop) -> None:
     )
     shop.replace(shop.state, state)
     with pytest.raises(DecisionUnavailable, match="not an index"):
+        Embedded(shop.policy, shop.state)
+
+
+def test_a_bundle_unpacks_to_so_much_and_no_more(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = archive({"privtab_program/shop/data.json": bytes(20_000)})
+    shop.replace(shop.policy, large)
+    monkeypatch.setattr(_bundles, "LARGEST", 10_000)
+    with pytest.raises(DecisionUnavailable, match="unpacks to more than"):
+        Embedded(shop.policy, shop.state)
+    sparse = tarfile.TarInfo("data.json")
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
+    header[483:495] = b"%011o\0" % (8 << 30)  # the size that it says it has
+    header[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(header))[0]
+    shop.replace(shop.policy, gzip.compress(bytes(header) + bytes(1024)))
+    with pytest.raises(DecisionUnavailable, match="is sparse"):
         Embedded(shop.policy, shop.state)
 
 

@@ -40,7 +40,7 @@ ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
 """Seconds that the body of a bundle may take to come from an address."""
 LARGEST = 2 << 30
-"""Bytes of it that are read."""
+"""Bytes of it that are read, and that it may unpack to."""
 
 
 class BrokenBundleError(Exception):
@@ -73,8 +73,16 @@ def unpacked(packed: bytes, *, whole: bool = False) -> dict[str, bytes]:
     """The files of a gzipped tar that matter here, or with `whole` all, by path; raises BrokenBundleError."""
     try:
         # All of it is unpacked first: that checks the sums.
-        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed)), mode="r:") as tar:
-            found = [(_clean(member.name), tar.extractfile(member)) for member in tar if member.isfile()]
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            archive = file.read(LARGEST + 1)
+        if len(archive) > LARGEST:
+            raise BrokenBundleError(f"it unpacks to more than {LARGEST >> 30} GiB")
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+            members = [member for member in tar if member.isfile()]
+            if any(member.issparse() for member in members):
+                # It has any size that its header says.
+                raise BrokenBundleError("a file in it is sparse")
+            found = [(_clean(member.name), tar.extractfile(member)) for member in members]
             files = dict(found)
             if whole and len(files) < len(found):
                 raise BrokenBundleError("it holds a file twice")
