@@ -155,6 +155,7 @@ def test_filters_that_leave_nothing(wanted: list[tuple[str, str | tuple[str, ...
         ({"users": " "}, "option `users` is empty"),
         ({"principals": "bob"}, "`bob` is no principal"),
         ({"pushdown": "yes"}, "give true or false"),
+        ({"path": "a.csv", "entities": "b.csv"}, "give one of them"),
         ({"state": ""}, "give the option `state`"),
     ],
 )

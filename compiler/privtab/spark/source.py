@@ -83,6 +83,8 @@ class EntitlementSource(DataSource):
         for key in ("policy", "state"):
             if not given.get(key):
                 raise UsageError(f"format privtab: give the option `{key}`")
+        if "entities" in given and "path" in given:
+            raise UsageError("format privtab: a path was given to load, and the option `entities`: give one of them")
         pushdown = given.get("pushdown", "false").lower()
         if pushdown not in ("true", "false"):
             raise UsageError(f"format privtab: option `pushdown` is `{pushdown}`: give true or false")
