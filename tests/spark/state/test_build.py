@@ -20,7 +20,7 @@ from worlds import state as random_state
 from privtab.bundle.pack import policy_artifacts, shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
-from privtab.errors import FileError, StateInvalid
+from privtab.errors import BrokenBundle, FileError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import program_of
@@ -191,6 +191,11 @@ def test_who_signs_may_change_and_opa_takes_it(
     second = made(signing=last)
     assert files(second) == shard_bundles(shop, STATE, signing=last)
     assert second.manifest["revision"] == plain.manifest["revision"]
+    lake = Path(second.file("lake:l"))
+    lake.write_bytes(Path(second.file("lake:m")).read_bytes())
+    with pytest.raises(BrokenBundle, match="is not as it was built, and is not signed"):
+        made(signing=mine.signing())
+    assert opened(folder).manifest == second.manifest
     assert made(signing=last, full=True).signed == tuple(files(second))
     assert deltas(spark, folder).rows == ()
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privtab.bundle.archive import json_bytes
+from privtab.errors import BrokenBundle
 from privtab.spark.state.files import Root
 from privtab.state.shards import PEOPLE
 
@@ -70,8 +71,8 @@ def sealed(
     if signing is not None:
         from privtab.bundle.sign import signatures
 
-        asked: Rows = [{"key": key, "file": file} for key, file in sources.items()]
-        hashed = done(asked, "`key` string, `file` string", _hash, HASHES)
+        asked: Rows = [{"key": key, "file": sources[key], "sha256": found[key]["sha256"]} for key in todo]
+        hashed = done(asked, "`key` string, `file` string, `sha256` string", _hash, HASHES)
         texts = {row["key"]: signatures(json.loads(row["hashes"]), signing).decode() for row in hashed}
     plain = {key: _unsigned(found[key]) for key in todo}
     names = {key: _name(plain[key], signing) for key in todo}
@@ -135,13 +136,17 @@ def _on_executors(spark: SparkSession, root: Root, asked: Rows, columns: str, wo
 
 
 def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: bundles → the hashes of their files."""
+    """For `mapInArrow`: bundles → the hashes of their files; BrokenBundle where one is not as it was built."""
     from privtab.bundle.sign import digests
+    from privtab.bundle.stream import digest
 
     for batch in batches:
         rows = []
         for row in batch.to_pylist():
             with root.open(row["file"]) as bundle:
+                if digest(bundle) != row["sha256"]:
+                    raise BrokenBundle(f"{row['file']} is not as it was built, and is not signed: build with `--full`")
+                bundle.seek(0)
                 rows.append({"key": row["key"], "hashes": json.dumps(digests(bundle, ours=True))})
         yield from _out(rows)
 
