@@ -92,7 +92,9 @@ def test_a_fault_is_the_declared_error(name: str, kind: str, place: Place) -> No
             assert seconds < TOTAL + SLACK, f"{way} took {seconds:.2f} s"
         if fault.tries is not None and world.decisions is not None:
             most = fault.tries * len(fault.ways)
-            assert world.decisions() <= most if fault.at_most else world.decisions() == most
+            # On a busy machine the time of a call may be over before its last try.
+            least = 0 if fault.at_most else most if fault.tries < 2 else len(fault.ways) + 1
+            assert least <= world.decisions() <= most
         until = time.monotonic() + 4
         while sockets() > before and time.monotonic() < until:
             time.sleep(0.02)

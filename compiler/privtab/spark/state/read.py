@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
@@ -15,19 +15,19 @@ from pyspark.sql import functions as fn
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.spark.state import checks, files
+from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.sources import Source, Sources, open_sources
 from privtab.spark.state.tables import DENIES, SparkState, program_of
 from privtab.spark.state.vocabulary import names_of
-from privtab.state.findings import CODES
 from privtab.state.load import no_table
 from privtab.state.names import Names
-from privtab.state.nodes import TABLES, Place, StateFinding
+from privtab.state.nodes import TABLES
 from privtab.state.uses import uses
 from privtab.state.validate import RowChecker
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
 MANIFEST = "_MANIFEST.json"
@@ -195,7 +195,7 @@ class Read:
         label = ", ".join(source.label for source in self.sources.tables[table])
         said = f"the row says the same as another of `{table}`"
         repeated = counted.filter("rows > 1").withColumn("rows", fn.col("rows") - 1)
-        found.append(_report(repeated, "S160", "warning", fn.lit(said), "leave it out", table, label))
+        found.append(report(repeated, "S160", "warning", fn.lit(said), "leave it out", table, label))
         if self.sources.entities is not None and _place_columns(table) is not None:
             severity = "error" if self.sources.orphans == "quarantine" else "warning"
             orphans = self._known(table, counted, "left_anti")
@@ -203,9 +203,7 @@ class Read:
             message = fn.concat(
                 fn.lit("`"), fn.col(type_), fn.lit(":"), fn.col(path), fn.lit("` is not among the entities")
             )
-            found.append(
-                _report(orphans, "S114", severity, message, "remove the row, or name the entity", table, label)
-            )
+            found.append(report(orphans, "S114", severity, message, "remove the row, or name the entity", table, label))
         if table == "grants" and self.program.semantics.deny != "none":
             found.append(self._conflicts(counted, label))
         if table == "assignments":
@@ -225,7 +223,7 @@ class Read:
         )
         message = fn.concat(
             fn.lit("`"), fn.col("grantee"), fn.lit("` is allowed and denied `"), fn.col("privilege"), fn.lit("` here"))  # fmt: skip
-        return _report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
+        return report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
 
     def _nearly_declared(self, counted: DataFrame, label: str) -> list[DataFrame]:
         """Roles that no row speaks of, spelt nearly like declared ones."""
@@ -241,7 +239,7 @@ class Read:
         message = fn.concat(
             fn.lit("role `"), fn.col("role"), fn.lit("` is not declared, and no row grants it anything")
         )
-        return [_report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
+        return [report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
 
 
 def given(program: Program, grants: DataFrame) -> DataFrame:
@@ -339,40 +337,7 @@ def _of_rows(program: Program, source: Source) -> list[DataFrame]:
             ordinary.select(spoken.alias("finding"), checks.row_json(table).alias("row")).filter("finding is not null")
         )
     counted = [f.groupBy("finding", "row").agg(fn.count(fn.lit(1)).alias("rows")) for f in found]
-    return [_shaped(frame.select("finding.*", "row", "rows"), table, source.label) for frame in counted]
-
-
-def _shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
-    """Findings with the columns of FINDINGS."""
-    names = fn.create_map(*(fn.lit(part) for pair in CODES.items() for part in pair))
-    return frame.select(
-        fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
-        fn.col("severity"), fn.col("message"), fn.col("help"), fn.col("row"), fn.col("rows"), fn.lit(label).alias("source"),
-    )  # fmt: skip
-
-
-def _report(
-    frame: DataFrame, code: str, severity: str, message: Column, advice: str | Column, table: str, label: str
-) -> DataFrame:
-    """One finding for each row of a frame that has canonical columns and `rows`."""
-    said = frame.select(
-        fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
-        (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
-        _raw_json(table).alias("row"), fn.col("rows"),
-    )  # fmt: skip
-    return _shaped(said, table, label)
-
-
-def _raw_json(table: str) -> Column:
-    """A canonical row as the cells that it was, in their canonical spelling."""
-    columns: list[Column] = []
-    joined = {"members": "of", "assignments": "scope", "grants": "entity", "owners": "entity"}
-    for name in CANONICAL[table]:
-        if name.endswith("type"):
-            columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(joined[table]))
-        elif not name.endswith("path"):
-            columns.append(fn.col(name))
-    return fn.to_json(fn.struct(*columns))
+    return [shaped(frame.select("finding.*", "row", "rows"), table, source.label) for frame in counted]
 
 
 def _place_columns(table: str) -> tuple[str, str] | None:
@@ -392,18 +357,6 @@ def _advise(program: Program, batches: Any) -> Any:
         pairs = [(role, advice) for role, advice in advised if advice is not None]
         columns = [pa.array([pair[at] for pair in pairs], pa.string()) for at in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
-
-
-def finding_of(row: Mapping[str, Any]) -> StateFinding:
-    """A row of findings as readers of files report it."""
-    return StateFinding(
-        place=Place(path=row["source"] or "", table=row["table"], row=0),
-        message=row["message"],
-        code=row["code"],
-        severity=row["severity"],
-        help=row["help"],
-        row=json.loads(row["row"] or "{}"),
-    )
 
 
 def _schema(table: str) -> str:

@@ -1,0 +1,61 @@
+"""What is to say about rows, as rows of `schemas.FINDINGS`, and these as readers of files report them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+
+from privtab.spark.state.schemas import CANONICAL
+from privtab.state.findings import CODES
+from privtab.state.nodes import Place, StateFinding
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
+    """Findings with the columns of FINDINGS."""
+    names = fn.create_map(*(fn.lit(part) for pair in CODES.items() for part in pair))
+    return frame.select(
+        fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
+        fn.col("severity"), fn.col("message"), fn.col("help"), fn.col("row"), fn.col("rows"), fn.lit(label).alias("source"),
+    )  # fmt: skip
+
+
+def report(
+    frame: DataFrame, code: str, severity: str, message: Column, advice: str | Column, table: str, label: str
+) -> DataFrame:
+    """One finding for each row of a frame that has canonical columns and `rows`."""
+    said = frame.select(
+        fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
+        (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
+        _raw_json(table).alias("row"), fn.col("rows"),
+    )  # fmt: skip
+    return shaped(said, table, label)
+
+
+def _raw_json(table: str) -> Column:
+    """A canonical row as the cells that it was, in their canonical spelling."""
+    columns: list[Column] = []
+    joined = {"members": "of", "assignments": "scope", "grants": "entity", "owners": "entity"}
+    for name in CANONICAL[table]:
+        if name.endswith("type"):
+            columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(joined[table]))
+        elif not name.endswith("path"):
+            columns.append(fn.col(name))
+    return fn.to_json(fn.struct(*columns))
+
+
+def finding_of(row: Mapping[str, Any]) -> StateFinding:
+    """A row of findings as readers of files report it."""
+    return StateFinding(
+        place=Place(path=row["source"] or "", table=row["table"], row=0),
+        message=row["message"],
+        code=row["code"],
+        severity=row["severity"],
+        help=row["help"],
+        row=json.loads(row["row"] or "{}"),
+    )
