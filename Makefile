@@ -59,11 +59,11 @@ policies:
 
 tests:
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
-	@echo "the same on Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "not slow and not long" tests/spark
+	@echo "the same on Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "spark and not slow and not long" tests/spark
 
 test-long: setup ## minutes of generated worlds
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m long
-	@echo "all of Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "slow or long" tests/spark
+	@echo "all of Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "spark and (slow or long)" tests/spark
 
 bench: setup ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py

@@ -269,7 +269,7 @@ def test_clients_that_are_not_closed_fail_a_run(monkeypatch: pytest.MonkeyPatch)
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_opa_that_comes_back_piece_by_piece_gives_no_answers() -> None:
     settings = Settings(minutes=0.1, threads=0, eager=4, tasks=0, embedded=0, down=0.5, think=0.005)
     result = Load(settings, lambda _: None).run()

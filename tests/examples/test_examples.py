@@ -42,7 +42,6 @@ def opa(tmp_path: Path) -> Iterator[OpaServer]:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_the_driver_gates_reads_filters_listings_and_writes_its_results(opa: OpaServer, tmp_path: Path) -> None:
     ran = script("driver_gate.py", tmp_path / "out", OPA_URL=opa.url)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -59,8 +58,7 @@ def test_the_driver_gates_reads_filters_listings_and_writes_its_results(opa: Opa
     assert list((tmp_path / "out" / "decisions.parquet").glob("*.parquet"))
 
 
-@pytest.mark.slow
-@pytest.mark.spark
+@pytest.mark.long
 def test_without_an_opa_the_driver_reads_nothing(tmp_path: Path) -> None:
     ran = script("driver_gate.py", tmp_path / "out", OPA_URL="http://127.0.0.1:9")
     assert ran.returncode != 0
@@ -69,7 +67,6 @@ def test_without_an_opa_the_driver_reads_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_the_spark_walkthrough_decides_lists_and_certifies(tmp_path: Path) -> None:
     ran = script("spark_walkthrough.py", tmp_path / "certified")
     assert ran.returncode == 0, ran.stdout + ran.stderr

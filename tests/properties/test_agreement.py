@@ -18,7 +18,7 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
     total = allowed = 0
 
     @settings(
-        max_examples=6,
+        max_examples=3 if sharded else 6,
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -31,7 +31,7 @@ def test_reference_and_opa_agree_on_every_request(opa_binary: Path, sharded: boo
         assert not found, f"{len(found)} of {asked} differ; the first:\n{found[0]}"
 
     worlds_agree()
-    assert total >= 5_000
+    assert total >= (2_500 if sharded else 5_000)
     assert 0.1 < allowed / total < 0.9, "worlds in which nearly all answers are the same prove little"
 
 

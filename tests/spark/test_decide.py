@@ -110,6 +110,7 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
     assert decks.told(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
 
 
+@pytest.mark.slow
 def test_a_state_in_parts_is_whole_or_none(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
     program = pipeline.load_program(deck[0])
     folder = tmp_path / "parts"
@@ -151,6 +152,7 @@ def test_the_state_of_another_system_is_none(
         decide(df, other, read, plan=plan, **BOX)
 
 
+@pytest.mark.slow
 def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tuple[str, str]) -> None:
     df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
     for plan in PLANS:

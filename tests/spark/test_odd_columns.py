@@ -55,6 +55,7 @@ def test_a_flag_that_is_neither_yes_nor_no_is_set(plan: str, spark: SparkSession
     assert [allowed for (allowed,) in decks.told(decided, "allowed")] == [True, False, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
     names = (

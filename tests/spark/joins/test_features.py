@@ -221,7 +221,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["measured", pytest.param("shuffled", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("policy", "state", "cases"), [(DOWN, STATE, CASES), (FLAT, FLAT_STATE, FLAT_CASES)], ids=["down", "flat"]
 )

@@ -91,6 +91,7 @@ ROWS = [
 SCHEMA = "user string, action string, type string, path string, with_to_type string, with_to_path string, reason string"
 
 
+@pytest.mark.slow
 # Requests that come often are decided once, and their answers joined to the rows.
 @pytest.mark.parametrize(("times", "collation"), [(6, None), (1, "UTF8_LCASE")])
 def test_rows_that_are_no_requests_are_denied_with_a_reason(
@@ -123,6 +124,7 @@ def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSes
     }
 
 
+@pytest.mark.slow
 def test_lopsided_frames(spark: SparkSession, program: Program) -> None:
     """Half of the rows are one user's, who has three thousand roles; and everybody asks about one catalog."""
     roles = [f"r{n}" for n in range(3000)]
@@ -154,7 +156,7 @@ def test_lopsided_frames(spark: SparkSession, program: Program) -> None:
     assert 500 < sum(allowed for allowed, _ in answers) < 5500
 
 
-@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     times: int, spark: SparkSession, program: Program
 ) -> None:
@@ -188,6 +190,7 @@ def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     assert set(counts) == {(False, NOT_GRANTED), (False, "not the same when read again")}
 
 
+@pytest.mark.slow
 def test_more_privileges_than_one_column_has_bits(spark: SparkSession, tmp_path: Path) -> None:
     names = [f"P{n}" for n in range(100)]
     policy = tmp_path / "policy.yaml"

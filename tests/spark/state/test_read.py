@@ -70,6 +70,7 @@ def said(rows: list[tuple[str, str, str, str | None, str]]) -> dict[tuple[str, .
     return dict(Counter(tuple(str(part) for part in row) for row in rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lean", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: Program, lean: bool) -> None:
     from dataclasses import replace
