@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark import decide, read_state, visible
+from privtab.spark import decide, entitlements, read_state, visible
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 PLANS = ("kernel", "joins")
@@ -23,6 +23,7 @@ def deck(tmp_path: Path) -> tuple[str, str]:
     return decks.files(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_what_is_random_has_one_value_for_each_row(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
     entity = F.when(F.rand() < 0.5, F.lit("box:s/a/1")).otherwise(F.lit("no entity"))
@@ -46,6 +47,7 @@ def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, deck:
     assert decks.told(answers) == [(True, None), *[(False, "null")] * 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_flag_that_is_neither_yes_nor_no_is_set(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
     df = decks.frame(
@@ -132,3 +134,5 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     }
     found = read_state(spark, grants, deck[0]).good("grants").collect()
     assert [(row["grantee"], row["path"]) for row in found] == [("user:ann     ", "s/a/2")]
+    matrix = entitlements(*deck, padded.select("entity"), users=padded.select("user"), operations=["look"], spark=spark)
+    assert [(row["user"], row["path"]) for row in matrix.collect()] == [("ann", "s/a/1")]

@@ -156,7 +156,8 @@ def test_lopsided_frames(spark: SparkSession, program: Program) -> None:
     assert 500 < sum(allowed for allowed, _ in answers) < 5500
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 8])
 def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     times: int, spark: SparkSession, program: Program
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -16,11 +16,12 @@ from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways
 from privtab.spark.matrix.opening import Source, asked_about, open_state, open_world
 from privtab.spark.matrix.travel import opened, ship
+from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from privtab.spark.state import SparkState
 
@@ -116,8 +117,9 @@ def _apart(
     tell_left_out(matrix)
     frames: list[DataFrame] = []
     if _is_frame(users):
-        name: Column = F.col(users.columns[0]).cast("string")  # type: ignore[union-attr]  # a DataFrame
-        frames.append(users.select(F.regexp_replace(name, "^user:", "").alias("user")).na.drop())  # type: ignore[union-attr]
+        known = without_padding(cast("DataFrame", users))
+        name = F.col(known.columns[0]).cast("string")
+        frames.append(known.select(F.regexp_replace(name, "^user:", "").alias("user")).na.drop())
     listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # no DataFrame: a list
     if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
         frames.append(_local(session, "user", people))
@@ -135,7 +137,7 @@ def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None
         return None
     if not _is_frame(entities):
         return _local(session, "entity", named.texts(entities))  # type: ignore[arg-type]  # no DataFrame: a list
-    frame: DataFrame = entities  # type: ignore[assignment]  # a DataFrame
+    frame = without_padding(cast("DataFrame", entities))
     names = {name.lower() for name in frame.columns}
     if "entity" in names:
         return frame.select(F.col("entity").cast("string").alias("entity"))
@@ -177,8 +179,8 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
 def user_names(users: UsersLike) -> Collection[str] | None:
     """Users as a list; of a DataFrame the first column."""
     if _is_frame(users):
-        column: Column = F.col(users.columns[0])  # type: ignore[union-attr]  # a DataFrame
-        table = users.select(column.cast("string")).distinct().toArrow()  # type: ignore[union-attr]
+        frame = without_padding(cast("DataFrame", users))
+        table = frame.select(F.col(frame.columns[0]).cast("string")).distinct().toArrow()
         return sorted(name for name in table.column(0).to_pylist() if name is not None)
     return users  # type: ignore[return-value]  # no DataFrame
 
