@@ -178,6 +178,17 @@ def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None
     return F.when(F.trim(text) == "", F.array().cast("array<string>")).otherwise(names)
 
 
+def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
+    """What `named_options` and the plan say, as `decide`, `visible` and `plan` take it."""
+    return {
+        "resource": resource(options),
+        "with_": objects(options),
+        "flags": options.flag,
+        "groups": groups(options, frame),
+        "plan": options.plan,
+    }
+
+
 def explained(choice: Choice, options: argparse.Namespace) -> int:
     """Say how it would be decided."""
     show(

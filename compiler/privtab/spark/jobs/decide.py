@@ -56,11 +56,7 @@ def _decide(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int
     given: dict[str, Any] = {
         "subject": options.subject,
         "action": options.action or F.col(f"`{options.action_column}`"),
-        "resource": job.resource(options),
-        "with_": job.objects(options),
-        "flags": options.flag,
-        "groups": job.groups(options, frame),
-        "plan": options.plan,
+        **job.named(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **given), options)

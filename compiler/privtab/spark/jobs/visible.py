@@ -47,12 +47,8 @@ def _visible(options: argparse.Namespace, spark: SparkSession, tell: Told) -> in
     frame = job.read(spark, options)
     given: dict[str, Any] = {
         "subject": user(options.user) if options.user else options.subject,
-        "resource": job.resource(options),
         "action": options.action,
-        "with_": job.objects(options),
-        "flags": options.flag,
-        "groups": job.groups(options, frame),
-        "plan": options.plan,
+        **job.named(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **given), options)

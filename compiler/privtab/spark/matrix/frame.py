@@ -117,9 +117,7 @@ def _apart(
     tell_left_out(matrix)
     frames: list[DataFrame] = []
     if _is_frame(users):
-        known = without_padding(cast("DataFrame", users))
-        name = F.col(known.columns[0]).cast("string")
-        frames.append(known.select(F.regexp_replace(name, "^user:", "").alias("user")).na.drop())
+        frames.append(_first(users).select(F.regexp_replace("user", "^user:", "").alias("user")).na.drop())
     listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # no DataFrame: a list
     if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
         frames.append(_local(session, "user", people))
@@ -179,10 +177,15 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
 def user_names(users: UsersLike) -> Collection[str] | None:
     """Users as a list; of a DataFrame the first column."""
     if _is_frame(users):
-        frame = without_padding(cast("DataFrame", users))
-        table = frame.select(F.col(frame.columns[0]).cast("string")).distinct().toArrow()
+        table = _first(users).distinct().toArrow()
         return sorted(name for name in table.column(0).to_pylist() if name is not None)
     return users  # type: ignore[return-value]  # no DataFrame
+
+
+def _first(users: UsersLike) -> DataFrame:
+    """The first column of a DataFrame, as texts."""
+    frame = without_padding(cast("DataFrame", users))
+    return frame.select(F.col(f"`{frame.columns[0].replace('`', '``')}`").cast("string").alias("user"))
 
 
 def listed(names: Iterable[str], what: str) -> list[str]:

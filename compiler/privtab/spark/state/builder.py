@@ -17,7 +17,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -173,7 +172,9 @@ class _Builder:
                 changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
                 tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
             else:
-                prints, tables = self.timed("people's rows", "reading who is who", lambda: self.begun(work))
+                # The workers that make the shards bring the fingerprints of their rows.
+                jobs: list[Callable[[], Any]] = [partial(self.fingerprints, BY_NAME), partial(self.by_name, work)]
+                prints, tables = self.timed("people's rows", "reading who is who", lambda: at_once(jobs))
             removed = sorted(r for r in known if _is_root(r) and r not in prints)
             return self.made(before, old, prints, policy, tables, changed, removed, allow_partial=allow_partial)
         finally:
@@ -240,13 +241,6 @@ class _Builder:
             folder=self.root.url, manifest=manifest, rebuilt=tuple(real), removed=tuple(filter(_is_shard, removed)),
             people=another, signed=tuple(signed), seconds=self.seconds,
         )  # fmt: skip
-
-    def begun(self, work: str) -> tuple[dict[str, list[int]], dict[str, DataFrame]]:
-        """Where all is made anew: the fingerprints of what goes by names, and `by_name`; shards bring those of their rows."""
-        with ThreadPoolExecutor(1) as aside:
-            prints = aside.submit(self.fingerprints, BY_NAME)
-            tables = self.by_name(work)
-            return prints.result(), tables
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, list[int]]:
         """Of each root and each table that goes by names: rows, and four sums; of these tables alone."""

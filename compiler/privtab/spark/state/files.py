@@ -16,14 +16,12 @@ from typing import Any, BinaryIO
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 
 
-def at_once(jobs: Sequence[Callable[[], Any]]) -> None:
-    """Several jobs of Spark side by side: one task alone leaves a core without work. Raises what the first of them raises."""
+def at_once(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What several jobs of Spark give, side by side: one task alone leaves a core without work. Raises what the first raises."""
     if len(jobs) == 1:
-        jobs[0]()
-        return
+        return [jobs[0]()]
     with ThreadPoolExecutor(max_workers=4) as pool:
-        for job in [pool.submit(job) for job in jobs]:
-            job.result()
+        return [job.result() for job in [pool.submit(job) for job in jobs]]
 
 
 @dataclass(frozen=True, slots=True)
