@@ -226,7 +226,7 @@ def _first(folder: Path, repetitions: int) -> Spread:
 
 
 def _json(document: object) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 # --- children --------------------------------------------------------------------------------------------------------

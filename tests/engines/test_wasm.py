@@ -23,7 +23,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.nodes import State
+from privtab.state.nodes import Grant, State
 
 
 def made(program: Program, state: State, binary: Path) -> tuple[WasmEngine, Reference]:
@@ -56,6 +56,45 @@ def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Pat
         allowed += sum(decision.allowed for decision in wanted)
     assert total > 200
     assert 0.1 < allowed / total < 0.9
+
+
+def test_names_of_all_planes_mean_what_they_mean_elsewhere(tmp_path: Path, opa_binary: Path) -> None:
+    """Also those that JSON in ASCII writes as two halves of a surrogate pair, which the JSON reader of OPA's Wasm misreads."""
+    policy = tmp_path / "planes.yaml"
+    policy.write_text(
+        "{privtab: 1, system: planes, version: '1', entities: {top: {thing: }}, privileges: [READ],\n"
+        "semantics: {inheritance: down, deny: overrides}, tables: {thing: {see: READ (thing)}}}",
+        encoding="utf-8",
+    )
+    chance = random.Random(20703)
+    names = [
+        chr(chance.choice([plane << 16, 0]) + chance.randint(0xA0, 0xD7FF)) for plane in range(17) for _ in range(25)
+    ]
+    names = sorted(set(names))
+    granted = frozenset(names[::2])
+    state = State(
+        grants=(
+            Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("top", "open")),
+            *(
+                Grant(grantee="user:ann", effect="deny", privilege="READ", entity=Entity("thing", f"open/{name}"))
+                for name in names[::3]
+            ),
+            *(
+                Grant(grantee=f"user:{name}", effect="allow", privilege="READ", entity=Entity("thing", f"x/{name}"))
+                for name in granted
+            ),
+        )
+    )
+    engine, reference = made(pipeline.load_program(policy), state, opa_binary)
+    asked = [Request(user="ann", action="see", resource=Entity("thing", f"open/{name}")) for name in names]
+    asked += [Request(user=name, action="see", resource=Entity("thing", f"x/{name}")) for name in names]
+    wanted = [reference.decide(request) for request in asked]
+    assert engine.allow_many(asked) == [decision.allowed for decision in wanted]
+    assert [engine.allow(request) for request in asked] == [decision.allowed for decision in wanted]
+    assert engine.decide_many(asked) == wanted
+    things = [request.resource for request in asked[: len(names)]]
+    seen = Request(user="ann", action="see", resource=Entity("thing", ""))
+    assert engine.visible(seen, things) == [at for at in range(len(names)) if wanted[at].allowed]
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +196,10 @@ def test_without_a_module_there_is_no_engine(
     program: dict[str, Any] = json.loads(json.dumps(dict(policy_artifacts(shipped[2]).program)))
     with pytest.raises(error, match=said):
         WasmEngine(module, program, {})
+
+
+def test_half_a_surrogate_pair_in_a_state_is_refused(shipped: tuple[WasmEngine, Reference, Program]) -> None:
+    _, _, program = shipped
+    state = index(program, State()) | {"service_admins": {"half \ud800": True}}
+    with pytest.raises(PolicyError, match=r"not valid Unicode: '\\ud800'"):
+        WasmEngine(b"\0asm", dict(policy_artifacts(program).program), state)

@@ -29,6 +29,7 @@ FEW = 100
 """Requests up to which nothing is won by asking for all of them unchecked."""
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+"""All JSON for a module is written by this, as UTF-8: OPA's Wasm misreads the surrogate pairs that ASCII needs beyond U+FFFF."""
 _PAGE = 64 * 1024
 
 
@@ -48,7 +49,11 @@ class WasmEngine:
             "privtab_state": {program["system"]: state},
         }
         wanted = [f"{self._package}/{entrypoint}" for entrypoint in ENTRYPOINTS]
-        self._instance = Instance(module, json.dumps(data, separators=(",", ":")).encode(), wanted)
+        try:
+            encoded = _text(data).encode()
+        except UnicodeEncodeError as error:
+            raise PolicyError(f"a name of the bundles is not valid Unicode: {error.object[error.start]!a}") from None
+        self._instance = Instance(module, encoded, wanted)
 
     def allow(self, request: Request) -> bool:
         """Yes or no."""
@@ -220,7 +225,7 @@ class Instance:
     """One instance with its data; callers take turns."""
 
     def __init__(self, module: bytes, data: bytes, entrypoints: Sequence[str]) -> None:
-        """`data`: the document below `data`, as JSON. `entrypoints`: those that there must be, `privtab/cdap/allow`."""
+        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that there must be, `privtab/cdap/allow`."""
         self._module = module
         self._data = data
         self._wanted = tuple(entrypoints)
