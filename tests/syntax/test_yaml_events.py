@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privtab import _resources
+from privtab.diagnostics import Diagnostic
+from privtab.source import SourceFile
 from privtab.syntax.yaml_events import events
+from privtab.syntax.yaml_tree import compose
 
 POLICIES = sorted(path for path in _resources.policies().rglob("*.yaml"))
 NASTY = (
@@ -42,7 +46,7 @@ NASTY = (
 PIECES = (
     *("a:", "b:,", ":,", ":}", "é:}", "{", "}", "[", "]", ", ", ",", "x", "b: ", "'q:,'", '"d:}"', "'", '"', " ", "\n"),
     *("# c {a:,}\n", "\n  ", "\r\n", "- ", "k: |\n  t:,\n", "k: >\n  t:}\n\n  u\n", "a: {b:, c:}\n", "{b:,\n  c:}\n"),
-    *("m:\n", "&n ", "*n", "!t ", "!t:,", "%", "-", "1", "~", "\u2028", "\x85", "😀:,", "[y:]", "{a: b:,}"),
+    *("m:\n", "&n ", "*n", "!t ", "!t:,", "%", "-", "1", "~", "😀:,", "[y:]", "{a: b:,}"),
 )
 
 
@@ -90,6 +94,30 @@ def test_generated_policies_are_read_as_by_the_plain_parser(seed: int) -> None:
 def test_any_text_is_read_as_by_the_plain_parser(middle: str, end: str) -> None:
     text = "a: {b:, " + middle + end
     assert read(text, purely=False) == read(text, purely=True)
+
+
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    "text", ["a: b{}c\n", "a: 'b{}c'\n", "a: b # {}c: d\n", "a: |\n  b{}c\n", "{{a:,\n  b: {}c}}\n"]
+)
+def test_a_line_break_of_some_readers_alone_is_refused_where_it_stands(text: str, character: str) -> None:
+    source = SourceFile.of("p.yaml", "x: y\r\n" + text.format(character))
+    found: list[Diagnostic] = []
+    assert compose(source, found) is None
+    (finding,) = found
+    at = source.text.index(character)
+    assert finding.code == "P002"
+    assert (finding.span.line, finding.span.column) == source.position(at)
+    assert f"U+{ord(character):04X} ends a line for some readers" in finding.message
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "{? ", "[[{a: "])
+def test_nesting_without_an_end_is_refused_at_once(opening: str) -> None:
+    found: list[Diagnostic] = []
+    begun = time.monotonic()
+    assert compose(SourceFile.of("p.yaml", opening * 100_000), found) is None
+    assert time.monotonic() - begun < 30, "it must not take time that grows with the square of the depth"
+    assert [(f.code, f.span.line) for f in found] == [("P004", 1)]
 
 
 @pytest.mark.skipif(not yaml.__with_libyaml__, reason="without libyaml there is one parser")

@@ -4,7 +4,8 @@ import pytest
 
 from privtab.diagnostics import Diagnostic
 from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import DEEPEST, Mapping, Scalar, Sequence, compose, plain_value
+from privtab.syntax.yaml_tree import Mapping, Scalar, Sequence, compose, plain_value
+from privtab.yaml_text import DEEPEST
 
 
 def tree(text: str) -> tuple[object, list[str]]:

@@ -31,6 +31,8 @@ CODES = {
     "S112": "wrong-depth",
     "S113": "malformed-name",
     "S114": "unknown-entity",
+    "S116": "unusable-character",
+    "S117": "oversized-name",
     "S120": "malformed-principal",
     "S121": "unknown-principal-kind",
     "S122": "wrong-principal-kind",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from privtab.characters import LONGEST_NAME, unusable
 from privtab.ir.nodes import Program
 from privtab.request import Entity, encode_name
 from privtab.state.raw import did_you_mean
@@ -24,7 +25,15 @@ class Problem:
     help: str | None = None
 
 
-_LINE_BREAK = Problem("S120", "the name of a principal cannot hold a line break")
+def unusable_name(text: str) -> Problem | None:
+    """Why a text cannot be a name, whatever it names: by its characters or its length."""
+    if len(text) > LONGEST_NAME:
+        return Problem("S117", f"`{text[:40]}…` has {len(text):,} characters; {LONGEST_NAME:,} is the most")
+    character = unusable(text)
+    if character is None:
+        return None
+    advice = "formats disagree about line breaks and controls, so a name has none"
+    return Problem("S116", f"`{text}` holds the character {character}", advice)
 
 
 class Names:
@@ -83,6 +92,9 @@ class Names:
         return found
 
     def _entity(self, text: str) -> Entity | Problem:
+        problem = unusable_name(text)
+        if problem is not None:
+            return problem
         type_, colon, path = text.partition(":")
         if not colon or not type_:
             known = type_ in self.program.entities
@@ -109,8 +121,9 @@ class Names:
 
     def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | Problem:
         """Read `kind:name` to (kind, name); where `bare` is a kind, a name alone is of that kind."""
-        if "\n" in text:
-            return _LINE_BREAK
+        problem = unusable_name(text)
+        if problem is not None:
+            return problem
         kind, colon, name = text.partition(":")
         if not colon:
             if bare is not None:
@@ -129,8 +142,9 @@ class Names:
 
     def bare(self, text: str, kind: str) -> str | Problem:
         """Read a name of a known kind, bare or as `kind:name`; other colons belong to the name."""
-        if "\n" in text:
-            return _LINE_BREAK
+        problem = unusable_name(text)
+        if problem is not None:
+            return problem
         prefix, colon, _ = text.partition(":")
         if colon and (prefix in KINDS or prefix.lower() in KINDS):
             found = self.principal(text, (kind,))

@@ -23,6 +23,7 @@ from yaml.events import (
 
 from privtab.state.nodes import TABLES, Place
 from privtab.state.raw import NotText, Reading
+from privtab.yaml_text import DEEPEST, check_line_breaks
 
 # YAML 1.2's core schema: `no`, `on` and `y` are words; numbers are taken as they are written.
 _NULL = re.compile(r"|~|null|Null|NULL")
@@ -43,6 +44,7 @@ class _Stop(Exception):
 def read_yaml(text: str, path: str, reading: Reading, table: str | None = None) -> None:
     """Read the tables of a state, or one table where `table` names it."""
     try:
+        check_line_breaks(text)
         _Tables(text, path, reading).read(table)
     except _Stop as stop:
         place = Place(path=path, table=table or "", row=0, line=stop.line)
@@ -68,6 +70,7 @@ class _Tables:
         self.events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.path = path
         self.reading = reading
+        self.depth = 0
 
     def read(self, table: str | None) -> None:
         """Read the only document; with `table`, its rows may stand without the table's name."""
@@ -149,6 +152,11 @@ class _Tables:
         if anchor is not None:
             sign = "alias `*" if isinstance(event, AliasEvent) else "anchor `&"
             raise _Stop(f"{sign}{anchor}`: a state has no anchors and aliases", _line(event), "write the rows out")
+        self.depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if self.depth > DEEPEST:
+            raise _Stop(
+                f"values are nested more than {DEEPEST} levels deep; nothing after this place was read", _line(event)
+            )
         return event
 
     def key(self, event: Event) -> str:

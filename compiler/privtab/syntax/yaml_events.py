@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from privtab.yaml_text import DEEPEST, check_line_breaks
+
 Placed: TypeAlias = tuple[Any, int, int]
 """An event, where it begins and where it ends."""
 
@@ -22,8 +24,9 @@ def events(text: str) -> Iterable[Placed]:
 
     libyaml refuses a key without a value and without a space, `{table:, view:}`, which YAML allows and policies are full
     of. It gets a copy with that space; offsets are those of the text as it is. Where a copy might mean something else,
-    PyYAML's own parser reads the text, at a tenth of the speed.
+    PyYAML's own parser reads the text, at a tenth of the speed. Behind the first value that lies too deep no event follows.
     """
+    check_line_breaks(text)
     try:
         return list(_parsed(text, _FAST))
     except yaml.YAMLError as error:
@@ -34,8 +37,12 @@ def events(text: str) -> Iterable[Placed]:
 
 def _parsed(text: str, loader: Any) -> Iterator[Placed]:
     event: Any
+    depth = 0
     for event in yaml.parse(text, Loader=loader):
         yield event, event.start_mark.index, event.end_mark.index
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            return
 
 
 def _patched(text: str, gaps: Sequence[int]) -> list[Placed] | None:

@@ -12,6 +12,7 @@ from privtab.checks import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p00
 from privtab.diagnostics import Diagnostic
 from privtab.source import SourceFile
 from privtab.syntax.yaml_events import events
+from privtab.yaml_text import DEEPEST
 
 Plain: TypeAlias = str | int | float | bool | None
 
@@ -76,10 +77,6 @@ def plain_value(text: str) -> Plain:
     return text
 
 
-DEEPEST = 100
-"""Values may lie this many levels deep: what reads them goes down level by level."""
-
-
 def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empty_file.POLICY) -> Node | None:
     """The tree of a file's only document, or None with findings. Nodes that YAML itself refuses leave no tree.
 
@@ -114,7 +111,7 @@ class _Builder:
 
     def take(self, event: Any, start: int, end: int) -> None:
         """Take the next event."""
-        if self.documents > 1 or (self.broken and len(self.open) > DEEPEST):
+        if self.documents > 1:
             return
         match event:
             case yaml.ScalarEvent():

@@ -20,14 +20,32 @@ from privtab.state.nodes import TABLES
 from privtab.state.raw import COLUMNS
 from privtab.state.validate import validate
 
+ODD = (
+    "\x00",
+    "\t",
+    "\x7f",
+    "\x85",
+    "\x9f",
+    "\u2028",
+    "\u2029",
+    "\ufffe",
+    "\u202e",
+    "\u200d",
+    "e\u0301",
+    "\U0002070e",
+    "\U000e0041",
+    "x" * 65_536,
+)
 ENTITIES = (
     "lake:l", "lake:l", "schema:l/s", "table:l/s/t", "settings:l/s", "depot:d", "crate:d/1", "table:l/s/a%2Fb", "table:l/%zz/t",
     "lake:", "lake", ":x", "tabel:l/s/t", "table:l/s", "table:l//t", "table:l/s/t ", " table:l/s/t", "table:l/s/é", "lake:ünï",
     "table:l/s/ t", "lake:a\tb", "settings:l/s/x", "lake:l\n", "user:l/ann", "crate:d/1\u2003", "lake:日本", "",
+    *(f"lake:l{odd}m" for odd in ODD),
 )  # fmt: skip
 PRINCIPALS = (
     "user:ann", "user:ann", "group:hr", "role:clerk", "ann", "User:ann", "user:", "usr:x", "user:a b", "user:a ", "group: x",
     "role:a:b", "user:a\nb", "", "user:é", "role:keper", "user:user:x", ":x", "USER:ann",
+    *(f"user:a{odd}b" for odd in ODD),
 )  # fmt: skip
 PRIVILEGES = (
     "SELECT",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
+from privtab.characters import LONGEST_NAME
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, FINDING
@@ -66,11 +67,20 @@ def ordinary(program: Program, table: str) -> Column:
     }
     # What is one of some names is valid as it is.
     listed = {"effect", "privilege"}
-    texts = [fn.expr(f"coalesce(is_valid_utf8(`{c}`), true)") for c in COLUMNS[table].all if c not in listed]
     good = build[table]()
-    for text in texts:
-        good &= text
+    for column in COLUMNS[table].all:
+        if column not in listed:
+            good &= fn.coalesce(_usable(column), fn.expr("true"))
     return fn.coalesce(good, fn.expr("false"))
+
+
+def _usable(column: str) -> Column:
+    """Whether a text has the characters and the length of a name; null for null."""
+    return (
+        fn.expr(f"is_valid_utf8(`{column}`)")
+        & ~fn.col(column).rlike(r"[\p{Cc}\u2028\u2029\uFFFE\uFFFF]")
+        & (fn.length(column) <= LONGEST_NAME)
+    )
 
 
 def canonical(table: str) -> list[Column]:

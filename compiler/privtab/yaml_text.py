@@ -1,0 +1,30 @@
+"""What every reader of YAML here refuses before it parses a text."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+DEEPEST = 100
+"""Values may lie this many levels deep: readers go down level by level, and libyaml's time grows with the square of the depth."""
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def check_line_breaks(text: str) -> None:
+    """Raise yaml.MarkedYAMLError for a raw U+0085, U+2028 or U+2029.
+
+    They end a line in YAML 1.1, which the parsers follow, and are plain characters in YAML 1.2 and to other tools: a name with
+    one would be folded into another name, and what stands behind one in a comment would be read as content.
+    """
+    found = _BREAKS.search(text)
+    if found is None:
+        return
+    at = found.start()
+    ends = list(_LINE_END.finditer(text, 0, at))
+    column = at - (ends[-1].end() if ends else 0)
+    raise yaml.MarkedYAMLError(
+        problem=f"the raw character U+{ord(found[0]):04X} ends a line for some readers of YAML and not for others",
+        problem_mark=yaml.Mark("", at, len(ends), column, None, 0),
+    )

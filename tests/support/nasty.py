@@ -1,0 +1,24 @@
+"""Names that readers and engines might take for others."""
+
+from __future__ import annotations
+
+UNUSABLE = (
+    *map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u2028", "\u2029", "\ud800", "\udfff", "\ufffe", "\uffff",
+)  # fmt: skip
+"""Characters that no name of a state can hold. A request may have all but the halves of surrogate pairs."""
+
+CARRIED = (
+    "caf\u00e9", "cafe\u0301", "\u212b", "\u00c5", "A\u030a", "\ufb01", "fi",  # composed, decomposed, compatible
+    "\u202egpj.hr", "a\u200bb", "a\u200db", "a\u00adb", "\ufeffx", "x\ufeff", "\u2066y\u2069",  # formatting characters
+    "\u00a0", "a\u3000b", "no\u00a0break",  # spaces that are no U+0020
+    "\U00010000", "\U0002070e", "\U0001070e", "\U000e0041", "\U0010fffd", "\U0001f469\u200d\U0001f680", "\ud7ff", "\ue000",
+    "\ufffd",  # what damaged text is shown as
+    "..", ".", "...", "%2F", "%25", "100%", "a/b", "/", "//", "a%2Fb", "%252F", "\\", "a\\b", "~", "-", "#", "a#b", "a: b", "::",
+    "0", "007", "1e3", "0x1F", "-1", "1_000", ".5", "NaN", "Infinity", "12:30:45", "2024-01-01",
+    "null", "true", "false", "True", "yes", "on", "None", "undefined", "input", "data", "import", "default", "some",
+    "__proto__", "constructor", "this", "scoped:x", "a*", "what?", "%s", "{x}", "${x}", "{{x}}", "'", '"',
+    "''", '""', "`x`", "<b>", "&amp;", "a,b", "a;b", "a|b", "[x]", "{x: y}", "- x", "? x", "! x", "&x", "*x", "@x", "=1+1",
+    "\u0130stanbul", "istanbul", "I", "\u0131", "stra\u00dfe", "strasse",  # equal only where cases are folded
+    "n" * 10_000, "\U0002070e" * 3_000,
+)  # fmt: skip
+"""Names that are taken and compared as they are."""
