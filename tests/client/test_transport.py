@@ -8,7 +8,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import faulty
 import pytest
 import requests
 from faulty import Authority, free_port, opa_process, reply, wait_for, write_bundles
+from proxies import proxy, without_proxies
 
 from privtab import Client, DecisionUnavailable, PolicyError, UsageError, connect
 from privtab.client import AsyncClient, HttpTransport, _http
@@ -227,33 +228,9 @@ def test_a_path_before_the_api_is_kept(tmp_path: Path) -> None:
 # --- proxies ---
 
 
-@contextmanager
-def proxy(answer: Callable[[bytes], bytes]) -> Iterator[tuple[str, list[bytes]]]:
-    """A proxy that answers heads by a function."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    heads: list[bytes] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                heads.append(connection.recv(65536))
-                connection.sendall(answer(heads[-1]))
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield f"127.0.0.1:{listener.getsockname()[1]}", heads
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-
-
 @pytest.fixture
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    without_proxies(monkeypatch)
     return monkeypatch
 
 

@@ -205,10 +205,9 @@ def history(
       privtab registry history /srv/registry prod lake --last 5
     """
     registry = open_registry(url, storage, token_file)
-    found = registry.history(channel, system)
+    found = registry.history(channel, system, last)
     if not found:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    found = found[-last:] if last else found
     if format_ is Format.JSON:
         print_json([one.to_json() for one in found])
         return

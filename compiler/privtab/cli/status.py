@@ -117,6 +117,7 @@ class Seen:
 def _look(kept: Registry | None, channel: str, system: str | None, read: Reader | None, history: int) -> Seen:
     channels = []
     if kept is not None:
+        kept.store.renew()
         found = [kept.channel(channel, system)] if system else [c for c in kept.channels() if c.channel == channel]
         channels = [one for one in found if one.last]
         if not channels:
@@ -124,7 +125,7 @@ def _look(kept: Registry | None, channel: str, system: str | None, read: Reader 
             name = f"{channel}/{system}" if system else channel
             raise UsageError(f"{kept.url} runs nothing at {name}; there is: {', '.join(there) or 'nothing'}")
     histories = {
-        one.system: kept.history(one.channel, one.system)[-history:] if history else []
+        one.system: kept.history(one.channel, one.system, history) if history else []
         for one in channels
         if kept is not None
     }

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from socket import inet_aton
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -90,25 +91,38 @@ def shown(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine."""
-    if host == "localhost":
+    """Whether a host name or address leads to this machine, in each way that a socket understands.
+
+    >>> [is_loopback(host) for host in ("localhost", "opa.localhost.", "127.1", "::ffff:127.0.0.1", "0.0.0.0", "10.0.0.1")]
+    [True, True, True, True, True, False]
+    """
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        return ip_address(host).is_loopback
+        found = ip_address(name)
     except ValueError:
-        return False
+        try:
+            found = ip_address(inet_aton(name))  # 127.1, 0x7f000001
+        except OSError:
+            return False
+    found = getattr(found, "ipv4_mapped", None) or found
+    return found.is_loopback or found.is_unspecified
 
 
 def proxy_for(address: Address) -> str | None:
     """The proxy that the environment names for an address; None for this machine: a proxy could not reach it."""
     if address.loopback:
         return None
-    from urllib.request import getproxies, proxy_bypass
+    from urllib.request import getproxies
 
-    if proxy_bypass(address.host):
-        return None
     proxies = getproxies()
-    return proxies.get(address.scheme) or proxies.get("all")
+    found = proxies.get(address.scheme) or proxies.get("all")
+    if not found:
+        return None
+    from requests.utils import should_bypass_proxies
+
+    return None if should_bypass_proxies(f"{address.scheme}://{address.authority}", no_proxy=None) else found
 
 
 def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
@@ -120,11 +134,9 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
         context = verify
     else:
         try:
-            authorities = verify if isinstance(verify, str) else _authorities()
-            folder = Path(authorities).is_dir()
-            context = ssl.create_default_context(
-                cafile=None if folder else authorities, capath=authorities if folder else None
-            )
+            trusted = verify if isinstance(verify, str) else authorities()
+            folder = Path(trusted).is_dir()
+            context = ssl.create_default_context(cafile=None if folder else trusted, capath=trusted if folder else None)
             if verify is False:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
@@ -139,7 +151,8 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
     return context
 
 
-def _authorities() -> str:
+def authorities() -> str:
+    """The file or folder of the authorities that are trusted where nothing else is said."""
     import os
 
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):

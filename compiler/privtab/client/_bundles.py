@@ -7,7 +7,6 @@ import io
 import json
 import os
 import tarfile
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,13 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.client._address import Cert, Token
-from privtab.client._transport import arriving
 from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused
 from privtab.signatures import Signed, Trust
 
 if TYPE_CHECKING:
-    import requests
-
     from privtab.client._trust import Trusted
 
 Document: TypeAlias = Mapping[str, Any]
@@ -275,66 +271,29 @@ class AddressPlace(Place):
         self._cert = cert
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read."""
-        import requests
-        from urllib3.exceptions import HTTPError
+        """As Place.read. The caller whose turn it is waits for it, so an answer that drips in has an end too."""
+        from privtab.client._fetch import Fetcher, FetchError
 
         known = before.get(self.where)
-        headers = {"Accept-Encoding": "identity"}
-        if known is not None and known.mark:
-            headers["If-None-Match"] = str(known.mark)
-        if token := self._token.value():
-            headers["Authorization"] = f"Bearer {token}"
+        headers = {"If-None-Match": str(known.mark)} if known is not None and known.mark else {}
         try:
-            answer = requests.get(
-                self.where,
-                headers=headers,
+            with Fetcher(
                 timeout=self._timeout,
+                seconds=LONGEST,
+                largest=LARGEST,
+                token=self._token.value,
                 verify=self._verify,
                 cert=self._cert,
-                auth=lambda request: request,  # else .netrc would take the place of the token
-                stream=True,
-            )
-            with answer:
-                body = self._body(answer) if answer.status_code == 200 else b""
-        except (requests.RequestException, HTTPError, OSError) as error:
-            raise DecisionUnavailable(f"{self.where} did not answer: {_reason(error)}") from error
-        if self.where.lower().startswith("https:") and any(
-            not hop.url.startswith("https:") for hop in (*answer.history, answer)
-        ):
-            raise DecisionUnavailable(f"{self.where} was redirected to an address that is not https")
-        if answer.status_code == 304 and known is not None:
+            ) as fetcher:
+                answer = fetcher.get(self.where, headers)
+        except FetchError as error:
+            raise DecisionUnavailable(str(error)) from error
+        if answer.status == 304 and known is not None:
             return [known]
-        if answer.status_code != 200:
-            raise DecisionUnavailable(f"{self.where} answered {answer.status_code}")
+        if answer.status != 200:
+            raise DecisionUnavailable(f"{self.where} answered {answer.status}")
         mark = answer.headers.get("ETag")
-        return [_fresh(self.where, mark, {}, lambda: self.content(body, keep))]
-
-    def _body(self, answer: requests.Response) -> bytes:
-        """The whole of it. The caller whose turn it is waits for it, so one that drips in has an end too."""
-        ends = time.monotonic() + LONGEST
-        pieces: list[bytes] = []
-        size = 0
-        for piece in arriving(answer.raw):
-            pieces.append(piece)
-            size += len(piece)
-            if size > LARGEST:
-                raise DecisionUnavailable(f"{self.where} sent more than {LARGEST >> 20:,} MiB")
-            if time.monotonic() > ends:
-                raise DecisionUnavailable(
-                    f"{self.where} did not send its bundle in {LONGEST:g} seconds: {size} bytes came"
-                )
-        return b"".join(pieces)
-
-
-def _reason(error: BaseException) -> str:
-    """What the socket said, where it said something."""
-    at: BaseException | None = error
-    while at is not None:
-        if isinstance(at, OSError) and at.errno is not None and at.errno > 0:
-            return os.strerror(at.errno).lower()
-        at = at.__cause__ or at.__context__
-    return str(error)
+        return [_fresh(self.where, mark, {}, lambda: self.content(answer.body, keep))]
 
 
 def _no_bundles(where: str) -> FileError:

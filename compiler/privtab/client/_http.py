@@ -46,6 +46,7 @@ class HttpTransport:
         cert: Cert = None,
         pool_size: int = 10,
         max_body: int = MAX_BODY,
+        accept: str = "application/json",
         headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
@@ -55,6 +56,7 @@ class HttpTransport:
             "cert": cert,
             "pool_size": pool_size,
             "max_body": max_body,
+            "accept": accept,
             "headers": headers,
         }
         self._address = _address.parse(url)
@@ -62,6 +64,7 @@ class HttpTransport:
         self._token = Token(token, token_file)
         self._pool_size = pool_size
         self._max_body = max_body
+        self._accept = accept
         self._more_headers = headers
         self._open = _opener(self._address, verify, cert)
         self._heads: dict[tuple[str, str, str | None], bytes] = {}
@@ -95,24 +98,10 @@ class HttpTransport:
             self._idle.pop().close()
 
     def _send(self, method: str, path: str, body: bytes, timeout: Timeout) -> bytes:
-        deadline = time.monotonic() + total(timeout)
-        message = self._head(method, path, len(body)) + body
-        connection: _Connection | None = None
         try:
-            connection = self._connection(timeout[0], deadline)
-            connection.read_timeout, connection.deadline = timeout[1], deadline
-            answer, content = connection.exchange(method, message, self._max_body)
-        except BaseException as error:
-            # What is left unread must not be taken for the next answer.
-            if connection is not None:
-                connection.close()
-            if isinstance(error, (OSError, http.client.HTTPException, ValueError)):
-                raise self._unavailable(error) from error
-            raise
-        if connection.reusable and len(self._idle) < self._pool_size:
-            self._idle.append(connection)
-        else:
-            connection.close()
+            answer, content = self.exchange(method, path, body, timeout, total(timeout))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unavailable(error) from error
         told = answer.headers.get
         check_status(
             answer.status,
@@ -122,6 +111,31 @@ class HttpTransport:
             content_type=told("Content-Type"),
         )
         return content
+
+    def exchange(
+        self, method: str, path: str, body: bytes, timeout: Timeout, seconds: float, headers: bytes = b""
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Any answer that came whole within `seconds`, and its body. `headers`: more lines of the head.
+
+        Raises OSError, HTTPException and ValueError where none came, PolicyError for one that is too long.
+        """
+        deadline = time.monotonic() + seconds
+        message = self._head(method, path, len(body), headers) + body
+        connection: _Connection | None = None
+        try:
+            connection = self._connection(timeout[0], deadline)
+            connection.read_timeout, connection.deadline = timeout[1], deadline
+            answer, content = connection.exchange(method, message, self._max_body)
+        except BaseException:
+            # What is left unread must not be taken for the next answer.
+            if connection is not None:
+                connection.close()
+            raise
+        if connection.reusable and len(self._idle) < self._pool_size:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer, content
 
     def _connection(self, connect: float, deadline: float) -> _Connection:
         """One that is open and silent, else a new one."""
@@ -138,7 +152,7 @@ class HttpTransport:
             connection.close()
         return _Connection(self._open(min(connect, max(deadline - time.monotonic(), 0.001))))
 
-    def _head(self, method: str, path: str, length: int) -> bytes:
+    def _head(self, method: str, path: str, length: int, headers: bytes) -> bytes:
         token = self._token.value()
         key = (method, path, token)
         head = self._heads.get(key)
@@ -146,8 +160,10 @@ class HttpTransport:
             head = self._heads[key] = self._make_head(method, path, token)
             if len(self._heads) > 64:
                 self._heads.clear()
+        if headers:
+            head += headers
         if self._more_headers is not None:
-            more = "".join(_header(name, value) for name, value in self._more_headers().items())
+            more = "".join(header(name, value) for name, value in self._more_headers().items())
             head += more.encode("ascii")
         if method == "GET":
             return head + b"\r\n"
@@ -158,15 +174,15 @@ class HttpTransport:
         proxy = self._open.proxy
         if proxy is not None and self._address.scheme == "http":
             target = f"http://{self._address.authority}{target}"
-        lines = [f"{method} {target} HTTP/1.1\r\n", _header("Host", self._address.authority)]
-        lines += [_header("Accept", "application/json"), _header("Accept-Encoding", "identity")]
-        lines.append(_header("User-Agent", "privtab"))
+        lines = [f"{method} {target} HTTP/1.1\r\n", header("Host", self._address.authority)]
+        lines += [header("Accept", self._accept), header("Accept-Encoding", "identity")]
+        lines.append(header("User-Agent", "privtab"))
         if method == "POST":
-            lines.append(_header("Content-Type", "application/json"))
+            lines.append(header("Content-Type", "application/json"))
         if proxy is not None and self._address.scheme == "http" and proxy.credentials is not None:
-            lines.append(_header("Proxy-Authorization", proxy.credentials))
+            lines.append(header("Proxy-Authorization", proxy.credentials))
         if token is not None:
-            lines.append(_header("Authorization", f"Bearer {token}"))
+            lines.append(header("Authorization", f"Bearer {token}"))
         return "".join(lines).encode("ascii")
 
     def _unavailable(self, error: BaseException) -> DecisionUnavailable:
@@ -191,7 +207,7 @@ def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
     return DecisionUnavailable(f"OPA at {url} did not answer: {said}")
 
 
-def _header(name: str, value: str) -> str:
+def header(name: str, value: str) -> str:
     """One line of a head; raises UsageError for a value that would be two."""
     if "\r" in value or "\n" in value or not value.isascii():
         raise UsageError(f"the header {name} cannot be sent: its value must be one line of ASCII")
@@ -208,8 +224,8 @@ class _Proxy:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname:
             raise UsageError(
-                f"a {parts.scheme} proxy is set in the environment; such proxies work with a `requests.Session` "
-                "of yours: Client(session=…)"
+                f"a {parts.scheme} proxy is set in the environment, and only proxies over http are supported; for others "
+                "give a Client a `requests.Session` of yours: Client(session=…)"
             )
         self.host, self.port = parts.hostname, parts.port or 80
         self.credentials: str | None = None

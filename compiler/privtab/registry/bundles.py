@@ -14,6 +14,7 @@ from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import entries
 from privtab.errors import BrokenBundle, BundleRefused, UsageError
 from privtab.registry import names
+from privtab.registry.nodes import DEEPEST, too_deep
 
 MANIFEST = ".manifest"
 SIGNATURES = ".signatures.json"
@@ -48,6 +49,8 @@ def read(packed: bytes) -> Bundle:
         for path, _, file in entries(io.BytesIO(packed)):
             if path == MANIFEST:
                 manifest = _object(path, file.read())
+                if too_deep(manifest):
+                    raise BundleRefused(f"its manifest is nested more than {DEEPEST} times")
             elif path == SIGNATURES:
                 signed = True
             elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):

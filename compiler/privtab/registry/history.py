@@ -13,6 +13,11 @@ from privtab.registry.copies import CHANNEL
 from privtab.registry.nodes import Channel, NewerFormat, channel_of
 from privtab.registry.stores import Missing, Store
 
+MOST = 99_999_999
+"""Switches that a channel may have."""
+MOST_UNREAD = 100
+"""Switches in a row that cannot be read, behind which nothing is looked for any more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
@@ -71,11 +76,17 @@ class History:
         """What runs, found from a channel that was read once: one look where nothing changed."""
         return self._from(known)
 
-    def all(self) -> list[Channel]:
-        """Every switch that can be read, the oldest first."""
+    def all(self, last: int | None = None) -> list[Channel]:
+        """Every switch that can be read, or the `last` ones of them, the oldest first."""
         current = self.newest()
-        found = [self.entry(sequence) for sequence in range(1, current.sequence)]
-        return [*[one for one in found if isinstance(one, Channel)], *([current] if current.sequence else [])]
+        found = [current] if current.sequence else []
+        for sequence in range(current.sequence - 1, 0, -1):
+            if last is not None and len(found) >= last:
+                break
+            entry = self.entry(sequence)
+            if isinstance(entry, Channel):
+                found.append(entry)
+        return found[::-1]
 
     def unread(self) -> list[Unread]:
         """Every switch that is there and cannot be read."""
@@ -96,6 +107,12 @@ class History:
         # Whoever switches writes the copy last: where there is none, nobody knows how far the switch came.
         lost = copy is None
         for sequence in range(found.sequence - 1, 0, -1):
+            if len(broken) > MOST_UNREAD:
+                where = f"{self._channel}/{self._system}"
+                raise RegistryError(
+                    f"{where}: more than {MOST_UNREAD} switches in a row cannot be read, "
+                    f"from {found.sequence} down ({found.why})"
+                )
             earlier = known if known.when and known.sequence == sequence else self.entry(sequence)
             if isinstance(earlier, Channel):
                 return replace(earlier, broken=broken, lost=lost)
@@ -112,6 +129,9 @@ class History:
             found = replace(known, broken={at: why for at, why in known.broken.items() if at == sequence}, lost=False)
         step, beyond = 1, None
         while beyond is None:
+            if sequence > MOST:
+                where = f"{self._channel}/{self._system}"
+                raise RegistryError(f"{where} has more than {MOST:,} switches: the storage has whatever is asked for")
             later = self.entry(sequence + step)
             if later is None:
                 beyond = sequence + step

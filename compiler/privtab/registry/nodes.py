@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from privtab.errors import RegistryError
 
 VERSION = 1
+DEEPEST = 50
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -166,7 +167,20 @@ def decoded(where: str, content: bytes) -> dict[str, Any]:
         raise RegistryError(f"{where} is broken: {error}") from None
     if not isinstance(value, dict):
         raise RegistryError(f"{where} is broken: no object")
+    if too_deep(value):
+        raise RegistryError(f"{where} is broken: it is nested more than {DEEPEST} times")
     return value
+
+
+def too_deep(value: Any) -> bool:
+    """Whether a document is nested more often than any record is; such a one could be read and not written again."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [value for values in inner for value in values]
+        if not level:
+            return False
+    return True
 
 
 _TEXT, _MAYBE, _TABLE = (str,), (str, type(None)), (dict,)

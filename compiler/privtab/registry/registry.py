@@ -244,9 +244,9 @@ class Registry:
             return after
         raise RegistryConflict(f"{channel}/{system}: others switch it all the time")
 
-    def history(self, channel: str, system: str) -> list[Channel]:
-        """Every switch that can be read, the oldest first."""
-        return self._history(channel, system).all()
+    def history(self, channel: str, system: str, last: int | None = None) -> list[Channel]:
+        """Every switch that can be read, or the `last` ones of them, the oldest first."""
+        return self._history(channel, system).all(last)
 
     def unread(self, channel: str, system: str) -> list[Unread]:
         """Every switch that is there and cannot be read."""

@@ -7,22 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from privtab.errors import RegistryError, UsageError
-
-if TYPE_CHECKING:
-    import requests
-
-TIMEOUT = (5.0, 60.0)
-"""Seconds to connect, and between two pieces of an answer."""
 
 
 class Missing(Exception):
@@ -60,6 +53,9 @@ class Store(Protocol):
     def names(self, path: str) -> list[str]:
         """The names of what lies in a folder, sorted; none where there is no folder."""
 
+    def renew(self) -> None:
+        """Begin to count anew what is read of a storage that is trusted with so much only; for programs that run on."""
+
 
 def opened(url: str, **options: Any) -> Store:
     """The storage at an address: a folder, `file://`, `http(s)://` to read, or what fsspec knows (`s3://`, `memory://`)."""
@@ -69,6 +65,8 @@ def opened(url: str, **options: Any) -> Store:
     if scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))
     if scheme in ("http", "https"):
+        from privtab.registry.web import HttpStore
+
         return HttpStore(url, **options)
     if not rest.strip("/"):
         raise UsageError(f"{url} names no place: write {scheme}://bucket/folder")
@@ -138,6 +136,9 @@ class LocalStore:
                 if path.stat().st_mtime < oldest
             )
 
+    def renew(self) -> None:
+        """As Store.renew: it is as large as it is."""
+
     def _create_locked(self, path: str, staged: Path) -> None:
         """For file systems without hard links: whoever holds the lock looks and renames. A lock ends with its process."""
         import fcntl
@@ -204,6 +205,9 @@ class FsspecStore:
         scheme = url.partition("://")[0]
         self.writable = scheme in _CREATES
         self._lock = _MEMORY if scheme == "memory" else contextlib.nullcontext()
+        if scheme in ("s3", "s3a") and _is_here(options):
+            # No proxy of the environment has a say on this machine. An empty table is none to botocore; None asks for it.
+            options["config_kwargs"] = {"proxies": {}, **options.get("config_kwargs", {})}
         try:
             # What was listed is asked for anew: others write, too.
             self._fs, root = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **options)
@@ -257,6 +261,9 @@ class FsspecStore:
             return []
         return sorted({name for one in found if (name := str(one).rstrip("/").rpartition("/")[2])})
 
+    def renew(self) -> None:
+        """As Store.renew: it is as large as it is."""
+
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
@@ -272,81 +279,18 @@ class FsspecStore:
             raise RegistryError(f"{self.url}/{path}: {str(error) or type(error).__name__}") from error
 
 
+def _is_here(options: Mapping[str, Any]) -> bool:
+    """Whether the bucket is served by this machine."""
+    from privtab.client._address import is_loopback
+
+    given = [options.get("endpoint_url"), options.get("client_kwargs", {}).get("endpoint_url")]
+    given += [os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")]
+    at = next((str(url) for url in given if url), "")
+    return is_loopback(urlsplit(at).hostname or "")
+
+
 def _lost(error: OSError) -> bool:
     """Whether a store says that its condition did not hold: 412, or 409 where another writer is at it just now."""
     response = getattr(error.__cause__, "response", None)
     status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status in (409, 412)
-
-
-_LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]+)["']""", re.IGNORECASE)
-
-
-class HttpStore:
-    """A registry behind a static server or `privtab serve --registry`, to read.
-
-    `token`: a bearer token; `verify`: False or a file of authorities. Folders are read where the server lists them.
-    """
-
-    writable = False
-
-    def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
-        self.url = url.rstrip("/")
-        self._token = token
-        self._verify = verify
-        self._session: requests.Session | None = None
-
-    def read(self, path: str) -> bytes:
-        """As Store.read."""
-        import requests
-
-        if self._session is None:
-            self._session = requests.Session()
-        headers = {"Accept-Encoding": "identity"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        where = f"{self.url}/{path}"
-        try:
-            # `auth`: else .netrc would take the place of the token.
-            answer = self._session.get(
-                where, headers=headers, timeout=TIMEOUT, verify=self._verify, auth=lambda request: request
-            )
-        except requests.RequestException as error:
-            raise RegistryError(f"{where} did not answer: {error}") from error
-        if answer.status_code in (404, 410):
-            raise Missing(path)
-        if answer.status_code != 200:
-            raise RegistryError(f"{where} answered {answer.status_code} {answer.reason}")
-        return answer.content
-
-    def size(self, path: str) -> int:
-        """As Store.size."""
-        return len(self.read(path))
-
-    def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
-        """Refused."""
-        raise self._read_only(path)
-
-    def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
-        """Refused."""
-        raise self._read_only(path)
-
-    def remove(self, path: str) -> None:
-        """Refused."""
-        raise self._read_only(path)
-
-    def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
-        """As Store.litter."""
-        return []
-
-    def names(self, path: str) -> list[str]:
-        """As Store.names, from the links of the server's page."""
-        try:
-            page = self.read(f"{path}/" if path else "")
-        except Missing:
-            return []
-        found = {unquote(link.decode("utf-8", "replace")).rstrip("/") for link in _LINK.findall(page)}
-        return sorted(name for name in found if name and "/" not in name and not name.startswith("."))
-
-    def _read_only(self, path: str) -> UsageError:
-        return UsageError(f"{self.url} is only read, and so is its {path}: write where its files lie")

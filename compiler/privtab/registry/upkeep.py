@@ -191,7 +191,7 @@ def _stale(registry: Registry, current: Channel, *, repair: bool) -> Iterator[Pr
 def _needed(registry: Registry, channels: list[Channel], keep: int) -> tuple[set[tuple[str, str]], set[str]]:
     """(system, pin) and digests that must stay."""
     entries = [
-        entry for current in channels for entry in registry.history(current.channel, current.system)[-max(1, keep) :]
+        entry for current in channels for entry in registry.history(current.channel, current.system, max(1, keep))
     ]
     pins = {(entry.system, known) for entry in entries for known in entry.digests}
     return pins, {digest for entry in entries for digest in entry.digests.values()}

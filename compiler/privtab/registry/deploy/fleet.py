@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import requests
-
+from privtab.client._fetch import Answer, Fetcher, FetchError
 from privtab.errors import UsageError
 from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, moment_of, reported
 
 TIMEOUT = (2.0, 5.0)
 """Connecting and reading, in seconds."""
+LONGEST = 20.0
+"""Seconds for the whole of an answer."""
+LARGEST = 64 << 20
+"""Bytes of an answer."""
 
 
 class HttpReader:
-    """What both readers share: one session, a token that nothing else replaces, and an end."""
+    """What both readers share: connections, a token that nothing else replaces, and an end."""
 
     def __init__(self, token: str | None, ca: str | None) -> None:
-        self._session = requests.Session()
-        if ca is not None:
-            self._session.verify = ca
-        # A function, so that an entry of .netrc does not take the place of the token.
-        self._session.auth = _bearer(token)
+        self._fetcher = Fetcher(
+            timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=lambda: token or None, verify=ca or True
+        )
 
     def close(self) -> None:
         """Give the connections back."""
-        self._session.close()
+        self._fetcher.close()
 
     def get(self, url: str) -> Any:
-        """The JSON there; raises _TroubleError with words for people."""
+        """The JSON there; raises TroubleError with words for people."""
         try:
-            answer = self._session.get(url, timeout=TIMEOUT)
-        except requests.exceptions.SSLError as error:
-            raise TroubleError(f"no TLS with {url}: {_cause(error)}") from error
-        except requests.RequestException as error:
-            raise TroubleError(f"no answer from {url.partition('?')[0]}: {_cause(error)}") from error
-        if answer.status_code != 200:
+            answer = self._fetcher.get(url)
+        except FetchError as error:
+            raise TroubleError(f"no answer from {url.partition('?')[0]}: {error}") from error
+        if answer.status != 200:
             raise TroubleError(_refusal(answer))
         try:
-            return answer.json()
-        except ValueError as error:
+            return json.loads(answer.body)
+        except (ValueError, RecursionError) as error:
             raise TroubleError(f"{url} answers with something else than JSON") from error
 
 
@@ -133,34 +133,14 @@ def checked(url: str, option: str) -> str:
     return url.rstrip("/")
 
 
-def _bearer(token: str | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
-    def add(request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if token:
-            request.headers["Authorization"] = f"Bearer {token}"
-        return request
-
-    return add
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost reason, without the objects that libraries print."""
-    inner: BaseException = error
-    while True:
-        more = inner.__cause__ or inner.__context__ or getattr(inner, "reason", None)
-        if not isinstance(more, BaseException) or more is inner:
-            break
-        inner = more
-    return getattr(inner, "strerror", None) or str(inner).partition(">: ")[2] or str(inner) or type(inner).__name__
-
-
-def _refusal(answer: requests.Response) -> str:
+def _refusal(answer: Answer) -> str:
     try:
-        content = answer.json()
+        content = json.loads(answer.body)
         said = content.get("message") or content.get("error") if isinstance(content, Mapping) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     url = answer.url.partition("?")[0]
-    return f"{url} answers {answer.status_code}: {str(said or answer.reason)[:200]}"
+    return f"{url} answers {answer.status}: {str(said or answer.reason)[:200]}"
 
 
 def _sidecar(entry: Mapping[str, Any]) -> Sidecar:

@@ -23,6 +23,7 @@ from opa_client.errors import (
 from opa_client.opa import OpaClient
 
 from privtab.bundle.pack import PolicyArtifacts
+from privtab.client import _address
 from privtab.errors import FleetError, UsageError
 
 TIMEOUT = 30.0
@@ -153,7 +154,20 @@ def _client(url: str, token: str | None) -> OpaClient:
     secure = parts.scheme == "https"
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port or (443 if secure else 80)
-    return OpaClient(host=host, port=port, ssl=secure, token=token, timeout=TIMEOUT, retries=0)
+    return _Client(host=host, port=port, ssl=secure, token=token, timeout=TIMEOUT, retries=0)
+
+
+class _Client(OpaClient):  # type: ignore[misc]  # opa_client has no types
+    """Goes by proxies and certificates as the other senders do, and by no `.netrc`."""
+
+    def _init_session(self) -> requests.Session:
+        session: requests.Session = super()._init_session()
+        address = _address.parse(f"{'https' if self.ssl else 'http'}://{self.host}:{self.port}")
+        session.trust_env = False
+        session.verify = _address.authorities()
+        if proxy := _address.proxy_for(address):
+            session.proxies = {"all": proxy}
+        return session
 
 
 def _modules(client: OpaClient, name: str) -> dict[str, str]:

@@ -212,6 +212,7 @@ class Feeds:
         return not self._only or name in self._only
 
     async def _look(self) -> None:
+        self.registry.store.renew()
         if not self._channels and self.trouble is not None:
             await self.start()
         confirm = time.monotonic() - self._confirmed > CONFIRMED

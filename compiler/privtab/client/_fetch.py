@@ -1,0 +1,149 @@
+"""Whole documents over HTTP: bundles, the files of a registry, what a server or an OPA tells of sidecars.
+
+They come over the connections that decisions come over (`_http.py`): proxies, certificates and deadlines are the same.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import quote, urljoin, urlsplit
+
+from privtab.client._address import Cert, Verify, shown
+from privtab.client._http import HttpTransport, header
+from privtab.client._transport import Timeout
+from privtab.errors import PolicyError, UsageError
+
+MOST_REDIRECTS = 5
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_SAFE = "!#$%&'()*+,/:;=?@[]~"
+"""What stays as it is in an address; everything else is percent-encoded."""
+
+
+class FetchError(Exception):
+    """No answer came, or one that is not taken; says so in words, with the address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer that came whole."""
+
+    url: str
+    """Where it came from, after redirects."""
+    status: int
+    reason: str
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def encoded(self) -> str:
+        """How the body is compressed, although nothing was asked for but the bytes themselves; empty as a rule."""
+        coding = str(self.headers.get("Content-Encoding", "")).strip().lower()
+        return "" if coding == "identity" else coding
+
+
+class Fetcher:
+    """Sends GET requests and follows redirects; `token` goes to the host of the first address alone. Safe for threads."""
+
+    def __init__(
+        self,
+        *,
+        timeout: Timeout,
+        seconds: float,
+        largest: int,
+        token: Callable[[], str | None] = lambda: None,
+        verify: Verify = True,
+        cert: Cert = None,
+    ) -> None:
+        """`timeout`: to connect, and to wait for bytes; `seconds`: for the whole of an answer, of `largest` bytes at most."""
+        self._timeout = timeout
+        self._seconds = seconds
+        self._largest = largest
+        self._token = token
+        self._verify = verify
+        self._cert = cert
+        self._transports: dict[str, HttpTransport] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for transport in self._transports.values():
+            transport.close()
+
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """What is there; raises FetchError, and UsageError for what is no address."""
+        first = _origin(url)
+        at = url
+        for _ in range(MOST_REDIRECTS + 1):
+            origin = _origin(at)
+            answer = self._one(at, origin, headers or {}, token=origin == first)
+            where = answer.headers.get("Location")
+            if answer.status not in _REDIRECTS or not where:
+                return answer
+            try:
+                at = urljoin(at, where)
+                _origin(at)
+            except (UsageError, ValueError) as error:
+                raise FetchError(f"{shown(url)} was redirected to what is no address: {error}") from None
+            if first.startswith("https:") and not at.lower().startswith("https:"):
+                raise FetchError(f"{shown(url)} was redirected to an address that is not https")
+        raise FetchError(f"{shown(url)} was redirected more than {MOST_REDIRECTS} times")
+
+    def _one(self, url: str, origin: str, headers: Mapping[str, str], *, token: bool) -> Answer:
+        parts = urlsplit(url)
+        target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
+        lines = "".join(header(name, value) for name, value in headers.items())
+        if token and (known := self._token()):
+            lines += header("Authorization", f"Bearer {known}")
+        transport = self._transports.get(origin)
+        if transport is None:
+            transport = self._transports[origin] = HttpTransport(
+                origin, verify=self._verify, cert=self._cert, max_body=self._largest, accept="*/*"
+            )
+        try:
+            answer, body = transport.exchange("GET", target, b"", self._timeout, self._seconds, lines.encode("ascii"))
+        except TimeoutError as error:
+            raise FetchError(f"{shown(url)} did not answer, or not all of it came, in time") from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise FetchError(f"{shown(url)} did not answer: {_why(error)}") from error
+        except PolicyError as error:
+            raise FetchError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
+        return Answer(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=body)
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port of an address; raises UsageError."""
+    wrong = UsageError(f"`{shown(url)}` is not an address: write http://host/path or https://host/path")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = parts.hostname or ""
+        host = host if host.isascii() else host.encode("idna").decode("ascii")
+    except ValueError:
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise wrong
+    if parts.username is not None:
+        raise UsageError(f"`{shown(url)}`: a name and password do not belong into an address: give a token")
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def _why(error: BaseException) -> str:
+    """What the socket said, where it said something."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection: {error.reason or error}"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

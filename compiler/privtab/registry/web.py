@@ -1,0 +1,109 @@
+"""A registry behind a web server, to read. The server may be a stranger's: everything that it sends is bounded."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from privtab.client._fetch import Fetcher, FetchError
+from privtab.errors import RegistryError, UsageError
+from privtab.registry.stores import Missing
+
+TIMEOUT = (5.0, 60.0)
+"""Seconds to connect, and between two pieces of an answer."""
+LONGEST = 600.0
+"""Seconds for the whole of an answer."""
+LARGEST = 2 << 30
+"""Bytes of a bundle."""
+LARGEST_RECORD = 16 << 20
+"""Bytes of anything else: records, switches, lists of folders."""
+MOST_NAMES = 20_000
+"""Names in one folder."""
+MOST_ASKED = 50_000
+"""Requests between two calls of `renew`."""
+MOST_RECORDS = 512 << 20
+"""Bytes of records between two calls of `renew`."""
+
+_LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]{1,1000})["']""", re.IGNORECASE)
+
+
+class HttpStore:
+    """A registry behind a static server or `privtab serve --registry`, to read.
+
+    `token`: a bearer token; `verify`: False or a file of authorities. Folders are read where the server lists them.
+    """
+
+    writable = False
+
+    def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
+        self.url = url.rstrip("/")
+        self._bundles = Fetcher(
+            timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=lambda: token or None, verify=verify
+        )
+        self._records = Fetcher(
+            timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST_RECORD, token=lambda: token or None, verify=verify
+        )
+        self.renew()
+
+    def renew(self) -> None:
+        """As Store.renew."""
+        self._asked = self._came = 0
+
+    def read(self, path: str) -> bytes:
+        """As Store.read."""
+        where = f"{self.url}/{path}"
+        bundle = path.endswith(".tar.gz")
+        self._asked += 1
+        if self._asked > MOST_ASKED:
+            raise RegistryError(f"{self.url} leads to more than {MOST_ASKED:,} files: it is given up")
+        try:
+            answer = (self._bundles if bundle else self._records).get(where)
+        except FetchError as error:
+            raise RegistryError(str(error)) from error
+        if answer.status in (404, 410):
+            raise Missing(path)
+        if answer.status != 200:
+            raise RegistryError(f"{where} answered {answer.status} {answer.reason}")
+        if bundle:
+            return answer.body  # Some servers say of a `.gz` that it is encoded so.
+        if answer.encoded:
+            raise RegistryError(f"{where} is sent as {answer.encoded[:20]}, which was not asked for")
+        self._came += len(answer.body)
+        if self._came > MOST_RECORDS:
+            raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records: it is given up")
+        return answer.body
+
+    def size(self, path: str) -> int:
+        """As Store.size."""
+        return len(self.read(path))
+
+    def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Refused."""
+        raise self._read_only(path)
+
+    def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Refused."""
+        raise self._read_only(path)
+
+    def remove(self, path: str) -> None:
+        """Refused."""
+        raise self._read_only(path)
+
+    def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """As Store.litter."""
+        return []
+
+    def names(self, path: str) -> list[str]:
+        """As Store.names, from the links of the server's page."""
+        try:
+            page = self.read(f"{path}/" if path else "")
+        except Missing:
+            return []
+        found = {unquote(link.decode("utf-8", "replace")).rstrip("/") for link in _LINK.findall(page)}
+        names = sorted(name for name in found if name and "/" not in name and not name.startswith("."))
+        if len(names) > MOST_NAMES:
+            raise RegistryError(f"{self.url}/{path} lists more than {MOST_NAMES:,} names")
+        return names
+
+    def _read_only(self, path: str) -> UsageError:
+        return UsageError(f"{self.url} is only read, and so is its {path}: write where its files lie")
