@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,13 @@ from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.ir.lower import lower
 from privtab.ir.nodes import Program
-from privtab.lint.config import settings_for
+from privtab.lint.config import OWN, settings_for
 from privtab.lint.judge import Judged, judge
 from privtab.lint.settings import Settings
 from privtab.source import SourceFile
 
+POLICIES = "policy_src"
+"""The folder of policies where the settings name no other."""
 MARK = "privtab:"
 """The key by which a YAML file is a policy: scenario and state files have others."""
 
@@ -96,7 +99,7 @@ def _resolve(
 
 
 def find_policy(policy: str | Path) -> Path:
-    """The file of a policy: a path as it is, else a name looked up in `policy_src/` here, then among the shipped ones.
+    """The file of a policy: a path as it is, else a name looked up in the folders of `policy_paths`, then among the shipped ones.
 
     Raises FileError where a path to a YAML file leads nowhere, UsageError with the nearest name otherwise.
     """
@@ -133,9 +136,49 @@ def system_folder(name: Path) -> Path | None:
 
 
 def policy_folders() -> list[Path]:
-    """Where names are looked up: `policy_src/` of the working directory, then the shipped policies."""
-    folders = [Path("policy_src"), _resources.policies()]
-    return [folder for folder in folders if folder.is_dir()]
+    """Where names are looked up: the folders of `policy_paths`, then the shipped policies."""
+    return [folder for folder in (*policy_paths(), _resources.policies()) if folder.is_dir()]
+
+
+def policy_paths(settings: Settings | None = None) -> list[Path]:
+    """Where policies lie when nothing is named, there or not: what `policies` of the settings lists, else `policy_src/`.
+
+    `settings`: those of the working directory where left off. Raises SettingsInvalid where these are wrong.
+    """
+    settings = settings or settings_for(Path.cwd() / OWN)
+    if settings.root is None or settings.policies is None:
+        return [Path(POLICIES)]
+    return [Path(os.path.relpath(settings.root / path)) for path in settings.policies]
+
+
+def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
+    """Every policy file at or below what is named, else what `policy_paths` lists.
+
+    Raises UsageError where one of these has no policy: a command that checks nothing must not look like one that found
+    nothing wrong.
+    """
+    found: set[Path] = set()
+    for path in named_or_usual(paths):
+        here = find_policies([path])
+        if not here:
+            raise UsageError(f"no policy file in {path}")
+        found |= set(here)
+    return sorted(found)
+
+
+def named_or_usual(paths: Iterable[str | Path] | None) -> list[Path]:
+    """The paths that are named, else those of `policy_paths`; raises UsageError where one of the latter is not there."""
+    named = [Path(path) for path in paths or ()]
+    if named:
+        return named
+    usual = policy_paths()
+    missing = next((path for path in usual if not path.exists()), None)
+    if missing is not None:
+        raise UsageError(
+            f"there is no {missing}{'' if missing.suffix else '/'} here: name a policy (cdap/final, or a path), "
+            "or list their folders as `policies` in privtab.toml"
+        )
+    return usual
 
 
 def _names(folder: Path) -> list[str]:

@@ -175,6 +175,61 @@ def test_from_a_folder_below(privtab: Run, repository: Path, monkeypatch: pytest
     }
 
 
+def test_policies_are_found_by_the_settings_as_lint_finds_them(
+    privtab: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git("checkout", "--quiet", ".")
+    (repository / "privtab.toml").write_text('policies = ["tables", "more/one.yaml"]\n', encoding="utf-8")
+    git("mv", "policy_src", "tables")
+    (repository / "more").mkdir()
+    (repository / "more" / "one.yaml").write_text(OLD, encoding="utf-8")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "elsewhere")
+    assert privtab("diff", "HEAD", "--fail-on", "wider").out == "no policy changed\n"
+    for name in ("tables/shop/now.yaml", "more/one.yaml"):
+        (repository / name).write_text(NEW.replace("open: READ (store)", "open: anyone"), encoding="utf-8")
+    ran = privtab("diff", "HEAD", "--fail-on", "wider", "--format", "json")
+    assert ran.code == 1, ran.err
+    assert [c["after"]["shown"] for c in json.loads(ran.out)["comparisons"]] == [
+        "more/one.yaml",
+        "tables/shop/now.yaml",
+    ]
+    monkeypatch.chdir(repository / "more")
+    below = privtab("diff", "HEAD", "--fail-on", "wider", "--format", "json")
+    assert below.code == 1, below.err
+    assert [c["after"]["shown"] for c in json.loads(below.out)["comparisons"]] == [
+        "../tables/shop/now.yaml",
+        "one.yaml",
+    ]
+
+
+def test_settings_that_point_elsewhere_hide_no_policy(privtab: Run, repository: Path) -> None:
+    git("checkout", "--quiet", ".")
+    (repository / "privtab.toml").write_text('policies = ["tables"]\n', encoding="utf-8")
+    (repository / "tables").mkdir()
+    (repository / "tables" / "small.yaml").write_text(OLD, encoding="utf-8")
+    (repository / "policy_src" / "shop" / "now.yaml").write_text(
+        NEW.replace("open: READ (store)", "open: anyone"), encoding="utf-8"
+    )
+    ran = privtab("diff", "HEAD", "--fail-on", "wider", "--format", "json")
+    assert ran.code == 1, ran.err
+    assert [c["after"]["shown"] for c in json.loads(ran.out)["comparisons"]] == [
+        "policy_src/shop/now.yaml",
+        "tables/small.yaml",
+    ]
+
+
+def test_a_gate_that_finds_no_policy_is_bad_usage(privtab: Run, repository: Path) -> None:
+    git("mv", "policy_src", "elsewhere")
+    git("commit", "--quiet", "-m", "elsewhere")
+    (repository / "elsewhere" / "shop" / "now.yaml").write_text(OLD, encoding="utf-8")
+    for arguments in (("HEAD",), ()):
+        ran = privtab("diff", *arguments, "--fail-on", "wider")
+        assert (ran.code, ran.out) == (2, "")
+        assert "no policy in policy_src, now or in `HEAD`" in ran.err
+        assert "`policies` in privtab.toml" in ran.err
+
+
 def test_what_is_not_there(privtab: Run, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, code, told in [
         (("HEAD~9:policy_src/shop/now.yaml", "shop/now"), 2, "git knows no revision `HEAD~9`"),

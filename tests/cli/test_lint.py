@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from rich.cells import cell_len
 from rich.console import Console
 
 from privtab.lint.codes import codes
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def broken(policy: Path) -> None:
@@ -88,7 +92,51 @@ def test_without_policies_there_is_nothing_to_check(
     privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert privtab("lint").code == 2
+    for command in ("lint", "compile", "test", "fmt"):
+        ran = privtab(command)
+        assert (ran.code, ran.out) == (2, "")
+        assert "there is no policy_src/ here" in ran.err
+        assert "`policies` in privtab.toml" in ran.err
+
+
+@pytest.mark.parametrize("command", ["lint", "compile", "test", "fmt"])
+def test_each_place_that_is_named_needs_a_policy(
+    privtab: Callable[..., Any], policy: Path, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    ran = privtab(command, policy, tmp_path / "empty")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"in {tmp_path / 'empty'}" in ran.err
+
+
+def test_policies_lie_where_the_settings_say(
+    privtab: Callable[..., Any], policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tables" / "more").mkdir(parents=True)
+    policy.rename(tmp_path / "tables" / "shop.yaml")
+    (tmp_path / "privtab.toml").write_text('policies = ["tables"]\n', encoding="utf-8")
+    for folder, shown in ((tmp_path, "tables/shop.yaml"), (tmp_path / "tables" / "more", "../shop.yaml")):
+        monkeypatch.chdir(folder)
+        broken(tmp_path / "tables" / "shop.yaml")
+        ran = privtab("lint", "--format", "json")
+        assert ran.code == 1
+        assert {finding["path"] for finding in json.loads(ran.out)} == {shown}
+        assert privtab("describe", "shop").code == 1, "names are looked up there too"
+        assert privtab("fmt", "--check").code == 1
+    (tmp_path / "privtab.toml").write_text('policies = ["moved"]\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    ran = privtab("lint")
+    assert ran.code == 2
+    assert "there is no moved/ here" in ran.err
+
+
+def test_the_hooks_run_for_policies_anywhere() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert {hook["id"] for hook in hooks} == {"privtab-fmt", "privtab-lint"}
+    for hook in hooks:
+        for name in ("tables/shop.yaml", "policy_src/cdap/final.yml", "privtab.toml", "pyproject.toml"):
+            assert re.search(hook["files"], name), name
+        assert not hook["pass_filenames"], "the command looks at every policy, and fails where there is none"
 
 
 def test_shipped_policies_have_no_errors(privtab: Callable[..., Any]) -> None:

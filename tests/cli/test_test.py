@@ -42,6 +42,15 @@ def test_a_failure_ends_in_one_and_shows_its_row(privtab: Callable[..., Any], po
     assert "✗ 1 of 4 cases failed" in ran.out
 
 
+def test_without_a_case_nothing_is_tested(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:
+    ran = privtab("test", policy, "--no-coverage")
+    assert ran.code == 2
+    assert "there are no scenarios: nothing was tested" in ran.err
+    suggested = privtab("test", policy, "--suggest")
+    assert suggested.code == 0
+    assert "needs" in suggested.out
+
+
 def test_both_engines(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
     assert privtab("test", policy, "--engine", "both").code == 0
     assert privtab("test", policy, "--engine", "opa", "--mutation").code == 0

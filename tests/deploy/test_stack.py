@@ -113,6 +113,8 @@ def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., 
     policy = tmp_path / "gravitino.yaml"
     text = (ROOT / "policy_src" / "gravitino" / "1.1.0.yaml").read_text(encoding="utf-8")
     policy.write_text(text, encoding="utf-8")
+    case = "{user: eve, action: drop, resource: 'table:m/c/s/t', decision: deny, why: nobody gave her anything}"
+    (tmp_path / "gravitino.scenarios.yaml").write_text(f"scenarios: 1\ncases: [{case}]\n", encoding="utf-8")
     edited = LOAD.sub(r"\g<1>anyone", text, count=1)
     assert edited != text
 

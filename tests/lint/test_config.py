@@ -10,6 +10,8 @@ from privtab.lint.config import read_settings, settings_for
 from privtab.lint.settings import FailOn, LintFormat, Settings
 
 GOOD = """\
+policies = ["tables", "more/one.yaml"]
+
 [lint]
 fail-on = "warning"
 format = 'json'  # for the editor
@@ -37,7 +39,8 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
     assert (settings.fail_on, settings.format, settings.root) == (FailOn.WARNING, LintFormat.JSON, tmp_path)
     everywhere = settings.levels(tmp_path / "a.yaml")
     assert {code: level.severity for code, level in everywhere.items()} == {"P305": Severity.NOTE, "P303": None}
-    assert everywhere["P303"].span.line == 7
+    assert everywhere["P303"].span.line == 9
+    assert settings.policies == ("tables", "more/one.yaml")
     assert settings.levels(tmp_path / "old" / "a.yaml")["P310"].severity is Severity.ERROR
 
 
@@ -77,7 +80,13 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         ("[lint.severity]\nnever-granted = 'off'\n", (2, 1), "there is no finding", "did you mean `P305`?"),
         ("[lint.severity]\nP101 = 'off'\n", (2, 8), "`P101` stays an error", "leave it out"),
         ("[[lint.overrides]]\nseverity = {}\n", (1, 1), "`overrides` takes `paths`", None),
-        ("[[lint.overrides]]\npaths = ['a']\n[[lint.overrides]]\npaths = [1]\n", (4, 9), "`paths` takes", None),
+        ("policies = [1]\n", (1, 12), "`policies` is a list of paths", None),
+        (
+            "[[lint.overrides]]\npaths = ['a']\n[[lint.overrides]]\npaths = [1]\n",
+            (4, 9),
+            "`paths` is a list of patterns",
+            None,
+        ),
         ("[[lint.overrides]]\npath = ['a']\npaths = 'a'\n", (2, 1), "unknown setting `path`", "did you mean `paths`?"),
         ("[lint]\noverrides = 1\n", (2, 13), "`overrides` is a list of tables", None),
         ("[lint]\nseverity = 1\n", (2, 12), "`severity` is a table of codes", None),

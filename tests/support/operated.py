@@ -25,6 +25,7 @@ class Operated:
         self.folder = folder
         self.rig = rig.Rig(folder)
         (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
+        (folder / "studio.scenarios.yaml").write_text(rig.SCENARIOS, encoding="utf-8")
         (folder / "state.yaml").write_text(rig.STATE, encoding="utf-8")
         keyring.pair("ES256", 0).write(folder, "prod")
         keys = public_keys([str(folder / "prod.pub.pem")])

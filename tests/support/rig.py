@@ -40,6 +40,12 @@ grants:
 owners:
   - {entity: item:s/a/i, owner: user:olga}
 """
+SCENARIOS = """\
+scenarios: 1
+cases:
+  - {user: eve, action: read, resource: "item:s/a/i", decision: deny, why: nobody gave her anything}
+"""
+"""A deployment needs scenarios; this one holds for every policy of these tests."""
 ITEM = "item:s/a/i"
 
 
@@ -56,6 +62,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.policy.write_text(POLICY, encoding="utf-8")
+        self.policy.with_name("shop.scenarios.yaml").write_text(SCENARIOS, encoding="utf-8")
         self.state.write_text(STATE, encoding="utf-8")
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,10 +13,11 @@ from privtab.analysis.diff.fork import Child, helpers
 from privtab.cli import _git
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
-from privtab.pipeline import MARK, find_policies, find_policy, program_of
+from privtab.lint.config import OWN, SHARED, settings_in
+from privtab.lint.settings import Settings
+from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
 from privtab.source import SourceFile
 
-FOLDER = "policy_src"
 LARGE = 300_000
 """Characters from which on two files are read by two processes: below, starting one costs more than it saves."""
 
@@ -162,13 +163,39 @@ def _from_top(revision: str, path: str) -> Path:
 
 
 def _everything(revision: str) -> Iterator[tuple[Side, Side]]:
-    """Every policy of the folder, now or then, that is not the same text."""
-    now = {path.as_posix(): path for path in find_policies([FOLDER])} if Path(FOLDER).is_dir() else {}
-    then = {name for name in _git.files(revision, FOLDER) if name.endswith((".yaml", ".yml"))}
+    """Every policy, now or then, that is not the same text; raises UsageError where there is none at all."""
+    # Where they lay then, too: settings that point elsewhere must not hide a policy.
+    paths = sorted({*policy_paths(), *policy_paths(_settings_at(revision))})
+    now = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
+    then = _policies_at(revision, paths)
+    if not now and not then:
+        looked = ", ".join(map(str, paths))
+        raise UsageError(
+            f"no policy in {looked}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN}"
+        )
     for name in sorted({*now, *then}):
-        was = source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") if name in then else None
-        if was is not None and not any(line.startswith(MARK) for line in was.text.splitlines()):
-            was = None
-        here = source.load(now[name]) if name in now else None
-        if (was or here) is not None and (was is None or here is None or was.text != here.text):
+        was, here = then.get(name), source.load(now[name]) if name in now else None
+        if was is None or here is None or was.text != here.text:
             yield Side(file=was, name=f"{revision}:{name}"), Side(file=here, name=name)
+
+
+def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
+    """The policies that a revision has at or below the paths, by path from here."""
+    names = {name for path in paths for name in _git.files(revision, path) if name.endswith((".yaml", ".yml"))}
+    texts = {name: source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") for name in names}
+    return {name: text for name, text in texts.items() if any(line.startswith(MARK) for line in text.text.splitlines())}
+
+
+def _settings_at(revision: str) -> Settings:
+    """The settings of the working directory as a revision has them."""
+    top, here = _git.top().resolve(), Path.cwd().resolve()
+    for folder in (here, *here.parents):
+        for name in (OWN, SHARED):
+            file = folder / name
+            text = _git.show_if_there(revision, file)
+            found = settings_in(source.decode(text, f"{revision}:{name}"), file) if text is not None else None
+            if found is not None:
+                return found
+        if folder == top:
+            break
+    return Settings()

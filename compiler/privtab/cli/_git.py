@@ -37,12 +37,12 @@ def show_if_there(revision: str, path: Path) -> bytes | None:
     return None if done.returncode else done.stdout
 
 
-def files(revision: str, folder: str) -> list[str]:
-    """The files below a folder of the working directory as they were, relative to the working directory."""
+def files(revision: str, path: Path) -> list[str]:
+    """The files at or below a path as they were, relative to the working directory."""
     _need_revision(revision, None)
-    done = _git("ls-tree", "-r", "-z", "--name-only", revision, "--", f"{folder}/")
+    done = _git("ls-tree", "-r", "-z", "--name-only", revision, "--", path.as_posix())
     if done.returncode:
-        raise FileError(f"cannot list `{folder}` in `{revision}`: {_reason(done)}")
+        raise FileError(f"cannot list `{path}` in `{revision}`: {_reason(done)}")
     return [name for name in done.stdout.decode("utf-8", "surrogateescape").split("\0") if name]
 
 
@@ -68,7 +68,7 @@ def _need_revision(revision: str, folder: Path | None) -> None:
 def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
     place = [] if folder is None else ["-C", str(folder)]
     try:
-        # The git of the one who asks, wherever it is on his path.
+        # The caller's git, wherever it is on their path.
         return subprocess.run(["git", *place, *arguments], capture_output=True, check=False)  # noqa: S607
     except FileNotFoundError as error:
         raise FileError("git is not installed: give two files to compare") from error

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
-DEFAULT = Path("policy_src")
 STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -46,9 +45,7 @@ class Compiled:
 def compile_policies(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH", help="Policies, by path, folder or name (cdap/final); policy_src/ where left off."
-        ),
+        typer.Argument(metavar="PATH", help="Policies, by path, folder or name (cdap/final); all by default."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the outputs go.")] = Path(
         "build"
@@ -95,8 +92,9 @@ def compile_policies(
     """
     signing = signing_key(key, key_id, scope, sequence)
     from privtab.bundle.provenance import provenance
+    from privtab.pipeline import policies_at
 
-    policies = policies_in(paths)
+    policies = policies_at(paths)
     if len(policies) > 1 and (as_name or variant or reading or state):
         raise UsageError(
             f"`--as`, `--variant`, `--reading` and `--state` take a single policy; these are {len(policies)}"
@@ -120,18 +118,6 @@ def compile_policies(
             # Not on the list of our outputs: state has its own pace, and the next compilation must not remove it.
             _write_state(output / one.name, one.state)
     _report(compiled, output, format_, signing.id if signing is not None else None)
-
-
-def policies_in(paths: Sequence[str] | None) -> list[Path]:
-    """Policy files for what was given, `policy_src/` where nothing was; raises UsageError where there are none."""
-    from privtab.pipeline import find_policies
-
-    if paths is None and not DEFAULT.is_dir():
-        raise UsageError(f"there is no {DEFAULT}/ here: say which policy, by name (cdap/final) or path")
-    found = find_policies(paths or [DEFAULT])
-    if not found:
-        raise UsageError(f"no policy file in {', '.join(paths or [str(DEFAULT)])}")
-    return found
 
 
 def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]) -> list[Program]:

@@ -72,7 +72,7 @@ def diff(
     """Tell what a change means: for each operation whether more callers may do it now, fewer, or others.
 
     Exact, over every request and every state: each difference comes with the smallest state that shows it. One policy
-    alone is compared with what git has of it at HEAD; one revision alone stands for every policy below policy_src; one
+    alone is compared with what git has of it at HEAD; one revision alone stands for every policy that `privtab lint` checks; one
     policy with `--reading` or `--variant` is compared with itself.
 
     Example:

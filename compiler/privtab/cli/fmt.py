@@ -14,7 +14,6 @@ import typer
 from privtab.cli._files import write
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, count, out, print_json, show_diagnostics
-from privtab.cli.compile import DEFAULT
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
 
@@ -43,7 +42,7 @@ def fmt(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Files, folders or policies by name; policy_src/ where left off; `-` is standard input.",
+            help="Files, folders or policies by name; all policies by default; `-` is standard input.",
         ),
     ] = None,
     check: Annotated[
@@ -87,15 +86,14 @@ def fmt(
 
 def _files(paths: Sequence[str] | None) -> list[Path]:
     from privtab.fmt.files import yaml_files
-    from privtab.pipeline import find_policy
+    from privtab.pipeline import find_policy, named_or_usual
 
-    if not paths and not DEFAULT.is_dir():
-        raise UsageError(f"there is no {DEFAULT}/ here: say which files")
     found: dict[Path, None] = {}
-    for path in [Path(path) for path in paths or ()] or [DEFAULT]:
-        found |= dict.fromkeys(yaml_files(path) if path.is_dir() else [find_policy(path)])
-    if not found:
-        raise UsageError(f"no policy or scenario file in {', '.join(paths or [str(DEFAULT)])}")
+    for path in named_or_usual(paths):
+        here = list(yaml_files(path)) if path.is_dir() else [find_policy(path)]
+        if not here:
+            raise UsageError(f"no policy or scenario file in {path}")
+        found |= dict.fromkeys(here)
     return list(found)
 
 

@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from privtab.cli._output import out
-from privtab.cli.compile import policies_in
 from privtab.lint.settings import FailOn, LintFormat
 
 
 def lint(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH", help="Policies, by path, folder or name; policy_src/ where left off."),
+        typer.Argument(metavar="PATH", help="Policies, by path, folder or name; all by default."),
     ] = None,
     format_: Annotated[
         LintFormat | None, typer.Option("--format", help="How to print; `text` is `pretty`.", show_default="pretty")
@@ -46,7 +45,8 @@ def lint(
     """Report every finding of policy files, sorted by place.
 
     Exit code 1 where there are errors, or findings of the severity that `--fail-on` names. Settings come from
-    privtab.toml, or `[tool.privtab.lint]` in pyproject.toml, in a folder above the policy.
+    privtab.toml, or `[tool.privtab.lint]` in pyproject.toml, in a folder above the policy. `policies` there lists where
+    policies lie; without it, policy_src/.
 
     Example:
 
@@ -58,12 +58,13 @@ def lint(
       privtab lint --explain P310
     """
     from privtab.cli import _lint
+    from privtab.pipeline import policies_at
 
     if explain is not None:
         _lint.explain(explain)
         return
     wanted = _lint.selection(select, ignore)
-    checked = _lint.check(policies_in(paths), config, wanted, fail_on or (FailOn.WARNING if strict else None))
+    checked = _lint.check(policies_at(paths), config, wanted, fail_on or (FailOn.WARNING if strict else None))
     format_ = format_ or (checked[0].settings.format if checked else None) or LintFormat.PRETTY
     if output is not None:
         _lint.save(checked, format_, output)

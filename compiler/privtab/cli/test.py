@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from privtab.scenarios.nodes import Plan
     from privtab.scenarios.results import Result
 
-DEFAULT = "policy_src"
-
 
 class Format(StrEnum):
     """How the outcome is printed."""
@@ -56,7 +54,7 @@ def run_scenarios(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Policies, by name, system, path or folder, or scenario files; policy_src/ where left off.",
+            help="Policies, by name, system, path or folder, or scenario files; all policies by default.",
         ),
     ] = None,
     engine: Annotated[Engines, typer.Option("--engine", help="What answers; `both` must agree.")] = Engines.REFERENCE,
@@ -109,10 +107,9 @@ def run_scenarios(
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
       privtab test cdap/final --suggest
     """
+    from privtab.pipeline import named_or_usual
     from privtab.scenarios.collect import plans
 
-    if paths is None and not Path(DEFAULT).is_dir():
-        raise UsageError(f"there is no {DEFAULT}/ here: say which policy, by name (cdap/final) or path")
     wanted = _Wanted(
         engine=engine,
         pattern=filter_,
@@ -121,7 +118,7 @@ def run_scenarios(
         mutation=mutation or min_mutation is not None,
     )
     results: list[Result] = []
-    for plan in plans(paths or [DEFAULT], readings(reading)):
+    for plan in plans(named_or_usual(paths), readings(reading)):
         results.append(_run(plan, wanted))
         if fail_fast and results[-1].failures:
             break
@@ -131,6 +128,8 @@ def run_scenarios(
         complain(message)
     if filter_ is not None and not any(result.asked for result in results):
         raise UsageError(f"no case has `{filter_}` in it")
+    if not suggest and not any(result.plan.cases for result in results):
+        raise UsageError("there are no scenarios: nothing was tested; `--suggest` prints entries to begin with")
     if short or any(result.failures for result in results):
         raise typer.Exit(1)
 

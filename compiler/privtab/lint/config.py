@@ -1,4 +1,4 @@
-"""Finding and reading settings: `privtab.toml` above a policy, or `[tool.privtab.lint]` of a pyproject.toml."""
+"""Finding and reading settings: `privtab.toml` above a policy, or `[tool.privtab]` of a pyproject.toml."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settings_for(policy: Path) -> Settings:
 
 def read_settings(file: Path) -> Settings:
     """The settings of a file; raises SettingsInvalid, or FileError where it cannot be read."""
-    return _settings(source.load(file), file) or Settings(root=file.resolve().parent)
+    return settings_in(source.load(file), file) or Settings(root=file.resolve().parent)
 
 
 @lru_cache(maxsize=64)
@@ -46,12 +46,13 @@ def _read(file: Path, changed: int) -> Settings | None:
     """The settings of a file, None where it is a pyproject.toml that speaks of other tools; `changed` is for the cache."""
     del changed
     text = source.load(file)
+    return settings_in(text, file)
+
+
+def settings_in(text: SourceFile, file: Path) -> Settings | None:
+    """The settings in the text of a file, None where it is a pyproject.toml without any; raises SettingsInvalid."""
     if file.name == SHARED and "privtab" not in text.text:
         return None
-    return _settings(text, file)
-
-
-def _settings(text: SourceFile, file: Path) -> Settings | None:
     try:
         document = tomllib.loads(text.text)
     except tomllib.TOMLDecodeError as error:
@@ -93,11 +94,17 @@ class _Reader:
     found: list[Diagnostic] = field(default_factory=list)
 
     def document(self, value: Any, way: Way, root: Path) -> Settings:
-        top = self.table(value, way, ("lint", "client"))  # `client` is for those who ask for decisions
+        top = self.table(value, way, ("policies", "lint", "client"))  # `client` is for those who ask for decisions
+        policies = (
+            self.paths(top["policies"], (*way, "policies"), "policies", "paths", "policies")
+            if "policies" in top
+            else None
+        )
         lint = self.table(top.get("lint", {}), (*way, "lint"), ("fail-on", "format", "severity", "overrides"))
         way = (*way, "lint")
         return Settings(
             root=root,
+            policies=policies or None,
             fail_on=self.choice(lint, way, "fail-on", FailOn),
             format=self.choice(lint, way, "format", LintFormat),
             severity=self.severities(lint.get("severity", {}), (*way, "severity")),
@@ -160,15 +167,22 @@ class _Reader:
             here = (*way, number)
             table = self.table(item, here, ("paths", "severity"))
             severity = self.severities(table.get("severity", {}), (*here, "severity"))
-            paths = table.get("paths")
-            if isinstance(paths, str):
-                paths = [paths]
-            if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
-                at = (*here, "paths") if "paths" in table else here
-                self.wrong(at, "takes `paths`, a list of patterns", 'write `paths = ["policy_src/old/*"]`')
-                continue
-            found.append(Override(paths=tuple(paths), severity=severity))
+            at = (*here, "paths") if "paths" in table else here
+            if paths := self.paths(table.get("paths"), at, "paths", "patterns", "policy_src/old/*"):
+                found.append(Override(paths=paths, severity=severity))
         return tuple(found)
+
+    def paths(self, value: Any, way: Way, key: str, what: str, example: str) -> tuple[str, ...]:
+        """A list of paths or patterns, or one alone; empty where it is neither, which is reported."""
+        paths = [value] if isinstance(value, str) else value
+        if isinstance(paths, list) and paths and all(isinstance(path, str) and path for path in paths):
+            return tuple(paths)
+        self.wrong(
+            way,
+            f"takes `{key}`, a list of {what}" if way[-1] != key else f"is a list of {what}",
+            f'write `{key} = ["{example}"]`',
+        )
+        return ()
 
     def wrong(self, way: Way, what: str, help_: str | None) -> None:
         name = next((str(part) for part in reversed(way) if isinstance(part, str)), "the file")

@@ -1,4 +1,4 @@
-"""The settings of `privtab lint`, and what they say of one file."""
+"""The settings of a privtab.toml: where policies lie, and what `privtab lint` says of one file."""
 
 from __future__ import annotations
 
@@ -57,6 +57,8 @@ class Settings:
     """What a settings file says; `root` is its folder, None where there is no such file."""
 
     root: Path | None = None
+    policies: tuple[str, ...] | None = None
+    """Files and folders with policies, relative to `root`."""
     fail_on: FailOn | None = None
     format: LintFormat | None = None
     severity: Mapping[str, Level] = field(default_factory=dict)

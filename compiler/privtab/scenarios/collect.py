@@ -60,10 +60,10 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
         about = {file: script for file, script in read.items() if script.subject.policy.resolve() in wanted}
         named |= about
         policies |= set(policies_here)
+        if not about and not policies_here and not found:
+            raise UsageError(f"no policy and no scenario file in {given}")
     if not named and not policies:
-        if found:
-            raise PolicyInvalid(in_order(found))
-        raise UsageError("no policy and no scenario file there")
+        raise PolicyInvalid(in_order(found))
     return list(named.values()), sorted(policies)
 
 

@@ -69,7 +69,7 @@ def test_scenarios_beside_the_policy_are_asked(tmp_path: Path, engine: str) -> N
         return test_gate(path, variant=None, readings={}, engine=engine)  # type: ignore[arg-type]
 
     assert "no scenarios" in gate().says
-    assert gate().outcome is Outcome.PASSED
+    assert gate().outcome is Outcome.FAILED, "a policy that nobody tests is not one that passed"
     scenarios(tmp_path, good=True)
     assert gate().says == "1 case answered as expected"
     scenarios(tmp_path, good=False)
