@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from shop import Reads, Refuses, failed
 
+from privtab.ir.nodes import PRINCIPAL_TABLES
+from privtab.scenarios.nodes import Plan
+from privtab.state.nodes import State
+
 WALK = """\
 walkthroughs:
   - name: a shelf
@@ -70,3 +74,75 @@ def test_a_step_freezes_only_what_its_answer_has(refuses: Refuses, decision: str
     step = f'{{user: ann, action: open, resource: "store:s", decision: {decision}, {frozen}}}'
     [found] = refuses(f"walkthroughs: [{{name: one, steps: [{step}]}}]")
     assert found.code == "T006"
+
+
+STAFF = """\
+privtab: 1
+system: firm
+version: "1"
+entities:
+  office: {desk:, user:, role:}
+privileges: [SIT]
+semantics: {owner: {kinds: [user]}}
+tables:
+  desk: {sit: SIT (desk) or owner (desk) or member (office)}
+  user:
+    remove: {requires: service admin, revokes: [members, memberships, assignments, grants, owners]}
+    retire: {requires: service admin, revokes: owners}
+  role: {delete: {requires: service admin, revokes: [assignments, grants]}}
+"""
+
+HELD = """\
+walkthroughs:
+  - name: ann leaves
+    state:
+      members: [{user: ann, of: "office:a"}, {user: ann, of: "office:b"}, {user: bob, of: "office:c"}]
+      memberships: [{user: ann, group: cooks}, {user: ann, group: chefs}, {user: bob, group: cooks}]
+      assignments:
+        - {principal: "user:ann", role: sitter}
+        - {principal: "user:ann", role: guest, scope: "office:b"}
+        - {principal: "group:cooks", role: sitter}
+      grants:
+        - {grantee: "user:ann", effect: allow, privilege: SIT, entity: "desk:a/1"}
+        - {grantee: "user:ann", effect: allow, privilege: SIT, entity: "desk:b/1"}
+        - {grantee: "role:sitter", effect: allow, privilege: SIT, entity: "desk:a/2"}
+        - {grantee: "role:guest", effect: allow, privilege: SIT, entity: "desk:b/2"}
+      owners: [{entity: "desk:a/3", owner: "user:ann"}, {entity: "desk:b/3", owner: "user:ann"}, {entity: "desk:a/4", owner: "user:bob"}]
+      service_admins: [{user: root}]
+    steps:
+"""
+
+
+def _left(plan: Plan) -> State:
+    """The rows that the last step of a walkthrough finds."""
+    return plan.worlds[plan.cases[-1].world]
+
+
+def test_a_removed_user_loses_what_is_in_the_office_that_they_left(reads: Reads) -> None:
+    revoked = ", ".join(f'"revoke {table} (user:a/ann)"' for table in PRINCIPAL_TABLES)
+    plan = reads(
+        HELD
+        + f'      - {{user: root, action: remove, resource: "user:a/ann", decision: allow, effects: [{revoked}]}}\n'
+        + '      - {user: ann, action: sit, resource: "desk:a/3", decision: deny}\n',
+        STAFF,
+    )
+    assert failed(plan) == []
+    left = _left(plan)
+    assert [user for user, _ in left.members] == ["ann", "bob"]
+    assert left.memberships == (("bob", "cooks"),)
+    assert [(a.principal, a.role) for a in left.assignments] == [("user:ann", "guest"), ("group:cooks", "sitter")]
+    assert [str(g.entity) for g in left.grants] == ["desk:b/1", "desk:a/2", "desk:b/2"]
+    assert [(str(e), owner) for e, owner in left.owners] == [("desk:b/3", "user:ann"), ("desk:a/4", "user:bob")]
+
+
+def test_a_deleted_role_is_assigned_to_nobody(reads: Reads) -> None:
+    plan = reads(
+        HELD
+        + '      - {user: root, action: delete, resource: "role:a/sitter", decision: allow,'
+        + ' effects: ["revoke assignments (role:a/sitter)", "revoke grants (role:a/sitter)"]}\n'
+        + '      - {user: ann, action: sit, resource: "desk:a/2", decision: allow}\n',
+        STAFF,
+    )
+    left = _left(plan)
+    assert [a.role for a in left.assignments] == ["guest"]
+    assert [g.grantee for g in left.grants] == ["user:ann", "user:ann", "role:guest"]

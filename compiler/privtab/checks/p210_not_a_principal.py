@@ -1,4 +1,4 @@
-"""P210: `self` or `holds` of something that is no such principal."""
+"""P210: `self`, `holds` or revoked rows of something that is not such a principal."""
 
 from __future__ import annotations
 
@@ -18,4 +18,16 @@ def finding(span: Span, word: str, type_: str, kind: str) -> Diagnostic:
         message=f"`{word}` asks for a {kind}, but `{type_}` is none",
         span=span,
         help=f"say so: `types: {{{type_}: {{principal: {kind}}}}}`, if it is one",
+    )
+
+
+def without_rows(span: Span, table: str, type_: str) -> Diagnostic:
+    """`table` names rows of the state that speak of principals, which entities of `type_` are not."""
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"`{table}` are rows about a user, group or role, and `{type_}` is none of them",
+        span=span,
+        help=f"declare it: `types: {{{type_}: {{principal: user}}}}`, or revoke `owner` or `member`",
     )

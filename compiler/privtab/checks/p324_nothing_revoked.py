@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.ir.nodes import PRINCIPAL_TABLES
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
@@ -19,9 +20,10 @@ _DELETING = frozenset({"delete", "drop", "remove", "destroy", "unregister", "pur
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Deletions without `revokes`, of types whose creation gives something, in a file whose rows do revoke.
 
-    A file that revokes nothing anywhere leaves it to the system, and is passed over.
+    A file that revokes nothing anywhere, or only what a removed principal holds, leaves it to the system and is skipped.
     """
-    if not any(o.kind == "revoke" for row in policy.rows.values() for o in row.outcomes):
+    revoked = [o for row in policy.rows.values() for o in row.outcomes if o.kind == "revoke"]
+    if all(o.what in PRINCIPAL_TABLES and o.use is None for o in revoked):
         return
     given: dict[str, str] = {}
     for row in policy.rows.values():

@@ -16,6 +16,9 @@ from privtab.diagnostics import Span
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
+PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
+"""What `revokes` may name beside privileges, on a principal: the state's tables whose rows about that principal go."""
+
 OwnerKind: TypeAlias = Literal["user", "group", "role"]
 Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]
@@ -198,9 +201,9 @@ class Effect:
 
     kind: Literal["grant", "become", "revoke"]
     what: str
-    """The name as the file has it: a privilege, a set, `owner`, `member`."""
+    """The name as the file has it: a privilege, a set, `owner`, `member`, or one of PRINCIPAL_TABLES."""
     privileges: tuple[str, ...]
-    """The members where `what` is a privilege or a set; empty for `owner` and `member`."""
+    """The members where `what` is a privilege or a set; otherwise empty."""
     target: Target
 
 

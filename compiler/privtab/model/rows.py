@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from privtab.checks import (
     p009_wrong_value,
     p107_unknown_source,
+    p210_not_a_principal,
     p211_no_owners,
     p212_created_entity_in_condition,
     p213_object_hides_type,
@@ -15,7 +16,7 @@ from privtab.checks import (
     p215_effect_on_many_types,
 )
 from privtab.diagnostics import Diagnostic
-from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
+from privtab.ir.nodes import PRINCIPAL_TABLES, RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import Names, unbound
@@ -158,6 +159,12 @@ class Rows:
                 return None
             if name.text == "owner" and not scope.owners:
                 scope.fail(p211_no_owners.finding(cell.cell.part(name.start, name.end), "the effect"))
+                return None
+            return m.Outcome(cell.kind, name.text, None, slot, type_)
+        if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES and name.text not in self.names.declared:
+            if self.names.entities[type_].principal is None:
+                span = cell.cell.part(name.start, name.end)
+                scope.fail(p210_not_a_principal.without_rows(span, name.text, type_))
                 return None
             return m.Outcome(cell.kind, name.text, None, slot, type_)
         if cell.kind == "become":

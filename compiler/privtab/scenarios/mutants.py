@@ -11,6 +11,7 @@ from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
+    PRINCIPAL_TABLES,
     RESOURCE,
     And,
     Atom,
@@ -102,7 +103,10 @@ class Mutants:
                 yield Mutant(change="effect", text=text, original=rule, rule=changed)
 
     def _effects(self, rule: Rule, effect: Effect) -> Iterator[Effect]:
-        """Another kind, another privilege, another target."""
+        """Another kind, another privilege, another target; or another table of what a principal loses."""
+        if effect.what in PRINCIPAL_TABLES and not effect.privileges:
+            yield from (replace(effect, what=table) for table in _beside(list(PRINCIPAL_TABLES), effect.what))
+            return
         yield replace(effect, kind="revoke" if effect.kind != "revoke" else "grant" if effect.privileges else "become")
         if effect.privileges:
             names = [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from privtab.ir.nodes import PRINCIPAL_TABLES
 from privtab.request import Request
 from privtab.scenarios.author import ASKED, FROZEN, Author
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields
-from privtab.scenarios.worlds import merged, without
+from privtab.scenarios.worlds import about_principal, merged, without
 from privtab.state.names import Problem
 from privtab.state.nodes import Grant, State
 from privtab.syntax.yaml_tree import Node
@@ -114,6 +115,8 @@ def _applied(author: Author, state: State, effect: str, request: Request, at: No
         author.reader.report("T103", at, message, f"name it in `resource`: `{shape}`" if unnamed else entity.help)
         return state
     user = f"user:{request.user}"
+    if kind == "revoke" and what in PRINCIPAL_TABLES:
+        return without(state, about_principal(state, what, entity, author.ways.names.program))
     if what == "owner":
         rows = State(owners=((entity, user),))
     elif what == "member":

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from privtab.errors import FileError, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import OwnerKind, Program
+from privtab.request import Entity, encode_name
 from privtab.scenarios.tree import Reader
 from privtab.state.load import load
 from privtab.state.nodes import TABLES, Place, State, StateFinding
@@ -108,6 +109,44 @@ def without(state: State, gone: State) -> State:
         owners=_rest(state.owners, gone.owners),
         service_admins=_rest(state.service_admins, gone.service_admins),
     )
+
+
+def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:
+    """The rows of one table about a principal that is itself an entity, as far as they speak of what contains it.
+
+    Rows that name no entity (memberships, assignments without a scope) count wherever they hold.
+    """
+    kind = program.entities[principal.type].principal
+    *container, _ = program.chain(principal.type)
+    *above, last = principal.names
+
+    def named(name: str, as_: OwnerKind | None = kind) -> bool:
+        return as_ == kind and encode_name(name) == last
+
+    def written(text: str) -> bool:
+        of, _, name = text.partition(":")
+        return of == kind and named(name)
+
+    def inside(entity: Entity | None) -> bool:
+        if entity is None or not container:
+            return True
+        return container[-1] in program.chain(entity.type) and list(entity.names[: len(above)]) == above
+
+    match table:
+        case "members":
+            return State(members=tuple(row for row in state.members if named(row[0], "user") and inside(row[1])))
+        case "memberships":
+            rows = tuple(row for row in state.memberships if named(row[0], "user") or named(row[1], "group"))
+            return State(memberships=rows)
+        case "assignments":
+            held = (row for row in state.assignments if written(row.principal) or named(row.role, "role"))
+            return State(assignments=tuple(row for row in held if inside(row.scope)))
+        case "grants":
+            return State(grants=tuple(row for row in state.grants if written(row.grantee) and inside(row.entity)))
+        case "owners":
+            return State(owners=tuple(row for row in state.owners if written(row[1]) and inside(row[0])))
+        case _:
+            raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
 
 
 def _once(tables: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
