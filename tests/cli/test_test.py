@@ -82,12 +82,39 @@ def test_shares_that_are_too_small(privtab: Callable[..., Any], policy: Path, sc
 def test_what_is_suggested_proves_everything(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:
     ran = privtab("test", policy, "--suggest")
     assert ran.code == 0
-    scenarios.with_name("more.scenarios.yaml").write_text(
-        f"scenarios: 1\npolicy: {policy.name}\n{ran.out}", encoding="utf-8"
-    )
+    assert ran.out.splitlines()[1:3] == ["scenarios: 1", f"policy: {policy.name}"]
+    more = scenarios.with_name("more.scenarios.yaml")
+    more.write_text(ran.out, encoding="utf-8")
     again = privtab("test", policy, "--min-coverage", "100", "--min-mutation", "100")
     assert (again.code, again.err) == (0, "")
     assert privtab("test", policy, "--suggest").out == ""
+    more.unlink()
+    assert privtab("test", policy, "--suggest", "-o", scenarios.parent / "in" / "more.scenarios.yaml").code == 0
+    text = (scenarios.parent / "in" / "more.scenarios.yaml").read_text(encoding="utf-8")
+    assert text.replace(f"policy: ../{policy.name}", f"policy: {policy.name}") == ran.out
+    assert privtab("test", policy, "--suggest", "-o", scenarios).code == 2, "a file that is there stays as it is"
+
+
+def test_suggestions_name_the_variant_and_the_readings(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(
+        "privtab: 1\nsystem: shop\nversion: '1'\nentities: {store: }\nprivileges: [READ, WRITE]\n"
+        "tables: {store: {open: {requires: READ (store), ambiguous: {readings: {strict: WRITE (store)}}}}}\n"
+        "variants: {other: {tables: {store: {open: READ (store) and WRITE (store)}}}}\n",
+        encoding="utf-8",
+    )
+    for name, chosen in (("a", "variant: other"), ("b", "readings: {store/open: strict}")):
+        (tmp_path / f"{name}.scenarios.yaml").write_text(
+            f"scenarios: 1\npolicy: shop.yaml\n{chosen}\n"
+            "cases: [{user: ann, action: open, resource: 'store:s', decision: deny}]\n",
+            encoding="utf-8",
+        )
+    one = privtab("test", tmp_path / "a.scenarios.yaml", "--suggest").out
+    other = privtab("test", tmp_path / "b.scenarios.yaml", "--suggest").out
+    assert "policy: shop.yaml\nvariant: other\n" in one
+    assert "policy: shop.yaml\nreadings:\n  store/open: strict\n" in other
+    both = privtab("test", tmp_path, "--suggest", "-o", tmp_path / "c.yaml")
+    assert both.code == 2
+    assert "name one of them" in both.err
 
 
 def test_filter_and_fail_fast(privtab: Callable[..., Any], policy: Path, scenarios: Path) -> None:

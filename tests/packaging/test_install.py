@@ -99,3 +99,27 @@ def test_modules_run_the_command_line(environment: Callable[..., Any], tmp_path:
 def metadata_version(path: Path) -> str:
     (info,) = path.glob("lib/python*/site-packages/privtab-*.dist-info")
     return info.name.removeprefix("privtab-").removesuffix(".dist-info")
+
+
+def test_from_the_wheel_to_a_first_decision_without_java_spark_or_opa(
+    environment: Callable[..., Any], tmp_path: Path
+) -> None:
+    env = environment("compiler")
+
+    def privtab(*arguments: str, cwd: Path = tmp_path / "shop") -> str:
+        ran = env.run(env.command, *arguments, cwd=cwd)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return str(ran.stdout)
+
+    privtab("init", "shop", cwd=tmp_path)
+    privtab("lint", "--strict")
+    privtab("test", "--min-coverage", "100", "--min-mutation", "100")
+    privtab("compile", "shop/1", "--state", "policy_src/shop/state.yaml")
+    code = (
+        "import privtab\n"
+        "with privtab.connect('build/shop/1', system='shop') as client:\n"
+        "    print(client.check('alice', 'load', 'table:main/sales/orders'))\n"
+        "    print(client.check('alice', 'load', 'table:main/sales/payroll'))\n"
+    )
+    asked = env.run(env.python, "-c", code, cwd=tmp_path / "shop")
+    assert (asked.returncode, asked.stdout) == (0, "True\nFalse\n"), asked.stderr

@@ -19,6 +19,7 @@ from privtab.cli import (
     diff,
     explain,
     fmt,
+    init,
     inspect,
     keys,
     lint,
@@ -63,6 +64,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("init")(init.init)
 app.command("compile")(compile_command.compile_policies)
 app.command("lint")(lint.lint)
 app.command("fmt")(fmt.fmt)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,8 +21,10 @@ from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from privtab.scenarios.engines import Engine
-    from privtab.scenarios.nodes import Plan
+    from privtab.scenarios.nodes import Plan, Subject
     from privtab.scenarios.results import Result
+
+_PLAIN = re.compile(r"[\w./-]+")
 
 
 class Format(StrEnum):
@@ -82,7 +87,7 @@ def run_scenarios(
         typer.Option("--min-mutation", metavar="PCT", min=0, max=100, help="Fail below this share of faults noticed."),
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Print `needs` entries for what is untested, to be checked and kept.")
+        bool, typer.Option("--suggest", help="Print a scenario file for what is untested, to check and keep.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all failures, cells and faults.")] = False,
     reading: ReadingOption = None,
@@ -105,7 +110,7 @@ def run_scenarios(
       privtab test cdap/final --engine both --mutation
       privtab test policy_src/gravitino --filter 'drop table*' -x
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
-      privtab test cdap/final --suggest
+      privtab test cdap/final --suggest -o policy_src/cdap/final.more.scenarios.yaml
     """
     from privtab.pipeline import named_or_usual
     from privtab.scenarios.collect import plans
@@ -117,12 +122,14 @@ def run_scenarios(
         coverage=coverage if coverage is not None else filter_ is None or min_coverage is not None or suggest,
         mutation=mutation or min_mutation is not None,
     )
+    if suggest and output is not None and output.exists():
+        raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
     for plan in plans(named_or_usual(paths), readings(reading)):
         results.append(_run(plan, wanted))
         if fail_fast and results[-1].failures:
             break
-    _print(_suggested(results) if suggest else _written(results, format_), results, output, verbose=verbose)
+    _print(_suggested(results, output) if suggest else _written(results, format_), results, output, verbose=verbose)
     short = [*_below(results, min_coverage, "cells are tested"), *_below(results, min_mutation, "faults are noticed")]
     for message in short:
         complain(message)
@@ -179,21 +186,34 @@ def _below(results: Sequence[Result], least: float | None, what: str) -> list[st
     ]
 
 
-def _suggested(results: Sequence[Result]) -> str:
+def _suggested(results: Sequence[Result], output: Path | None) -> str:
+    """A complete scenario file for each policy with something untested; one alone where it goes to a file."""
     from privtab.scenarios.prove import suggested
 
-    texts = [(result, suggested(result.plan, result.coverage, result.score)) for result in results]
-    return "\n".join(
-        f"# {result.plan.subject.title}: check each entry against the document before you keep it\n{text}"
-        for result, text in texts
-        if text
-    )
+    found = [(result.plan.subject, suggested(result.plan, result.coverage, result.score)) for result in results]
+    files = [(subject, text) for subject, text in found if text]
+    if output is not None and len(files) > 1:
+        names = ", ".join(subject.title for subject, _ in files)
+        raise UsageError(f"`--output` takes the suggestions for one policy, not for {names}: name one of them")
+    return "\n".join(_suggested_file(subject, text, output) for subject, text in files)
+
+
+def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
+    folder = subject.policy.parent if output is None else output.parent
+    policy = os.path.relpath(subject.policy.resolve(), folder.resolve())
+    head = [
+        f"# {subject.title}, suggested: check each entry against the document before you keep it",
+        "scenarios: 1",
+        f"policy: {json.dumps(policy) if not _PLAIN.fullmatch(policy) else policy}",
+        *([f"variant: {subject.variant}"] if subject.variant else []),
+    ]
+    if subject.readings:
+        head += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
+    return "\n".join(head) + "\n\n" + text
 
 
 def _written(results: Sequence[Result], format_: Format) -> str | None:
     """The outcome for a program; None where it is for a person."""
-    import json
-
     from privtab.report.junit import junit
     from privtab.scenarios.results import junit_suites, result_json
 

@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from privtab._resources import templates
+from privtab._templates import environment
 from privtab.backends.stubs.view import view
 from privtab.ir.nodes import Program
 
@@ -22,18 +22,9 @@ def render(program: Program) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(templates() / "stubs"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - the output is Python, not HTML; every text goes through `quoted`
-    )
-    environment.filters["quoted"] = quoted
-    return environment
+    made = environment("stubs")
+    made.filters["quoted"] = quoted
+    return made
 
 
 def quoted(value: str) -> str:

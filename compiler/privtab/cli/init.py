@@ -1,0 +1,133 @@
+"""`privtab init`: the files of a first policy."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privtab import __version__
+from privtab.errors import UsageError
+
+_SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Start(StrEnum):
+    """The table to start from."""
+
+    DATA = "data"
+    SERVICE = "service"
+
+
+WHAT = {Start.DATA: "catalogs, schemas and tables", Start.SERVICE: "workspaces, projects and documents"}
+_EXAMPLE = {
+    Start.DATA: {
+        "noun": "table",
+        "reading": "load",
+        "removal": "drop",
+        "allowed": "main/sales/orders",
+        "denied": "main/sales/payroll",
+        "user": "alice",
+    },
+    Start.SERVICE: {
+        "noun": "document",
+        "reading": "open",
+        "removal": "delete",
+        "allowed": "acme/site/plan",
+        "denied": "acme/books/plan",
+        "user": "alice",
+    },
+}
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder to write to; created if missing.", show_default="this one")
+    ] = Path(),
+    system: Annotated[
+        str | None,
+        typer.Option("--system", metavar="NAME", help="Name of the system; the folder's name if left out."),
+    ] = None,
+    start: Annotated[
+        Start | None,
+        typer.Option("--start", help="Table to start from: catalogs of data, or workspaces of a service."),
+    ] = None,
+) -> None:
+    """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
+
+    Asks for what the options leave out if a person is there to answer. Existing files are never overwritten.
+
+    Example:
+
+    \b
+      privtab init shop
+      privtab init . --system lake --start data
+    """
+    from privtab._templates import environment
+    from privtab.cli._files import write
+    from privtab.cli._output import out
+
+    asked = sys.stdin.isatty() and sys.stdout.isatty()
+    named = _usable(folder.resolve().name)
+    if system is None:
+        system = typer.prompt("Name of the system", default=named) if asked else named
+    if not _SYSTEM.fullmatch(system):
+        raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
+    if start is None:
+        start = _chosen() if asked else Start.DATA
+    policies = Path("policy_src") / system
+    sources = {
+        policies / "1.yaml": f"{start}/policy.yaml.j2",
+        policies / "state.yaml": f"{start}/state.yaml.j2",
+        policies / "1.scenarios.yaml": f"{start}/scenarios.yaml.j2",
+        Path("privtab.toml"): "shared/privtab.toml.j2",
+        Path(".github/workflows/policy.yml"): "shared/ci.yml.j2",
+        Path("service.py"): "shared/service.py.j2",
+    }
+    there = [str(path) for path in sources if (folder / path).exists()]
+    if there:
+        raise UsageError(f"{folder} has {', '.join(there)} already: nothing was written")
+    values = {"system": system, "version": __version__, **_EXAMPLE[start]}
+    texts = {path: environment("init").get_template(name).render(values) for path, name in sources.items()}
+    for path, text in texts.items():
+        write(folder / path, text.encode())
+    console = out()
+    for path in sources:
+        console.print(str(folder / path), style="dim")
+    console.print("\nnext")
+    for command in _next(folder, system, start):
+        console.print(f"  {command}", soft_wrap=True)
+
+
+def _usable(name: str) -> str:
+    """A folder's name as the name of a system."""
+    usable = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return usable if _SYSTEM.fullmatch(usable) else f"system_{usable}".rstrip("_")
+
+
+def _chosen() -> Start:
+    kinds = list(Start)
+    for number, kind in enumerate(kinds, start=1):
+        typer.echo(f"  {number}  {kind:8} {WHAT[kind]}")
+    answers = {answer: kind for number, kind in enumerate(kinds, start=1) for answer in (str(number), kind.value)}
+    while (answer := typer.prompt("Table to start from", default="1").strip()) not in answers:
+        typer.echo(f"answer with one of {', '.join(answers)}")
+    return answers[answer]
+
+
+def _next(folder: Path, system: str, start: Start) -> list[str]:
+    example = _EXAMPLE[start]
+    state = f"policy_src/{system}/state.yaml"
+    question = f"{example['user']} {example['reading']} {example['noun']}:{example['denied']}"
+    return [
+        *([] if folder == Path() else [f"cd {folder}"]),
+        "privtab lint",
+        "privtab test --mutation",
+        f"privtab explain {question} --policy {system}/1 --state {state}",
+        f"privtab compile {system}/1 --state {state}",
+        "python service.py",
+    ]
