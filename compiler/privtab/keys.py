@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from privtab._install import how_to_install
 from privtab.errors import FileError, UsageError
 
 KeySource: TypeAlias = str | os.PathLike[str]
@@ -95,7 +96,7 @@ def need_cryptography() -> None:
         import cryptography
         import jwt
     except ImportError as error:
-        raise UsageError("signatures need the extra `sign`: pip install 'privtab[sign]'") from error
+        raise UsageError(f"signatures need the extra `sign`: {how_to_install('sign')}") from error
     del cryptography, jwt
 
 

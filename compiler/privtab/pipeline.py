@@ -112,7 +112,7 @@ def find_policy(policy: str | Path) -> Path:
             return found
     if path.suffix in {".yaml", ".yml"}:
         raise FileError(f"no such file: {path}")
-    known = sorted({name for folder in policy_folders() for name in _names(folder)})
+    known = policy_names()
     near = difflib.get_close_matches(str(policy), known, n=1, cutoff=0.4)
     hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}" if known else "there are none"
     raise UsageError(f"no policy `{policy}`: {hint}")
@@ -179,6 +179,11 @@ def named_or_usual(paths: Iterable[str | Path] | None) -> list[Path]:
             "or list their folders as `policies` in privtab.toml"
         )
     return usual
+
+
+def policy_names() -> list[str]:
+    """The names by which policies are found."""
+    return sorted({name for folder in policy_folders() for name in _names(folder)})
 
 
 def _names(folder: Path) -> list[str]:

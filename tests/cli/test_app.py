@@ -174,3 +174,49 @@ def test_help_is_quick() -> None:
     started = time.perf_counter()
     subprocess.run([sys.executable, "-c", MAIN, "--help"], check=True, capture_output=True, timeout=60)
     assert time.perf_counter() - started < 3
+
+
+def completed(line: str, **environment: str) -> list[str]:
+    """What Bash would be offered at the end of a line, by the script that `--install-completion` installs."""
+    words = line.split(" ")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_PRIVTAB_COMPLETE": "complete_bash"}
+    ran = subprocess.run(
+        [sys.executable, "-c", MAIN],
+        env=os.environ | asked | environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.stderr == ""
+    return ran.stdout.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_that_completes_is_shown(privtab: Callable[..., Any], shell: str) -> None:
+    ran = privtab("--show-completion", shell)
+    assert ran.code == 0
+    assert "_PRIVTAB_COMPLETE" in ran.out
+
+
+@pytest.mark.slow
+def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "registry" / "channels" / "dev").mkdir(parents=True)
+    (tmp_path / "registry" / "channels" / "prod").mkdir()
+    assert completed("privtab roll") == ["rollback"]
+    assert completed("privtab describe cdap/f") == ["cdap/final"]
+    assert completed("privtab who-can read x:y -p cdap/f") == ["cdap/final"]
+    assert completed("privtab deploy -r registry -c d") == ["dev"]
+    assert completed("privtab rollback -c ", PRIVTAB_REGISTRY="registry") == ["dev", "prod"]
+    assert completed("privtab deploy -r nowhere -c d") == []
+    (tmp_path / "privtab.toml").write_text("policies = 1\n", encoding="utf-8")
+    assert completed("privtab describe cdap/f") == [], "wrong settings are reported by the command"
+
+
+def test_commands_are_listed_in_groups(privtab: Callable[..., Any]) -> None:
+    lines = privtab("--help").out.splitlines()
+    panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭")]
+    assert panels == ["Options", "Write", "Check", "Ask", "Ship", "Serve"]
+    serve = lines.index(next(line for line in lines if line.startswith("╭─ Serve")))
+    assert {line.split()[1] for line in lines[serve + 1 : -2] if line[2:3].strip()} >= {"serve", "opa", "spark"}

@@ -127,7 +127,7 @@ def test_without_the_extra_it_says_what_to_install(policy: Path, state: Path) ->
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert "privtab[compiler,serve]" in ran.stderr
+    assert "pip install '.[compiler,serve]'" in ran.stderr
 
 
 def test_the_first_line_is_for_a_person_unless_said(policy: Path, state: Path, tokens: Path) -> None:

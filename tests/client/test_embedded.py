@@ -26,6 +26,7 @@ import pytest
 from faulty import Authority
 
 from privtab import pipeline
+from privtab._install import how_to_install
 from privtab.bundle import policy_artifacts, policy_bundle, state_bundle, wasm_modules
 from privtab.bundle.archive import archive, json_bytes
 from privtab.client import _bundles
@@ -651,8 +652,8 @@ def test_the_base_install_is_enough(shop: Shop) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "columns need the extra `fast`: pip install 'privtab[fast]'",
-        "the engine `wasm` needs the extra `wasm`: pip install 'privtab[wasm]'",
+        f"columns need the extra `fast`: {how_to_install('fast')}",
+        f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}",
     ]
 
 

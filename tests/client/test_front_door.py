@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import privtab
+from privtab._install import how_to_install
 
 PROGRAM = """
 import json, sys
@@ -57,4 +58,4 @@ except privtab.UsageError as error:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
-    assert done.stdout.strip() == "AsyncClient needs httpx: pip install 'privtab[async]'"
+    assert done.stdout.strip() == f"AsyncClient needs the extra `async`: {how_to_install('async')}"

@@ -201,7 +201,7 @@ def test_keys_that_are_none(shop: Shop) -> None:
 
 def test_without_the_extra_it_is_said_which(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
-    with pytest.raises(UsageError, match=r"pip install 'privtab\[sign\]'"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[sign\]'"):
         Embedded(shop.policy, shop.state, verification_key=shop.key)
     Embedded(shop.policy, shop.state).close()
 

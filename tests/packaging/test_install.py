@@ -60,8 +60,11 @@ def test_the_command_of_the_base_install_says_what_to_install(environment: Calla
     answer = env.run(env.command, "--help", cwd=tmp_path)
     assert answer.returncode == 3
     assert answer.stderr.count("\n") == 1
-    assert "pip install 'privtab[compiler]'" in answer.stderr
+    assert "pip install '.[compiler]' in a checkout" in answer.stderr
     assert answer.stdout == ""
+    version = env.run(env.command, "--version", cwd=tmp_path)
+    assert (version.returncode, version.stdout) == (0, "privtab 0.1.0\n")
+    assert version.stderr == answer.stderr, "one sentence says how to get the rest"
 
 
 def test_shipped_policies_are_described_from_an_empty_folder(environment: Callable[..., Any], tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
 
+from privtab import __version__
+from privtab._install import how_to_install
+
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 _ALLOCATIONS = 200_000
 """How many objects more before the collector looks for circles: trees of large policies have none, and there it costs a
@@ -14,14 +17,17 @@ third of the time."""
 
 
 def main() -> None:
-    """Run the command line; without the `compiler` extra, say in one line how to install it."""
+    """Run the command line; without the `compiler` extra, say in one line how to install it, and give the version alone."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
+        version = sys.argv[1:] == ["--version"]
+        if version:
+            sys.stdout.write(f"privtab {__version__}\n")
         sys.stderr.write(
-            f"privtab: the command line needs the `compiler` extra (missing: {', '.join(missing)}): "
-            "pip install 'privtab[compiler]'\n"
+            f"privtab: the command line needs the extra `compiler` (missing: {', '.join(missing)}): "
+            f"{how_to_install('compiler')}\n"
         )
-        sys.exit(3)
+        sys.exit(0 if version else 3)
     from privtab.cli._app import run
 
     gc.set_threshold(_ALLOCATIONS)

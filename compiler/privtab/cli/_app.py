@@ -5,7 +5,7 @@ Exit codes: 0 fine, 1 findings or a failed check, 2 bad usage, 3 the world faile
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -59,42 +59,55 @@ app = typer.Typer(
     name="privtab",
     help="Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("init")(init.init)
-app.command("compile")(compile_command.compile_policies)
-app.command("lint")(lint.lint)
-app.command("fmt")(fmt.fmt)
-app.command("schema")(schema.schema)
-app.command("stubs")(stubs.stubs)
-app.command("describe")(describe.describe)
-app.command("decide")(decide.decide)
-app.command("explain")(explain.explain)
-app.command("who-can")(who_can.who_can)
-app.command("what-can")(what_can.what_can)
-app.command("paths")(paths.paths)
-app.command("diff")(diff.diff)
-app.command("serve")(serve.serve)
-app.command("deploy")(deploy.deploy)
-app.command("rollback")(rollback.rollback)
-app.command("status")(status.status)
-app.command("inspect")(inspect.inspect)
-app.command("verify")(verify.verify)
-app.command("sign")(sign.sign)
-app.command("test")(test_command.run_scenarios)
+_PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Write": {
+        "init": init.init,
+        "fmt": fmt.fmt,
+        "schema": schema.schema,
+        "stubs": stubs.stubs,
+    },
+    "Check": {
+        "lint": lint.lint,
+        "test": test_command.run_scenarios,
+        "diff": diff.diff,
+    },
+    "Ask": {
+        "describe": describe.describe,
+        "decide": decide.decide,
+        "explain": explain.explain,
+        "who-can": who_can.who_can,
+        "what-can": what_can.what_can,
+        "paths": paths.paths,
+    },
+    "Ship": {
+        "compile": compile_command.compile_policies,
+        "sign": sign.sign,
+        "verify": verify.verify,
+        "inspect": inspect.inspect,
+        "deploy": deploy.deploy,
+        "rollback": rollback.rollback,
+        "status": status.status,
+    },
+    "Serve": {"serve": serve.serve},
+}
+"""The commands as `--help` groups them."""
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
 flow(app)
 flow(keys.app)
 flow(state.app)
 flow(opa.app)
 flow(registry.app)
-app.add_typer(state.app, name="state")
-app.add_typer(opa.app, name="opa")
-app.add_typer(spark.app, name="spark")
-app.add_typer(registry.app, name="registry")
-app.add_typer(keys.app, name="keys")
+app.add_typer(state.app, name="state", rich_help_panel="Ship")
+app.add_typer(opa.app, name="opa", rich_help_panel="Serve")
+app.add_typer(spark.app, name="spark", rich_help_panel="Serve")
+app.add_typer(registry.app, name="registry", rich_help_panel="Ship")
+app.add_typer(keys.app, name="keys", rich_help_panel="Ship")
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by position

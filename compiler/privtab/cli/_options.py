@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.cli._complete import policies
 from privtab.cli._output import Format, complain, show_state_findings
 from privtab.errors import UsageError
 from privtab.state.nodes import TABLES
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
 
 FormatOption = Annotated[Format, typer.Option("--format", help="For a person, or for a program.")]
 PolicyOption = Annotated[
-    str, typer.Option("--policy", "-p", metavar="POLICY", help="A policy by name (cdap/final) or a path.")
+    str,
+    typer.Option(
+        "--policy", "-p", metavar="POLICY", help="A policy by name (cdap/final) or a path.", autocompletion=policies
+    ),
 ]
-PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="A policy by name (cdap/final) or a path.")]
+PolicyArgument = Annotated[
+    str, typer.Argument(metavar="POLICY", help="A policy by name (cdap/final) or a path.", autocompletion=policies)
+]
 StateOption = Annotated[
     Path,
     typer.Option(

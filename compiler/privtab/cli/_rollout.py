@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from privtab._install import how_to_install
+from privtab.cli._complete import channels
 from privtab.cli._output import complain, err, table
 from privtab.errors import FileError, UsageError
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from privtab.registry.registry import Registry
 
 GATES, WORLD = 1, 3
-MISSING = "this needs the extra `registry`: pip install 'privtab[compiler,registry]'"
+MISSING = f"this needs the extra `registry`: {how_to_install('compiler', 'registry')}"
 TOKEN = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryOption = Annotated[
@@ -33,7 +35,15 @@ RegistryOption = Annotated[
     typer.Option("--registry", "-r", metavar="URL", envvar="PRIVTAB_REGISTRY", help="A folder, s3://… or file://…"),
 ]
 ChannelOption = Annotated[
-    str, typer.Option("--channel", "-c", metavar="NAME", envvar="PRIVTAB_CHANNEL", help="Which sidecars: dev, prod, …")
+    str,
+    typer.Option(
+        "--channel",
+        "-c",
+        metavar="NAME",
+        envvar="PRIVTAB_CHANNEL",
+        help="Which sidecars: dev, prod, …",
+        autocompletion=channels,
+    ),
 ]
 ServerOption = Annotated[
     str | None,

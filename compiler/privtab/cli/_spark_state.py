@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab._install import how_to_install
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, complain, count, err, out, print_json, table
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
@@ -210,7 +211,7 @@ def _session(master: str | None, conf: list[str] | None, packages: list[str] | N
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UsageError("this needs Spark: `pip install 'privtab[spark]'`") from error
+        raise UsageError(f"this needs the extra `spark`: {how_to_install('compiler', 'spark')}") from error
     from privtab.spark.failures import first_lines, spark_errors
     from privtab.spark.packages import with_packages
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table
@@ -45,7 +46,11 @@ class Compiled:
 def compile_policies(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH", help="Policies, by path, folder or name (cdap/final); all by default."),
+        typer.Argument(
+            metavar="PATH",
+            help="Policies, by path, folder or name (cdap/final); all by default.",
+            autocompletion=policies,
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the outputs go.")] = Path(
         "build"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.cli._complete import policies
 from privtab.cli._options import readings
 from privtab.cli._output import diagnostic_json, out, print_json, show_diagnostics
 from privtab.errors import UsageError
@@ -37,10 +38,17 @@ class DiffFormat(StrEnum):
 def diff(
     before: Annotated[
         str | None,
-        typer.Argument(metavar="A", help="A policy by name or path, or as REVISION:path, as git writes it."),
+        typer.Argument(
+            metavar="A",
+            help="A policy by name or path, or as REVISION:path, as git writes it.",
+            autocompletion=policies,
+        ),
     ] = None,
     after: Annotated[
-        str | None, typer.Argument(metavar="B", help="The policy to compare it with, in any of these ways.")
+        str | None,
+        typer.Argument(
+            metavar="B", help="The policy to compare it with, in any of these ways.", autocompletion=policies
+        ),
     ] = None,
     reading: Annotated[
         list[str] | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.cli._complete import policies
 from privtab.cli._files import write
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, count, out, print_json, show_diagnostics
@@ -43,6 +44,7 @@ def fmt(
         typer.Argument(
             metavar="PATH",
             help="Files, folders or policies by name; all policies by default; `-` is standard input.",
+            autocompletion=policies,
         ),
     ] = None,
     check: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from privtab.cli._complete import policies
 from privtab.cli._output import out
 from privtab.lint.settings import FailOn, LintFormat
 
@@ -14,7 +15,9 @@ from privtab.lint.settings import FailOn, LintFormat
 def lint(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH", help="Policies, by path, folder or name; all by default."),
+        typer.Argument(
+            metavar="PATH", help="Policies, by path, folder or name; all by default.", autocompletion=policies
+        ),
     ] = None,
     format_: Annotated[
         LintFormat | None, typer.Option("--format", help="How to print; `text` is `pretty`.", show_default="pretty")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, complain, count, out, print_json, table
 from privtab.cli._registry_options import (
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Where bundles are kept, and which of them each channel runs.", no_args_is_help=True)
 
-ChannelArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.")]
+ChannelArgument = Annotated[
+    str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.", autocompletion=channels)
+]
 SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Said in the history.")]
 ExpectOption = Annotated[
@@ -74,7 +77,10 @@ def put(
     url: RegistryArgument,
     bundle: Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Bundles, or folders with bundles.")],
     channel: Annotated[
-        str | None, typer.Option("--channel", metavar="NAME", help="Let this channel run them, in one step.")
+        str | None,
+        typer.Option(
+            "--channel", metavar="NAME", help="Let this channel run them, in one step.", autocompletion=channels
+        ),
     ] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
@@ -151,10 +157,10 @@ def list_(
         return
     shown = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
     keep_whole(shown)
-    for one, channels in found:
+    for one, running_in in found:
         version = str(one.metadata.get("version", ""))
         size, signed = f"{one.size:,}", yes_no(one.signed)
-        shown.add_row(one.system, kind_of(one), one.id, version, when(one.created), size, signed, ", ".join(channels))
+        shown.add_row(one.system, kind_of(one), one.id, version, when(one.created), size, signed, ", ".join(running_in))
     out().print(shown)
     out().print(count(len(found), "revision"), style="dim")
 
@@ -162,7 +168,9 @@ def list_(
 @app.command("show")
 def show(
     url: RegistryArgument,
-    channel: Annotated[str | None, typer.Argument(metavar="[CHANNEL]", help="This channel alone.")] = None,
+    channel: Annotated[
+        str | None, typer.Argument(metavar="[CHANNEL]", help="This channel alone.", autocompletion=channels)
+    ] = None,
     system: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="Of this system alone.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab._install import how_to_install
+from privtab.cli._complete import policies
 from privtab.cli._options import PartialOption, load_state
 from privtab.cli._output import Format, complain, out
 from privtab.cli._registry_options import StorageOption
@@ -23,13 +25,19 @@ if TYPE_CHECKING:
     from privtab.authzen.server import Tls
     from privtab.authzen.service import Service
 
-MISSING = "`privtab serve` needs the extra `serve`: pip install 'privtab[compiler,serve]'"
+MISSING = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
 def serve(
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", metavar="POLICY", help="A policy by name (cdap/final) or a path; repeatable."),
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="POLICY",
+            help="A policy by name (cdap/final) or a path; repeatable.",
+            autocompletion=policies,
+        ),
     ] = None,
     state: Annotated[
         list[Path] | None,

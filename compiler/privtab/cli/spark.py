@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
+from privtab._install import how_to_install
 from privtab.cli._output import complain
 from privtab.spark.jobs import JOBS
 
@@ -30,7 +31,7 @@ def _run(job: str, arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
             raise
-        complain(f"{error.name} is not installed: pip install 'privtab[spark]'")
+        complain(f"{error.name} is not installed: {how_to_install('compiler', 'spark')}")
         return MISSING
     return code
 

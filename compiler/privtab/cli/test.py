@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
 from privtab.cli._output import complain, out, progress
 from privtab.errors import UsageError
@@ -60,6 +61,7 @@ def run_scenarios(
         typer.Argument(
             metavar="PATH",
             help="Policies, by name, system, path or folder, or scenario files; all policies by default.",
+            autocompletion=policies,
         ),
     ] = None,
     engine: Annotated[Engines, typer.Option("--engine", help="What answers; `both` must agree.")] = Engines.REFERENCE,

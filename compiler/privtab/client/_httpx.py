@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from privtab._install import how_to_install
 from privtab.client import _address
 from privtab.client._address import Cert, Token, Verify
 from privtab.client._http import unavailable
@@ -17,7 +18,7 @@ from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 try:
     import httpx
 except ImportError:  # pragma: no cover  (the extra is there wherever tests run)
-    raise UsageError("AsyncClient needs httpx: pip install 'privtab[async]'") from None
+    raise UsageError(f"AsyncClient needs the extra `async`: {how_to_install('async')}") from None
 
 
 class HttpxTransport:

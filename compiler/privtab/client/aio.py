@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Client within an event loop: the same methods, answers and errors, as coroutines. Needs `privtab[async]`.
+    """Client within an event loop: the same methods, answers and errors, as coroutines. Needs the extra `async`.
 
     `check`s that begin in the same turn of the loop, or within `batch_window` seconds, go as one exchange and are
     answered each on its own; `batch_window="off"` sends each by itself.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from privtab._install import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
 from privtab.client._address import Cert, Token, Verify
@@ -142,7 +143,7 @@ class Embedded(Asker):
         try:
             return runs.batches()
         except ImportError as error:
-            raise UsageError("columns need the extra `fast`: pip install 'privtab[fast]'") from error
+            raise UsageError(f"columns need the extra `fast`: {how_to_install('fast')}") from error
 
     def check(
         self,

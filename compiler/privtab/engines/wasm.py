@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from privtab._install import how_to_install
 from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request, Vocabulary
 
@@ -239,7 +240,7 @@ class Instance:
             from opapywasm.memory import MemoryCodec
             from opapywasm.runtime import WasmtimeRuntimeFactory
         except ImportError as error:
-            raise UsageError("the engine `wasm` needs the extra `wasm`: pip install 'privtab[wasm]'") from error
+            raise UsageError(f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}") from error
         # It warns of each module that needs more than the least memory, which they all do.
         logging.getLogger("opapywasm").addHandler(logging.NullHandler())
         most = 2**31 - 1

@@ -1,6 +1,6 @@
 """Services that ask before they act: a decorator and context managers here, web frameworks in modules of their own.
 
-`privtab.integrations.asgi`, `.wsgi`, `.fastapi` (needs FastAPI) and `.otel` (needs `privtab[otel]`).
+`privtab.integrations.asgi`, `.wsgi`, `.fastapi` (needs FastAPI) and `.otel` (needs the extra `otel`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""OpenTelemetry: a span for every call, metrics of all of them, and the trace carried on to OPA. Needs `privtab[otel]`."""
+"""OpenTelemetry: a span for every call, metrics of all of them, and the trace carried on to OPA. Needs the extra `otel`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from privtab._install import how_to_install
 from privtab.client._observe import Hook, Outcome, Question, ended, fields
 from privtab.errors import UsageError
 from privtab.integrations.trace import followed
@@ -13,7 +14,7 @@ try:
     from opentelemetry import context, metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:  # pragma: no cover  (the extra is there wherever tests run)
-    raise UsageError("privtab.integrations.otel needs OpenTelemetry: pip install 'privtab[otel]'") from None
+    raise UsageError(f"privtab.integrations.otel needs the extra `otel`: {how_to_install('otel')}") from None
 
 if TYPE_CHECKING:
     from contextvars import Token

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from privtab._install import how_to_install
 from privtab.errors import RegistryError, UsageError
 
 
@@ -200,7 +201,7 @@ class FsspecStore:
         try:
             import fsspec
         except ModuleNotFoundError:
-            raise UsageError(f"{url} needs the extra `registry`: pip install 'privtab[registry]'") from None
+            raise UsageError(f"{url} needs the extra `registry`: {how_to_install('registry')}") from None
         self.url = url.rstrip("/")
         scheme = url.partition("://")[0]
         self.writable = scheme in _CREATES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from privtab._install import how_to_install
 from privtab.state.nodes import Place
 from privtab.state.raw import NotText, Reading
 
@@ -18,7 +19,7 @@ def read_parquet(file: Path, path: str, reading: Reading, table: str) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        advice = "install it with `pip install 'privtab[fast]'`, or export the table as CSV"
+        advice = f"install the extra `fast` ({how_to_install('fast')}), or export the table as CSV"
         reading.report("S001", "reading Parquet needs pyarrow, which is not installed", place, help=advice)
         return
     format_ = table_format(file)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from privtab._install import how_to_install
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 
 
@@ -147,7 +148,7 @@ class Root:
         try:
             import fsspec
         except ModuleNotFoundError:
-            raise UsageError(f"{url} needs fsspec: pip install 'privtab[registry]'") from None
+            raise UsageError(f"{url} needs the extra `registry`: {how_to_install('registry')}") from None
         try:
             # Others write too (executors, and Spark itself): what was listed once says nothing now.
             system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)

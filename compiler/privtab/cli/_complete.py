@@ -1,0 +1,31 @@
+"""What a shell completes behind options and arguments: names of policies, and channels of a registry that is a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from privtab.errors import PrivtabError
+
+
+def policies(incomplete: str) -> list[str]:
+    """The names of policies that begin so; none for a path, which the shell completes itself."""
+    from privtab.pipeline import policy_names
+
+    try:
+        return [name for name in policy_names() if name.startswith(incomplete)]
+    except (PrivtabError, OSError):
+        return []  # a wrong settings file is reported by the command, not while somebody types
+
+
+def channels(context: typer.Context, incomplete: str) -> list[str]:
+    """The channels that begin so, of the registry that the command line or the environment names, if it is a folder."""
+    from privtab.registry.names import CHANNELS
+
+    registry = next((context.params[name] for name in ("registry", "url") if context.params.get(name)), None)
+    try:
+        folders = (Path(str(registry)) / CHANNELS).iterdir() if registry and "://" not in str(registry) else ()
+        return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
+    except OSError:
+        return []
