@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from privtab.ir.nodes import Program
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
+_NAME = "((?:[^/%]|%2F|%25)+)"
+"""A name in a key, which has no other escapes."""
 _PLACEHOLDER = re.compile(r"\bexample_system\b")
 
 
@@ -51,7 +54,7 @@ def render(
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
         f"{base}/lib.rego": _template("lib.rego.j2").render(
-            **common, role_grants=role_grants(program), links=links(program)
+            **common, role_grants=role_grants(program), links=links(program), paths=key_paths(program)
         ),
         f"{base}/explain.rego": explanation(name, program.system, sharded=sharded),
     }
@@ -86,6 +89,35 @@ def instantiate(text: str, name: str, system: str) -> str:
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:
     """For each entity type the types on its path with the number of names that their path has."""
     return {name: [(link, program.depth(link)) for link in program.chain(name)] for name in program.entities}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPath:
+    """How the keys on the path to an entity of a type are recognised."""
+
+    type: str
+    pattern: str
+    """What they match, joined by `//`, which is in no key."""
+    names: tuple[str, ...]
+    """What the pattern finds, as variables: a name of the path is the same in every key that has it."""
+
+
+def key_paths(program: Program) -> list[KeyPath]:
+    """The shape of the keys of each entity type, and of those without the own key where some row can be asked so."""
+    unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
+    found: list[KeyPath] = []
+    for type_, chain in links(program).items():
+        found.append(_key_path(type_, chain))
+        if type_ in unnamed and not program.entities[type_].single:
+            found.append(_key_path(type_, chain[:-1]))
+    return found
+
+
+def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
+    at = [number for _, depth in chain for number in range(depth)]
+    names = (f"name_{number}" if at.count(number) > 1 else "_" for number in at)
+    pattern = "//".join(f"{link}:{'/'.join([_NAME] * depth)}" for link, depth in chain)
+    return KeyPath(type=type_, pattern=f"^{pattern}$", names=("_", *names))
 
 
 def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:

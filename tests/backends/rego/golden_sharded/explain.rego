@@ -47,6 +47,7 @@ default valid := false
 
 valid if {
 	lib.subject
+	lib.well_formed
 	form
 	every name, types in rule["with"] {
 		lib.with_object(name, {type | some type in types})
@@ -56,7 +57,10 @@ valid if {
 # The keys of the resource, and of each `with` object.
 paths[""] := lib.path(input.resource)
 
-paths[name] := lib.path(entity) if some name, entity in input.context["with"]
+paths[name] := lib.path(entity) if {
+	some name, entity in input.context["with"]
+	name != ""
+}
 
 form := "item" if count(paths[""]) == count(lib.chains[input.resource.type])
 

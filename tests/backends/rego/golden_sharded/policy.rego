@@ -16,6 +16,7 @@ allow if {
 	lib.subject
 	path := lib.path(input.resource)
 	allowed(input.subject.id, path)
+	lib.well_formed
 }
 
 # METADATA
@@ -53,15 +54,16 @@ decision := {"decision": allow, "context": explain.context} if lib.ready
 # title: Decisions for many requests, true or false by position
 # description: >-
 #   Either `requests`, each a whole evaluation request, or `items`, each [user, [keys from the root to the resource]],
-#   which share `action` and `resource.type`.
+#   which share `action` and `resource.type`, and `context` where there is one.
 # scope: document
 # entrypoint: true
 decisions := [answer |
 	some item in input.items
-	answer := allowed(item[0], item[1])
+	answer := allowed_item(item)
 ] if {
 	lib.ready
-	input.items
+	is_array(input.items)
+	lib.well_formed
 }
 
 decisions := [answer |
@@ -69,7 +71,16 @@ decisions := [answer |
 	answer := allow with input as request
 ] if {
 	lib.ready
+	is_array(input.requests)
 	not input.items
+}
+
+# What is asked of each item. The keys are looked at last: what is denied needs no sound ones.
+default allowed_item(_) := false
+
+allowed_item([user, keys]) if {
+	allowed(user, keys)
+	lib.item(user, keys)
 }
 
 # METADATA
@@ -80,6 +91,7 @@ explained := [answer |
 	answer := decision with input as request
 ] if {
 	lib.ready
+	is_array(input.requests)
 }
 
 # METADATA
@@ -87,9 +99,12 @@ explained := [answer |
 # description: Takes `items`, each the keys from the root to an item; gives the positions of those that pass.
 # entrypoint: true
 visible := [position |
-	lib.subject
 	some position, path in input.items
 	allowed(input.subject.id, path)
+	lib.is_path(input.resource.type, path)
 ] if {
 	lib.ready
+	lib.subject
+	lib.well_formed
+	is_array(input.items)
 }
