@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 from unicodedata import combining, east_asian_width
 
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.printable import printable
 
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | dict.fromkeys(
-    range(127, 160), 65533
-)
 _WIDTH = 160
 """Longer lines are cut around the place."""
 
@@ -27,31 +25,40 @@ def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, col
     return "\n\n".join(_one(d, lines, color=color) for d in diagnostics)
 
 
-def visible(line: str) -> str:
-    r"""A line of a file as a terminal may show it: each control character but tab is a sign of one column.
+def shown_columns(line: str, start: int, end: int) -> tuple[str, int, int]:
+    r"""A line of a file as it is printed, and where the characters from `start` to `end` then stand.
 
-    >>> visible("\x1b[2Jgone")
-    '␛[2Jgone'
+    >>> shown_columns("\x1b[2Jgone", 4, 8)
+    ('\\x1b[2Jgone', 7, 11)
     """
-    return line.translate(_CONTROLS)
+    shown = printable(line, one_line=True)
+    past = max(0, end - len(line))
+    return shown, _moved(line, start), _moved(line, min(end, len(line))) + past
+
+
+def _moved(line: str, at: int) -> int:
+    return len(printable(line[:at], one_line=True)) + max(0, at - len(line))
 
 
 def _one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
     span = diagnostic.span
-    place = f"{span.path}:{span.line}:{span.column}:"
+    place = _place(span)
     kind = f"{diagnostic.severity}[{diagnostic.code} {diagnostic.name}]:"
     if color:
         place = f"{_BOLD}{place}{_OFF}"
         kind = f"{_COLORS[diagnostic.severity]}{kind}{_OFF}"
-    parts = [f"{place} {kind} {diagnostic.message}", *_excerpt(span, lines, color=color)]
+    parts = [f"{place} {kind} {printable(diagnostic.message)}", *_excerpt(span, lines, color=color)]
     for related in diagnostic.related:
-        at = related.span
-        parts.append(f"  {at.path}:{at.line}:{at.column}: {related.message}")
-        parts.extend(_excerpt(at, lines, color=color))
+        parts.append(f"  {_place(related.span)} {printable(related.message)}")
+        parts.extend(_excerpt(related.span, lines, color=color))
     if diagnostic.help:
         word = f"{_BOLD}help:{_OFF}" if color else "help:"
-        parts.append(f"  {word} {diagnostic.help}")
+        parts.append(f"  {word} {printable(diagnostic.help)}")
     return "\n".join(parts)
+
+
+def _place(span: Span) -> str:
+    return printable(f"{span.path}:{span.line}:{span.column}:", one_line=True)
 
 
 def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list[str]:
@@ -59,12 +66,11 @@ def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list
     of_file = lines.get(span.path)
     if of_file is None or not 1 <= span.line <= len(of_file):
         return []
-    line = visible(of_file[span.line - 1])
+    line = of_file[span.line - 1]
     if not line.strip() and span.column > len(line) + 1:
         return []
-    start = span.column - 1
     end = span.end_column - 1 if span.end_line == span.line else len(line)
-    end = max(end, start + 1)
+    line, start, end = shown_columns(line, span.column - 1, max(end, span.column))
     if len(line) > _WIDTH:
         cut = max(0, min(start - _WIDTH // 3, len(line) - _WIDTH))
         prefix = "…" if cut else ""

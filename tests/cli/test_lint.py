@@ -287,4 +287,4 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(privtab: Callabl
         ran = privtab(command, file)
         assert ran.code == 1
         assert "\x1b" not in ran.out + ran.err
-        assert "␛[2Jodd" in ran.out + ran.err
+        assert r"\x1b[2Jodd" in ran.out + ran.err

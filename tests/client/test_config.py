@@ -29,16 +29,16 @@ def test_an_argument_goes_before_the_environment_before_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert resolve({})["retries"] == 2
-    (tmp_path / "privtab.toml").write_text('[client]\nretries = 5\nmode = "observe"\ntimeout = [1, 2.5]\n')
+    (tmp_path / "privtab.toml").write_text("[client]\nretries = 5\nmax_body = 7\ntimeout = [1, 2.5]\n")
     assert resolve({})["retries"] == 5
     monkeypatch.setenv("PRIVTAB_RETRIES", "7")
     settings = resolve({"chunk_size": 3})
     assert settings["retries"] == 7
-    assert settings["mode"] is Mode.OBSERVE
+    assert settings["max_body"] == 7
     assert settings["timeout"] == (1.0, 2.5)
     assert settings.sources == {
         "retries": "PRIVTAB_RETRIES",
-        "mode": "privtab.toml",
+        "max_body": "privtab.toml",
         "timeout": "privtab.toml",
         "chunk_size": "argument",
     }
@@ -51,6 +51,44 @@ def test_the_file_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("PRIVTAB_CONFIG", "other.toml")
     assert resolve({})["retries"] == 2
     assert resolve({})["url"] == "unix:/run/opa.sock"
+
+
+TUNING = {
+    *("timeout", "total", "retries", "breaker_failures", "breaker_seconds", "max_staleness"),
+    *("chunk_size", "concurrency", "pool_size", "max_body", "batch_window"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(_config.NAMES))
+def test_a_file_that_lies_in_the_working_directory_only_tunes(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody who can write there chooses what passes, who is believed, or who gets a token."""
+    texts = {"mode": '"off"', "verify": "false", "cert": '["a", "b"]', "verification_key": '["mine.pem"]'}
+    text = texts.get(name, "3" if name in TUNING or name.startswith("cache") else '"http://127.0.0.1:1"')
+    file = tmp_path / "privtab.toml"
+    file.write_text(f"[client]\n{name} = {text}\n")
+    if name in TUNING:
+        assert resolve({}).sources == {name: "privtab.toml"}
+    else:
+        for refused in (Client, AsyncClient, lambda: Embedded("policy.tar.gz"), connect):
+            with pytest.raises(
+                UsageError, match=rf"`{name}` is not taken from a file in the working directory.*_CONFIG"
+            ):
+                refused()
+    monkeypatch.setenv("PRIVTAB_CONFIG", str(file))
+    assert resolve({}).sources == {name: str(file)}
+
+
+def test_no_file_that_lies_there_lets_anybody_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for mode in ("off", "observe", "enforce"):
+        (tmp_path / "privtab.toml").write_text(f'[client]\nmode = "{mode}"\n')
+        with pytest.raises(UsageError, match="`mode` is not taken"):
+            Client("http://127.0.0.1:1").check("nobody", "read", "doc:s/d")
+    (tmp_path / "privtab.toml").unlink()
+    monkeypatch.setenv("PRIVTAB_MODE", "off")
+    with Client("http://127.0.0.1:1") as client:
+        assert client.check("nobody", "read", "doc:s/d")
 
 
 def test_a_file_for_other_parts_of_privtab_is_no_matter(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import tarfile
 from typing import BinaryIO, NoReturn
 
 from privtab.errors import BrokenBundle
+from privtab.printable import printable
 
 LARGEST = 2 << 30
 """Bytes that a bundle unpacks to."""
@@ -131,4 +132,4 @@ def _refuse_sparse(name: str) -> NoReturn:
 
 def _shown(name: str) -> str:
     """A name that a terminal may be given."""
-    return name if name.isprintable() else ascii(name)[1:-1]
+    return printable(name, one_line=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
+import typer.rich_utils
 
 from privtab import __version__
 from privtab.cli import compile as compile_command
@@ -40,7 +41,7 @@ from privtab.cli import (
 )
 from privtab.cli import test as test_command
 from privtab.cli._help import flow
-from privtab.cli._output import complain, show_diagnostics, show_state_findings
+from privtab.cli._output import Terminal, complain, show_diagnostics, show_state_findings
 from privtab.errors import (
     BundleRefused,
     InvalidRequest,
@@ -52,8 +53,12 @@ from privtab.errors import (
     UnsupportedError,
     UsageError,
 )
+from privtab.printable import printable_output
 
 FINDINGS, USAGE, WORLD = 1, 2, 3
+
+# What Typer itself says of a command line repeats arguments.
+typer.rich_utils.Console = Terminal  # type: ignore[attr-defined]
 
 app = typer.Typer(
     name="privtab",
@@ -127,6 +132,11 @@ def _top(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing that privtab raises on purpose ends in a traceback."""
+    with printable_output():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         app(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:

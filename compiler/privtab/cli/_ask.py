@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.errors import UsageError
+from privtab.printable import no_formula
 from privtab.request import Entity, hint
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for spreadsheets on standard output."""
+    """A table for spreadsheets on standard output; none of its cells is a formula to them."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
 
 def show_rule(console: Console, program: Program, rule: Rule) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from privtab.cli._files import write
-from privtab.cli._output import diagnostic_json, err, out, table
+from privtab.cli._output import as_json, diagnostic_json, err, out, recorder, table
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.errors import UsageError
 from privtab.lint.codes import Code, codes, unknown
@@ -109,10 +108,8 @@ def report(linted: Sequence[Linted], format_: LintFormat) -> str:
         case LintFormat.PRETTY | LintFormat.TEXT:
             from io import StringIO
 
-            from rich.console import Console
-
             file = StringIO()
-            show(linted, Console(file=file, width=120, color_system=None, highlight=False, emoji=False, markup=False))
+            show(linted, recorder(file))
             return file.getvalue()
         case LintFormat.JSON:
             rows = [diagnostic_json(finding) | {"ignored": None} for finding in found]
@@ -120,7 +117,7 @@ def report(linted: Sequence[Linted], format_: LintFormat) -> str:
                 why = {"reason": one.reason, "by": "comment" if one.in_source else "settings"}
                 rows.append(diagnostic_json(one.finding) | {"ignored": why})
             rows.sort(key=lambda row: (row["path"], row["line"], row["column"], row["code"]))
-            return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+            return as_json(rows)
         case LintFormat.SARIF:
             from privtab.report.sarif import sarif
 

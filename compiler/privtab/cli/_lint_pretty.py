@@ -13,7 +13,7 @@ from rich.text import Text
 
 from privtab.cli._output import count
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.diagnostics_render import visible
+from privtab.diagnostics_render import shown_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,9 +106,9 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
     lines = texts.get(span.path, [])
     if not 1 <= span.line <= len(lines) or not lines[span.line - 1].strip():
         return
-    line = visible(lines[span.line - 1]).replace("\t", " ")
-    start = span.column - 1
-    end = max(start + 1, span.end_column - 1 if span.end_line == span.line else len(line.rstrip()))
+    line = lines[span.line - 1].replace("\t", " ")
+    end = max(span.column, span.end_column - 1 if span.end_line == span.line else len(line.rstrip()))
+    line, start, end = shown_columns(line, span.column - 1, end)
     margin = min(len(line) - len(line.lstrip()), start)
     line, start, end = line[margin:].rstrip(), start - margin, end - margin
     room = max(width - 12, 20)

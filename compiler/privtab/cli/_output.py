@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.printable import printable, printable_json
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH = 160
 """Columns where nobody looks: tables in files and pipes must not be cut at the width of an imaginary terminal."""
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Format(StrEnum):
@@ -33,6 +34,20 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class Terminal(Console):
+    """A console that prints nothing that a terminal would obey but its own styles."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A text, before Rich drops the characters that it knows to be controls."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Every text of whatever is printed; what Rich itself tells the terminal is apart from it."""
+        for segment in super().render(renderable, options):
+            shown = printable(segment.text)
+            yield segment if segment.control or shown == segment.text else Segment(shown, segment.style)
 
 
 def out() -> Console:
@@ -46,7 +61,7 @@ def err() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    console = Terminal(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = max(PLAIN_WIDTH, console.width)
     return console
@@ -56,23 +71,30 @@ def complain(message: str) -> None:
     """One line about what went wrong, on standard error."""
     console = err()
     console.print("privtab: ", style="bold red", end="", soft_wrap=True)
-    console.print(plain(message), soft_wrap=True)
+    console.print(message, soft_wrap=True)
 
 
-def plain(text: str) -> str:
-    r"""A text of others as a terminal may be given it: without what it would obey.
-
-    >>> plain("a\x1b[31mb")
-    'a\ufffd[31mb'
-    """
-    return _OBEYED.sub("\ufffd", text)
+def recorder(file: IO[str] | None = None, *, width: int = 120) -> Console:
+    """A console without a screen: for text that goes to a file."""
+    return Terminal(file=file, width=width, color_system=None, highlight=False, emoji=False, markup=False)
 
 
 def print_json(value: object) -> None:
     """A value for programs, on standard output."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    # Nor may halves of characters be written, and JSON can say all of them otherwise.
-    sys.stdout.write(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.write(as_json(value))
+
+
+def as_json(value: object) -> str:
+    """Readable JSON of any value, safe to print."""
+    return printable_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
+
+
+def print_file(text: str) -> None:
+    """The text of a file on standard output: unchanged, unless a person looks."""
+    stream = sys.stdout
+    if not stream.isatty():
+        stream = getattr(stream, "rich_proxied_file", stream)
+    stream.write(text)
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -94,8 +116,8 @@ def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]
     paths = {d.span.path for d in found} | {r.span.path for d in found for r in d.related}
     texts = {path: (texts or {}).get(path) or _text(path) for path in paths}
     text = render(found, texts, color=console.is_terminal and not console.no_color)
-    sys.stderr.write(text.rstrip("\n") + "\n")
-    sys.stderr.write(_count(found) + "\n")
+    # Its own colours are escapes; what is not has been made printable by `render`.
+    console.file.write(f"{text.rstrip(chr(10))}\n{_count(found)}\n")
 
 
 def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:

@@ -22,6 +22,7 @@ from privtab.cli._options import (
     readings,
 )
 from privtab.errors import FileError, InvalidRequest, UsageError
+from privtab.printable import printable, printable_json
 from privtab.request import Request, Vocabulary
 
 Asked: TypeAlias = Request | InvalidRequest
@@ -114,7 +115,7 @@ def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> in
         decided = iter(answers.decide([one for _, one in chunk if isinstance(one, Request)]))
         for number, one in chunk:
             if isinstance(one, InvalidRequest):
-                sys.stderr.write(f"line {number}: {one}\n")
+                sys.stderr.write(printable(f"line {number}: {one}", one_line=True) + "\n")
                 _write({"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(one)}}})
             else:
                 _write(next(decided).to_json())
@@ -152,4 +153,5 @@ def _check_unicode(request: Request, line: bytes) -> None:
 
 
 def _write(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n")
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    sys.stdout.write(printable_json(text) + "\n")

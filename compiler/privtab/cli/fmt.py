@@ -14,7 +14,7 @@ import typer
 from privtab.cli._complete import policies
 from privtab.cli._files import write
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, out, print_json, show_diagnostics
+from privtab.cli._output import Format, count, out, print_file, print_json, show_diagnostics
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
 
@@ -147,7 +147,7 @@ def _misread(source: SourceFile) -> tuple[Diagnostic, ...]:
 def _write(formatted: Sequence[Formatted]) -> None:
     for one in formatted:
         if one.path is None:
-            sys.stdout.write(one.text)
+            print_file(one.text)
             continue
         # A link stays a link, and the file keeps its mode.
         target = one.path.resolve()

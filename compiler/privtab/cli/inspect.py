@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, out, plain, print_json, table
+from privtab.cli._output import Format, count, out, print_json, table
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle
 
@@ -63,7 +63,7 @@ def _show(bundle: Path, found: Inspected) -> None:
     shown.columns[0].style = "bold"
     shown.columns[0].no_wrap = True
     for name, value in _lines(bundle, found):
-        shown.add_row(plain(name), plain(value))
+        shown.add_row(name, value)
     out().print(shown)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -120,4 +119,4 @@ def config(
     from privtab.bundle.sign import opa_configuration, public_keys
 
     shown = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
-    out().print(json.dumps(shown, indent=2), soft_wrap=True)
+    print_json(shown)

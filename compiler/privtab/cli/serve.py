@@ -20,6 +20,7 @@ from privtab.cli._options import PartialOption, load_state
 from privtab.cli._output import Format, complain, out
 from privtab.cli._registry_options import StorageOption
 from privtab.errors import UsageError
+from privtab.printable import printable
 
 if TYPE_CHECKING:
     from privtab.authzen.server import Tls
@@ -292,13 +293,22 @@ def _greet(base: str, services: Sequence[Service], format_: Format) -> None:
     sys.stdout.flush()
 
 
+class _OneLine(logging.Formatter):
+    """Each message on one line: callers choose paths and names."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
+        return printable(super().formatMessage(record), one_line=True)
+
+
 def _log(*, quiet: bool) -> None:
     """Problems and, unless quiet, each request on standard error."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
     access = logging.getLogger("privtab.serve.access")
     access.setLevel(logging.WARNING if quiet else logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_OneLine("%(message)s"))
     access.handlers = [handler]
     access.propagate = False
     logging.getLogger("privtab.serve").setLevel(logging.INFO)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -37,14 +36,14 @@ def stubs(
     """
     from privtab.backends.stubs import render
     from privtab.cli._files import write
-    from privtab.cli._output import complain
+    from privtab.cli._output import complain, print_file
     from privtab.pipeline import load_program
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: give it with `--output`")
     text = render(load_program(policy, variant=variant, readings=readings(reading)))
     if output is None:
-        sys.stdout.write(text)
+        print_file(text)
     elif not check:
         write(output, text.encode())
     elif not _same(output, text):

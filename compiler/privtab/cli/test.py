@@ -17,7 +17,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import complain, out, progress
+from privtab.cli._output import as_json, complain, out, progress
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _written(results: Sequence[Result], format_: Format) -> str | None:
         case Format.JSON:
             ok = not any(result.failures for result in results)
             content = {"ok": ok, "policies": [result_json(result) for result in results]}
-            return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+            return as_json(content)
         case Format.JUNIT:
             return junit(junit_suites(results))
         case Format.PRETTY:

@@ -1,6 +1,8 @@
 """Settings: what an argument says, else the environment, else a file, else what is usual. One definition for all of it.
 
 The file is the one that PRIVTAB_CONFIG names, else `privtab.toml` in the working directory; its table `client` counts.
+A working directory may be anybody's: what decides who is believed, who gets tokens and what passes is not taken from a file
+that merely lies there.
 """
 
 from __future__ import annotations
@@ -303,6 +305,22 @@ SETTINGS: tuple[Setting, ...] = (
         help="Seconds after which kept answers are used only after a look whether policy and state are still the same",
     ),
 )
+TUNING = frozenset(
+    [
+        "timeout",
+        "total",
+        "retries",
+        "breaker_failures",
+        "breaker_seconds",
+        "max_staleness",
+        "chunk_size",
+        "concurrency",
+        "pool_size",
+        "max_body",
+        "batch_window",
+    ]
+)
+"""Times, sizes and numbers, none of which turns a denial into an allow."""
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 NAMES = frozenset(_BY_NAME)
 
@@ -387,6 +405,11 @@ def _file() -> tuple[str, Mapping[str, Any]]:
     for name in table:
         if name not in _BY_NAME:
             raise UsageError(f"{path}: unknown setting `{name}` in `client`" + hint(name, _BY_NAME))
+        if not named and name not in TUNING:
+            raise UsageError(
+                f"{path}: `{name}` is not taken from a file in the working directory: give it as an argument or in "
+                f"{_BY_NAME[name].variable}, or name the file in {FILE_VARIABLE}"
+            )
     return str(path), table
 
 
@@ -395,5 +418,6 @@ def table() -> str:
     lines = ["| argument, key in the file | environment | usual | what |", "|---|---|---|---|"]
     for setting in SETTINGS:
         usual = setting.shown or f"`{setting.usual}`"
-        lines.append(f"| `{setting.name}` | `{setting.variable}` | {usual} | {setting.help} |")
+        star = " \\*" if setting.name in TUNING else ""
+        lines.append(f"| `{setting.name}`{star} | `{setting.variable}` | {usual} | {setting.help} |")
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from privtab import __version__
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.printable import printable_json
 from privtab.report.nodes import Rule, Suppressed
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -65,7 +66,7 @@ def sarif(
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return printable_json(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
 
 
 class _Run:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from privtab.state.nodes import StateFinding, printable
+from privtab.printable import printable
+from privtab.state.nodes import StateFinding
 
 CODES = {
     "S001": "unreadable-file",
@@ -73,7 +74,7 @@ def render_text(findings: Iterable[StateFinding]) -> str:
             lines.append(f"  row: {cells}")
         if finding.help is not None:
             lines.append(f"  help: {finding.help}")
-    return "".join(f"{printable(line)}\n" for line in lines)
+    return "".join(f"{printable(line, one_line=True)}\n" for line in lines)
 
 
 def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from privtab.printable import printable
 from privtab.request import Entity
 
 Effect: TypeAlias = Literal["allow", "deny"]
@@ -81,9 +82,4 @@ class StateFinding:
         lines = [f"{self.place}: {self.severity}[{self.code}]: {self.message}"]
         if self.help is not None:
             lines.append(f"  help: {self.help}")
-        return "\n".join(map(printable, lines))
-
-
-def printable(text: str) -> str:
-    """The text on one line, safe to show in a terminal: names of a state can hold line ends and control characters."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return "\n".join(printable(line, one_line=True) for line in lines)

@@ -376,7 +376,7 @@ def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
         assert found.status_code == 200
         (one,) = json.loads(found.text, parse_constant=pytest.fail)["sidecars"]
         assert one["id"].isprintable()
-        assert one["bundles"]["p"]["message"] == "\ufffd]0;x\ufffd"
+        assert one["bundles"]["p"]["message"] == r"\x1b]0;x\x07"
         assert one["bundles"]["p"]["size"] is None
 
     within(registry, body)

@@ -25,6 +25,7 @@ from privtab.authzen.envelope import Envelope, caller_of, note
 from privtab.authzen.guard import Refused, authorize, check_binding
 from privtab.authzen.tokens import Tokens
 from privtab.errors import PrivtabError, RegistryError, UsageError
+from privtab.printable import printable_json
 from privtab.registry.server import decisions, prometheus
 from privtab.registry.server.bodies import document
 from privtab.registry.server.feeds import Feeds
@@ -352,7 +353,7 @@ def _storage(served: Served) -> dict[str, Any]:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")  # Half a character may stand in a history.
+    text = printable_json(json.dumps(value, ensure_ascii=False)).encode()
     return Response(text, status, media_type="application/json")
 
 

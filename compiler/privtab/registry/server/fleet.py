@@ -360,7 +360,7 @@ def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
     for name, ours in _STATUS.items():
         value = status.get(name)
         if isinstance(value, str):
-            value = fit(value, LONGEST_TEXT) if not value.startswith("0001-01-01") else None
+            value = fit(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
         elif isinstance(value, int | float) and not abs(value) < 2**63:  # Nor is NaN.
             value = None
         found[ours] = value if isinstance(value, str | int | float | None) and value != "" else None
@@ -371,7 +371,7 @@ def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return fit(text, LONGEST_TEXT)
+    return fit(text, LONGEST_TEXT, one_line=False)
 
 
 def _time(at: float) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from privtab.printable import printable
+
 LONGEST = 100
-_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def fit(text: str, longest: int = LONGEST) -> str:
-    r"""A text without control characters and halves of characters, cut to a length.
+def fit(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str:
+    r"""A printable text of at most so many characters.
 
-    >>> fit("\x1b[31mred\ud800")
-    '\ufffd[31mred\ufffd'
+    >>> print(fit("\x1b[31mred\ud800"))
+    \x1b[31mred\ud800
     """
-    return _UNFIT.sub("\ufffd", text[:longest])
+    return printable(text[:longest], one_line=one_line)[:longest]
 
 
 def texts(value: Any) -> dict[str, str]:

@@ -6,7 +6,6 @@ import csv
 import getpass
 import json
 import os
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
@@ -19,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import __version__
 from privtab.errors import UsageError
+from privtab.printable import FORMULA, no_formula
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import Totals, first_rows, heat_maps, totals
@@ -37,8 +37,6 @@ DESTRUCTIVE = ("delete", "destroy", "drop", "erase", "purge", "remove", "revoke"
 SHOWN = 2_000
 """Rows of the matrix on the page, unless told otherwise."""
 DATA = "entitlements"
-_FORMULA = "^[=+\\-@\t\r]"
-"""How a cell begins that a spreadsheet takes for a formula."""
 NAMED = 8
 """Names that the page lists of what was asked about."""
 _BARE = ("user", "path")
@@ -199,7 +197,7 @@ def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequen
     data = place / DATA
     if kind == "csv":
         harmless = {
-            name: F.when(F.col(name).rlike(_FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name))
+            name: F.when(F.col(name).rlike(FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name))
             for name in _BARE
         }
         flat = rows.withColumns({"via": F.to_json("via"), **harmless})
@@ -223,14 +221,9 @@ def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequen
     with (place / "findings.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("kind", "level", "about", "text"))
-        writer.writerows((f.kind, f.level, _cell(f.about), _cell(f.text)) for f in certificate.findings)
+        writer.writerows((f.kind, f.level, no_formula(f.about), no_formula(f.text)) for f in certificate.findings)
     summary = json.dumps(certificate.to_json(), indent=2, ensure_ascii=False)
     (place / "summary.json").write_text(summary + "\n", encoding="utf-8")
-
-
-def _cell(text: str) -> str:
-    """A text that a spreadsheet takes for no formula."""
-    return f"'{text}" if re.match(_FORMULA, text) else text
 
 
 def _counted(findings: Iterable[found.Finding]) -> Mapping[str, int]:

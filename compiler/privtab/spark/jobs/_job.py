@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
+from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
 from privtab.spark.jobs._before import check, check_input, ending, near
@@ -323,7 +324,9 @@ def placed(output: str, *, overwrite: bool) -> Iterator[str]:
 def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence[str]) -> None:
     """What a job has to say in the end, on standard output."""
     text = (
-        json.dumps(result, indent=2, ensure_ascii=False, default=str) if options.format == "json" else "\n".join(lines)
+        printable_json(json.dumps(result, indent=2, ensure_ascii=False, default=str))
+        if options.format == "json"
+        else "\n".join(lines)
     )
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -340,6 +343,17 @@ def run(
 
     `before` raises for what is wrong with the options, before Spark is started.
     """
+    with printable_output():
+        return _run(job, body, made, arguments, before)
+
+
+def _run(
+    job: str,
+    body: Callable[[argparse.Namespace, SparkSession, Told], int],
+    made: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    before: Callable[[argparse.Namespace], object] | None,
+) -> int:
     try:
         options = made.parse_args(arguments)
     except SystemExit as stop:

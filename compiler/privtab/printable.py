@@ -1,0 +1,100 @@
+r"""Text of others on a terminal: the one filter for what is printed.
+
+Names, notes and paths come from policies, states, requests and callers. A terminal would obey some of their characters (ESC,
+BEL, the C1 controls), show others in another order (bidirectional controls) or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+# Unicode's control, format, line separator and surrogate characters, but tabs, line feeds and the format characters that
+# have a shape of their own (the signs of Arabic and other numbers).
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+FORMULA = r"^(?:[\t\r]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])"
+"""How a cell begins that a spreadsheet may take for a formula: for Python's and for Java's regular expressions."""
+_CHARACTER = re.compile(f"[{_HIDDEN}]")
+_CHARACTER_OR_LINE_END = re.compile(f"[\n{_HIDDEN}]")
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    r"""A text with each character that a terminal would obey or hide as its escape; line ends too, with `one_line`.
+
+    Each character is taken by itself: a text may be cut before or after.
+
+    >>> print(printable("a\x1b[31mb\u202e"), printable("two\nlines", one_line=True))
+    a\x1b[31mb\u202e two\nlines
+    """
+    return (_CHARACTER_OR_LINE_END if one_line else _CHARACTER).sub(_escape, text)
+
+
+def printable_json(text: str) -> str:
+    r"""JSON that says the same without such a character: strings can escape all of them.
+
+    >>> print(printable_json('"a\x7f\U000e0041"'))
+    "a\u007f\udb40\udc41"
+    """
+    return _CHARACTER.sub(_json_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def no_formula(cell: str) -> str:
+    """A cell of a table that spreadsheets show and do not work out: behind an apostrophe where it begins as a formula may.
+
+    >>> no_formula("=HYPERLINK(1)"), no_formula("ann"), no_formula(" +1")
+    ("'=HYPERLINK(1)", 'ann', "' +1")
+    """
+    return f"'{cell}" if re.match(FORMULA, cell) else cell
+
+
+class PrintableStream:
+    """A text stream that writes printable text alone; everything else is the stream's below.
+
+    Rich's consoles write to the stream below: their colours are escapes.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+        """The stream below, by the name under which Rich looks for it."""
+
+    def write(self, text: str) -> int:
+        """Write the text as a terminal may be given it."""
+        self.rich_proxied_file.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of the texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Let this process write printable text alone to standard output and standard error while the block runs."""
+    before = sys.stdout, sys.stderr
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, PrintableStream):
+            setattr(sys, name, cast(TextIO, PrintableStream(stream)))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
