@@ -15,6 +15,7 @@ from privtab.request import Decision, Request
 if TYPE_CHECKING:
     from privtab import Client
     from privtab.ir.nodes import Program
+    from privtab.opa.server import OpaServer
     from privtab.state.nodes import State
 
 
@@ -131,21 +132,27 @@ def asked_at(url: str, system: str) -> Iterator[Answers]:
 @contextmanager
 def started(program: Program, state: State) -> Iterator[Answers]:
     """An OPA of our own, with this policy and this state, for as long as the block lasts."""
-    with served(program, state) as url, asked_at(url, program.system) as answers:
+    with served(packed(program, state)) as server, asked_at(server.url, program.system) as answers:
         yield answers
 
 
 @contextmanager
-def served(program: Program, state: State, *, port: int = 0) -> Iterator[str]:
-    """Compile both bundles to a temporary folder, run OPA on them, and give its address."""
-    from privtab.bundle.pack import policy_bundle, state_bundle
+def served(bundles: tuple[bytes, bytes], *, port: int = 0) -> Iterator[OpaServer]:
+    """Run OPA on a policy and a state bundle, which lie in a temporary folder."""
     from privtab.opa.server import OpaServer
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
         with waiting("starting OPA"):
-            bundles = {"policy.tar.gz": policy_bundle(program), "state.tar.gz": state_bundle(program, state)}
-            for name, content in bundles.items():
-                (folder / name).write_bytes(content)
-            server = stack.enter_context(OpaServer([folder / name for name in bundles], port=port))
-        yield server.url
+            files = [folder / "policy.tar.gz", folder / "state.tar.gz"]
+            for file, content in zip(files, bundles, strict=True):
+                file.write_bytes(content)
+            server = stack.enter_context(OpaServer(files, port=port))
+        yield server
+
+
+def packed(program: Program, state: State) -> tuple[bytes, bytes]:
+    """The policy bundle and the state bundle."""
+    from privtab.bundle.pack import policy_bundle, state_bundle
+
+    return policy_bundle(program), state_bundle(program, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._engines import served
+from privtab.cli._engines import packed, served
 from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import err, out, waiting
 
@@ -63,30 +64,46 @@ def run(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
     ] = 8181,
+    restart: Annotated[bool, typer.Option("--restart", help="Start OPA again where it ends.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Reload the policy and the state when their files change.")
+    ] = False,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
 ) -> None:
     """Compile a policy and a state and serve them from OPA until Ctrl-C.
 
+    Ends with OPA's exit code where OPA ends by itself (128 and the number of the signal that ended it).
+
     Example:
 
     \b
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
+      privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """
-    from privtab.pipeline import load_program
+    from privtab.cli._opa_run import Watched, keep
+    from privtab.opa.server import check_port
+    from privtab.pipeline import find_policy, load_program
     from privtab.state.nodes import State
 
-    program = load_program(policy, variant=variant, readings=readings(reading))
-    loaded = State() if state is None else load_state(program, state, allow_partial=allow_partial)
+    def load() -> tuple[Program, State]:
+        program = load_program(policy, variant=variant, readings=readings(reading))
+        return program, State() if state is None else load_state(program, state, allow_partial=allow_partial)
+
+    if port:
+        check_port("127.0.0.1", port)
+    watched = Watched([find_policy(policy), *([state] if state else [])]) if watch else None
+    program, loaded = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with served(program, loaded, port=port) as url:
-        out().print(f"{program.system} {program.version} at {url}; Ctrl-C ends it", soft_wrap=True)
-        out().print(_curl(program, url), soft_wrap=True)
+    with served(packed(program, loaded), port=port) as server:
+        out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it", soft_wrap=True)
+        out().print(_curl(program, server.url), soft_wrap=True)
         sys.stdout.flush()
-        stop.wait()
+        code = keep(server, restart=restart, watched=watched, bundles=lambda: packed(*load()), stop=stop)
+    raise typer.Exit(code)
 
 
 def _curl(program: Program, url: str) -> str:
@@ -98,4 +115,6 @@ def _curl(program: Program, url: str) -> str:
         "action": {"name": rule.operation},
         "resource": {"type": rule.entity, "id": names},
     }
-    return f"curl -s {url}/v1/data/privtab/{program.system}/decision -d '{json.dumps({'input': asked})}'"
+    return shlex.join(
+        ["curl", "-s", f"{url}/v1/data/privtab/{program.system}/decision", "-d", json.dumps({"input": asked})]
+    )

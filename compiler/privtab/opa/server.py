@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import re
@@ -84,6 +85,8 @@ class OpaServer:
     def start(self) -> None:
         """Start and wait until every bundle is active; raises OpaError with the end of the log."""
         try:
+            if self._port:
+                check_port(self._host, self._port)
             binary = self._binary or opa_binary.find()
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-opa-")))
             self.log = self._asked_log or folder / "opa.log"
@@ -98,8 +101,7 @@ class OpaServer:
                 except _PortTakenError:
                     self._end_process()
                     if self._port or attempt == _ATTEMPTS - 1:
-                        taken = f"port {port} of {self._host} is taken: give another, or 0 for a free one"
-                        raise OpaError(taken) from None
+                        raise OpaError(_taken(self._host, port)) from None
                 else:
                     return
         except BaseException:
@@ -111,6 +113,32 @@ class OpaServer:
         self._end_process()
         self._stack.close()
         self._stack = contextlib.ExitStack()
+
+    def restart(self) -> None:
+        """Start OPA again where it was, with the bundles as they are now."""
+        self._port = int(self.url.rpartition(":")[2])
+        self.stop()
+        self.start()
+
+    def revisions(self) -> dict[str, str]:
+        """The revision of each bundle that OPA runs now; empty where it does not answer."""
+        host, port = self._host, int(self.url.rpartition(":")[2])
+        status, body = _get(host, port, "/v1/data/system/bundles")
+        found = _entry(body).get("result") if status == 200 else None
+        if not isinstance(found, dict):
+            return {}
+        return {name: str(bundle["manifest"].get("revision", "")) for name, bundle in found.items()}
+
+    def problems(self, lines: int) -> list[str]:
+        """The last warnings and errors of OPA's log, and what it wrote that is no log."""
+        found = []
+        for line in self.log_tail(1000).splitlines():
+            entry = _entry(line.encode())
+            if not entry:
+                found.append(line)
+            elif entry.get("level") in ("warning", "error", "fatal", "panic"):
+                found.append(": ".join(str(entry[key]) for key in ("msg", "err") if entry.get(key)))
+        return found[-lines:]
 
     def wait(self) -> int:
         """Block until OPA ends; its exit code."""
@@ -218,6 +246,24 @@ class OpaServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise OpaError where something listens at a port already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise OpaError(_taken(host, port)) from None
+            raise OpaError(f"cannot listen on port {port} of {host}: {error.strerror}") from None
+
+
+def _taken(host: str, port: int) -> str:
+    return f"port {port} of {host} is taken: give another, or 0 for a free one"
 
 
 class _PortTakenError(Exception):

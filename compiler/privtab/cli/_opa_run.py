@@ -1,0 +1,122 @@
+"""An OPA that is kept: watched while it runs, started again, and given edited policies and states."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from privtab.cli._files import write
+from privtab.cli._output import complain, out, show_diagnostics
+from privtab.errors import PolicyInvalid, PrivtabError
+
+if TYPE_CHECKING:
+    from privtab.opa.server import OpaServer
+
+LOOK_SECONDS = 0.2
+LEAST_SECONDS_BETWEEN_STARTS = 1.0
+ACTIVE_SECONDS = 15.0
+"""How long OPA may take to run bundles that were written."""
+LOG_LINES = 5
+
+Bundles = Callable[[], tuple[bytes, bytes]]
+"""What makes the policy and the state bundle from their files; raises PrivtabError or typer.Exit."""
+
+
+class Watched:
+    """Files and folders, and whether they have changed since the last look."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        self._stamps = self._look()
+
+    def changed(self) -> bool:
+        """Whether anything is another than at the last look."""
+        stamps = self._look()
+        if stamps == self._stamps:
+            return False
+        # A file that is still being written is read when it rests.
+        time.sleep(LOOK_SECONDS / 2)
+        self._stamps = self._look()
+        return True
+
+    def _look(self) -> list[tuple[str, int, int, int]]:
+        found = []
+        for path in self._paths:
+            for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                try:
+                    status = one.stat()
+                except OSError:
+                    continue
+                found.append((str(one), status.st_mtime_ns, status.st_size, status.st_ino))
+        return found
+
+
+def keep(server: OpaServer, *, restart: bool, watched: Watched | None, bundles: Bundles, stop: threading.Event) -> int:
+    """Stay until `stop` is set or OPA ends; the exit code. Started again with `restart`, reloaded where files change."""
+    started = time.monotonic()
+    while not stop.wait(LOOK_SECONDS):
+        code = server.process.poll()
+        if code is not None:
+            # Ctrl-C reaches OPA and this process at once.
+            if stop.wait(LOOK_SECONDS):
+                return 0
+            complain(_ended(code, server))
+            if not restart:
+                return code if code >= 0 else 128 - code
+            stop.wait(max(0.0, LEAST_SECONDS_BETWEEN_STARTS - (time.monotonic() - started)))
+            if stop.is_set():
+                return 0
+            started = time.monotonic()
+            server.restart()
+            out().print(f"OPA was started again at {server.url}", soft_wrap=True)
+        if watched is not None and watched.changed():
+            _reload(server, bundles, stop)
+    return 0
+
+
+def _ended(code: int, server: OpaServer) -> str:
+    how = f"with exit code {code}"
+    if code < 0:
+        try:
+            how = f"by signal {-code} ({signal.Signals(-code).name})"
+        except ValueError:
+            how = f"by signal {-code}"
+    said = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
+    return f"OPA ended {how}" + (f"; its last complaints:\n{said}" if said else "; its log has no complaint")
+
+
+def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
+    from privtab.bundle.inspect import inspect
+
+    try:
+        policy, state = bundles()
+        for name, content in (("policy", policy), ("state", state)):
+            write(server.bundles[name], content)
+    except PolicyInvalid as error:
+        show_diagnostics(error.diagnostics)
+    except (PrivtabError, OSError) as error:
+        complain(str(error))
+    except typer.Exit:
+        pass  # What is wrong has been said.
+    else:
+        _await(server, {"policy": inspect(policy).revision or "", "state": inspect(state).revision or ""}, stop)
+        return
+    complain("not reloaded: the last good policy and state stay in force")
+
+
+def _await(server: OpaServer, wanted: dict[str, str], stop: threading.Event) -> None:
+    deadline = time.monotonic() + ACTIVE_SECONDS
+    while time.monotonic() < deadline and not stop.is_set() and server.process.poll() is None:
+        if server.revisions() == wanted:
+            out().print(f"reloaded: policy {wanted['policy']}, state {wanted['state']}", soft_wrap=True)
+            return
+        stop.wait(LOOK_SECONDS)
+    if not stop.is_set():
+        said = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
+        complain(f"OPA does not run what was written after {ACTIVE_SECONDS:g} seconds" + (f":\n{said}" if said else ""))
