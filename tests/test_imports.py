@@ -28,7 +28,7 @@ ALLOWED = {
     "backends": {"base", "ir", "backends"},
     "state": {"base", "ir", "state"},
     "bundle": {"base", "backends", "bundle", "ir", "passes", "state"},
-    "client": {"base", "client", "engines"},
+    "client": {"base", "bundle", "client", "engines"},
     "engines": {"base", "engines"},
     "integrations": {"base", "client", "integrations"},
     "lint": {"base", "checks", "lint", "report", "syntax"},

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.characters import is_unicode
 from privtab.errors import InvalidRequest
 
 _WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
@@ -208,6 +209,11 @@ class Vocabulary:
 
     def check(self, request: Request) -> OperationShape:
         """Check every name of a request; raises InvalidRequest with a hint. Returns the operation's shape."""
+        check_caller(request.user, request.groups)
+        return self.check_question(request)
+
+    def check_question(self, request: Request) -> OperationShape:
+        """Check what a request asks for, whoever its user is; raises InvalidRequest."""
         shape = self.check_operation(request.resource.type, request.action)
         self.check_path(request.resource, unnamed=shape.unnamed)
         self.check_withs(request, shape)
@@ -247,6 +253,7 @@ class Vocabulary:
                 f"unknown entity type `{entity.type}` in system `{self.system}`" + hint(entity.type, self.chains)
             )
         id_ = entity.id
+        check_unicode(id_)
         if (
             id_.count("/") == chain[-1][1] - 1
             and not ("%" in id_ or "//" in id_)
@@ -282,6 +289,21 @@ class Vocabulary:
             for type_, depth in self.chains[entity.type]
             if depth <= last
         ]
+
+
+def check_caller(user: str, groups: Sequence[str]) -> None:
+    """Check the names of a user and of the groups that a request brings; raises InvalidRequest."""
+    if not user or "" in groups:
+        raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
+    check_unicode(user)
+    for group in groups:
+        check_unicode(group)
+
+
+def check_unicode(name: str) -> None:
+    """Raise InvalidRequest for half of a surrogate pair: OPA reads any of those as U+FFFD, and takes one name for another."""
+    if not is_unicode(name):
+        raise InvalidRequest(f"a name is not valid Unicode: {name!a:.80}")
 
 
 def hint(name: str, known: Iterable[str]) -> str:

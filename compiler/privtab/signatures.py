@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from privtab import strict_json
 from privtab.errors import SignatureRefused
 from privtab.keys import KeySource, VerificationKey, need_cryptography, verification_keys
 
@@ -216,9 +217,9 @@ def _token(signatures: bytes) -> str:
 
 def _json_object(content: bytes, what: str) -> dict[str, Any]:
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
-        raise SignatureRefused(f"{what} is not JSON") from None
+        value = strict_json.loads(content)
+    except ValueError as error:
+        raise SignatureRefused(f"{what} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise SignatureRefused(f"{what} is not an object")
     return value

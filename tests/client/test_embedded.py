@@ -27,7 +27,7 @@ from faulty import Authority
 
 from privtab import pipeline
 from privtab._install import how_to_install
-from privtab.bundle import policy_artifacts, policy_bundle, state_bundle, wasm_modules
+from privtab.bundle import bounds, policy_artifacts, policy_bundle, state_bundle, wasm_modules
 from privtab.bundle.archive import archive, json_bytes
 from privtab.client import _bundles
 from privtab.client._observe import Outcome, Question
@@ -316,9 +316,14 @@ def test_a_broken_bundle_is_no_bundle(shop: Shop) -> None:
 def test_a_bundle_unpacks_to_so_much_and_no_more(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     large = archive({"privtab_program/shop/data.json": bytes(20_000)})
     shop.replace(shop.policy, large)
-    monkeypatch.setattr(_bundles, "LARGEST", 10_000)
-    with pytest.raises(DecisionUnavailable, match="unpacks to more than"):
-        Embedded(shop.policy, shop.state)
+    with monkeypatch.context() as patch:
+        patch.setattr(bounds, "LARGEST", 10_000)
+        with pytest.raises(DecisionUnavailable, match="unpacks to more than"):
+            Embedded(shop.policy, shop.state)
+    with monkeypatch.context() as patch:
+        patch.setattr(_bundles, "LARGEST", 50)
+        with pytest.raises(DecisionUnavailable, match="MiB is the most"):
+            Embedded(shop.policy, shop.state)
     sparse = tarfile.TarInfo("data.json")
     sparse.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
@@ -410,6 +415,31 @@ def test_what_is_too_old_is_not_believed(shop: Shop) -> None:
         time.sleep(0.06)
         assert client.check("ann", "look", "box:s/a/1")
         assert client.health() is True
+
+
+@pytest.mark.parametrize("shift", [-3600.0, 3600.0])
+def test_what_is_too_old_does_not_follow_the_time_of_day(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, shift: float
+) -> None:
+    real = time.time
+    with Embedded(shop.policy, shop.state, refresh=0.05, max_staleness=0.4) as client:
+        monkeypatch.setattr(time, "time", lambda: real() + shift)
+        assert client.check("ann", "look", "box:s/a/1"), "the clock was set, and nothing is older for that"
+        shop.state.unlink()
+        time.sleep(0.5)
+        with pytest.raises(DecisionUnavailable, match="too old"):
+            client.check("ann", "look", "box:s/a/1")
+
+
+def test_a_copy_is_as_old_as_what_it_was_made_of(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.time
+    with Embedded(shop.policy, shop.state, max_staleness=60) as client:
+        packed = pickle.dumps(client)
+    with pickle.loads(packed) as copy:  # noqa: S301  (our own)
+        assert copy.check("ann", "look", "box:s/a/1")
+    monkeypatch.setattr(time, "time", lambda: real() + 61)
+    with pickle.loads(packed) as late, pytest.raises(DecisionUnavailable, match="too old"):  # noqa: S301
+        late.check("ann", "look", "box:s/a/1")
 
 
 def test_an_address_is_fetched_anew_only_when_it_changed(shop: Shop) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -244,11 +245,42 @@ def test_parts_of_a_state_are_signed_each_for_itself(shop: Shop) -> None:
 
 def test_a_file_that_is_there_twice_is_refused(shop: Shop) -> None:
     shop.put(shop.state, keyring.doubled(shop.state.read_bytes(), "privtab_state/shop/data.json", b"{}"))
-    with pytest.raises(DecisionUnavailable, match="it holds a file twice"):
+    with pytest.raises(DecisionUnavailable, match=r"it holds `privtab_state/shop/data\.json` twice"):
         Embedded(shop.policy, shop.state, verification_key=shop.key)
 
 
 def test_both_halves_are_needed(shop: Shop) -> None:
     shop.put(shop.state, shop.state.read_bytes()[:-20])
-    with pytest.raises(DecisionUnavailable, match="no whole archive"):
+    with pytest.raises(DecisionUnavailable, match="no whole bundle"):
         Embedded(shop.policy, shop.state, verification_key=shop.key)
+
+
+def hostile(shop: Shop) -> dict[str, tuple[dict[str, bytes], str]]:
+    """Bundles of a few hundred kilobytes that unpack to very much; with what is said of each."""
+    inside = keyring.files(shop.state.read_bytes())
+    data, zeros = "privtab_state/shop/data.json", bytes(200 << 20)
+    return {
+        "not signed": ({".manifest": inside[".manifest"], data: zeros}, "it is not signed"),
+        "with another file": (inside | {"other.bin": zeros}, "are not among those that were signed"),
+        "with another signature": ({".signatures.json": zeros[: 17 << 20], data: b"{}"}, "is larger than 16 MiB"),
+        "with other data": (inside | {data: zeros}, "not written as it was signed, and has 209,715,200 bytes"),
+        "with values": (inside | {data: b"[" + b"[]," * 6_000_000 + b"[]]"}, "more than 5,000,000 values"),
+    }
+
+
+@pytest.mark.parametrize(
+    "what", ["not signed", "with another file", "with another signature", "with other data", "with values"]
+)
+def test_what_nobody_signed_takes_no_memory_before_it_is_refused(shop: Shop, what: str) -> None:
+    files, says = hostile(shop)[what]
+    bundle = archive(files)
+    assert len(bundle) < 1 << 20
+    shop.put(shop.state, bundle)
+    largest = max(map(len, files.values()))
+    del files
+    tracemalloc.start()
+    with pytest.raises((SignatureRefused, DecisionUnavailable), match=says):
+        Embedded(shop.policy, shop.state, verification_key=shop.key)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < (32 << 20 if largest > 100 << 20 else 3 * largest + (32 << 20))

@@ -22,3 +22,12 @@ CARRIED = (
     "n" * 10_000, "\U0002070e" * 3_000,
 )  # fmt: skip
 """Names that are taken and compared as they are."""
+
+ALIKE = (
+    ("caf\u00e9", "cafe\u0301", "cafe"), ("\u212b", "\u00c5", "A\u030a"), ("\ufb01", "fi"), ("\u1e9b\u0323", "\u1e69"),
+    ("\U0002070e", "\U0001070e", "\u070e"), ("\U000e0041", "A"), ("\U0010fffd", "\ufffd"), ("\ue000", "\U00010000", "\ud7ff"),
+    ("a/b", "a%2Fb", "a%252Fb"), ("100%", "100%25", "100"), ("a", "a ", " a"), ("a\u00a0b", "a b"), ("x\ufeff", "\ufeffx", "x"),
+    ("I", "i", "\u0131", "\u0130"), ("stra\u00dfe", "strasse"), ("0", "-0", "00", "0.0"), ("1", "1.0", "1e0"), ("null", "Null", "~"),
+    ("..", ".", "x"), ("\\", "\\\\", "/"), ("<b>", "\\u003cb\\u003e"), ("\u0430", "a"), ("user", "u"), ("scoped:x", "x"),
+)  # fmt: skip
+"""Names that are taken for one another where they are normalised, folded, trimmed, parsed or escaped once too often."""

@@ -5,15 +5,57 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from nasty import ALIKE, CARRIED, UNUSABLE
+
+from privtab.characters import is_unicode
 from privtab.ir.nodes import Program
-from privtab.request import Entity, Request
+from privtab.request import Entity, Request, encode_name
 from privtab.state.nodes import Assignment, Grant, State
 
 USERS = ("ann", "bob", "a/b", "c%")
 GROUPS = ("hr", "it")
 ROLES = ("reader", "writer", "admin")
 PRIVILEGES = ("READ", "WRITE", "USE", "ADMIN")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of a world. Few, so that worlds are dense."""
+
+    users: Sequence[str] = USERS
+    groups: Sequence[str] = GROUPS
+    roles: Sequence[str] = ROLES
+    entities: Sequence[str] = ("x", "x", "y/z")
+    strangers: Sequence[str] = ("nobody",)
+    """Users that no state knows."""
+
+
+def names(program: Program) -> Names:
+    """The names of a policy's states and requests; its version says whether they are odd ones."""
+    return _odd_names(program.version) if program.version.startswith("odd") else Names()
+
+
+@lru_cache(maxsize=256)
+def _odd_names(version: str) -> Names:
+    rnd = random.Random(version)
+
+    def some(plain: Sequence[str], count: int) -> tuple[str, ...]:
+        """Names that one might take for another, names of all kinds, and a plain one."""
+        alike = rnd.choice(ALIKE)
+        chosen = [*rnd.sample(alike, k=min(len(alike), count - 1)), *rnd.sample(CARRIED, k=count)]
+        return (rnd.choice(plain), *chosen[: count - 1])
+
+    strangers = [f"a{c}b" for c in rnd.sample(UNUSABLE, k=3) if is_unicode(c)]
+    return Names(
+        users=some(USERS, 4),
+        groups=some(GROUPS, 3),
+        # Roles that a policy declares have names of its own.
+        roles=(*ROLES[:2], *some(ROLES[2:], 2)),
+        entities=(*some(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
+        strangers=("nobody", *strangers),
+    )
 
 
 @dataclass
@@ -55,7 +97,8 @@ def policy(seed: int, system: str = "world") -> str:
     deny = rnd.choice(["none", "overrides", "overrides"])
     draft.owners = rnd.random() < 0.75
     draft.gate = rnd.random() < 0.4
-    lines = ["privtab: 1", f"system: {system}", "version: '1'", "entities:"]
+    version = "odd " + str(seed) if random.Random(f"names {seed}").random() < 0.5 else "1"
+    lines = ["privtab: 1", f"system: {system}", f"version: '{version}'", "entities:"]
     lines += _tree(draft, None, 1)
     types = [f"  {s}: {{single: true}}" for s in sorted(draft.singles)]
     lines += ["types:", *types] if types else []
@@ -203,28 +246,30 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
 
 def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
     """A random entity; few names, so that worlds are dense."""
-    names: list[str] = []
+    known = names(program)
+    path: list[str] = []
     for link in program.chain(type_):
         kind = program.entities[link]
         if kind.single:
             continue
         match kind.principal:
             case "user":
-                names.append(rnd.choice(USERS).replace("%", "%25").replace("/", "%2F"))
+                path.append(encode_name(rnd.choice(known.users)))
             case "group":
-                names.append(rnd.choice(GROUPS))
+                path.append(encode_name(rnd.choice(known.groups)))
             case "role":
-                names.append(rnd.choice(ROLES))
+                path.append(encode_name(rnd.choice(known.roles)))
             case _:
-                names.append(rnd.choice(["x", "x", "y%2Fz"]))
-    return Entity(type_, "/".join(names))
+                path.append(encode_name(rnd.choice(known.entities)))
+    return Entity(type_, "/".join(path))
 
 
 def state(program: Program, seed: int) -> State:
     """A random valid state for a policy."""
     rnd = random.Random(seed)
-    principals = [f"user:{u}" for u in USERS] + [f"group:{g}" for g in GROUPS]
-    grantees = [*principals, *(f"role:{r}" for r in ROLES * 2)]
+    known = names(program)
+    principals = [f"user:{u}" for u in known.users] + [f"group:{g}" for g in known.groups]
+    grantees = [*principals, *(f"role:{r}" for r in (*known.roles, *known.roles))]
     grants = []
     named = [*program.privileges, *program.aliases, *program.sets]
     for _ in range(rnd.randint(0, 24)):
@@ -240,7 +285,7 @@ def state(program: Program, seed: int) -> State:
             )
     assignments = []
     for _ in range(rnd.randint(0, 7)):
-        role = rnd.choice(ROLES)
+        role = rnd.choice(known.roles)
         declared = program.roles.get(role)
         scope_type = declared.scope if declared else rnd.choice([None, None, *program.entities])
         scope = None if scope_type is None else entity(program, scope_type, rnd)
@@ -248,21 +293,24 @@ def state(program: Program, seed: int) -> State:
     owner = program.semantics.owner
     owning = [p for p in grantees if owner is not None and p.partition(":")[0] in owner.kinds]
     return State(
-        members=tuple((u, entity(program, t, rnd)) for u in USERS for t in program.entities if rnd.random() < 0.4),
-        memberships=tuple((u, g) for u in USERS for g in GROUPS if rnd.random() < 0.4),
+        members=tuple(
+            (u, entity(program, t, rnd)) for u in known.users for t in program.entities if rnd.random() < 0.4
+        ),
+        memberships=tuple((u, g) for u in known.users for g in known.groups if rnd.random() < 0.4),
         assignments=tuple(assignments),
         grants=tuple(grants),
         owners=tuple(
             (entity(program, rnd.choice(list(program.entities)), rnd), rnd.choice(owning))
             for _ in range(rnd.randint(0, 6) if owning else 0)
         ),
-        service_admins=tuple(u for u in USERS if rnd.random() < 0.2),
+        service_admins=tuple(u for u in known.users if rnd.random() < 0.2),
     )
 
 
 def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
     """Random valid requests: every operation, named and unnamed, with objects, flags and brought groups."""
     rnd = random.Random(seed)
+    known = names(program)
     asked = []
     for rule in program.rules.values():
         for _ in range(per_rule):
@@ -271,10 +319,10 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                 resource = Entity(rule.entity, resource.id.rpartition("/")[0])
             asked.append(
                 Request(
-                    user=rnd.choice([*USERS, "nobody"]),
+                    user=rnd.choice([*known.users, *known.strangers]),
                     action=rule.operation,
                     resource=resource,
-                    groups=tuple(g for g in (*GROUPS, "other") if rnd.random() < 0.2),
+                    groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
                     with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
                     flags=frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3),
                 )

@@ -50,7 +50,7 @@ class WhoCan:
     """The answer for one operation on one object. `users` are sorted; `anyone`: also who is not named anywhere."""
 
     def __init__(self, reference: Reference, state: State, request: Request) -> None:
-        reference.vocabulary.check(request)
+        reference.vocabulary.check_question(request)
         program = reference.program
         self.request = request
         self.rule: Rule = program.rules[request.resource.type, request.action]

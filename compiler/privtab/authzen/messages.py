@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from privtab import strict_json
 from privtab.errors import InvalidRequest
 from privtab.request import Request
 
@@ -81,31 +82,12 @@ def parse(text: bytes) -> Body:
     if not text.strip():
         raise Malformed("the body is empty; it must be a JSON object")
     try:
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
-        if b"\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode()
+        value = strict_json.loads(text)
     except UnicodeDecodeError as error:
         raise Malformed(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
-    except UnicodeEncodeError:
-        raise Malformed("the body is not valid Unicode: half of a surrogate pair") from None
-    except RecursionError:
-        raise Malformed("the body is nested too deeply") from None
     except ValueError as error:
         raise Malformed(f"the body is not JSON: {error}") from None
     return _object(value, "the body")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise Malformed(f"`{twice:.80}` stands twice in one object")
-    return found
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
 
 
 # --- body → what is asked --------------------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ LARGEST_READ = 512 << 20
 LARGEST_MANIFEST = 4 << 20
 MOST_VALUES = 20_000_000
 """Objects, arrays and members in one file of JSON: some 150 bytes of memory each, at the worst."""
+LARGEST_REWRITTEN = 128 << 20
+"""Bytes of a JSON file whose bytes are not those that were signed, read to see whether it says the same: it may be anybody's."""
+MOST_REWRITTEN = 5_000_000
+"""Objects, arrays and members in such a file."""
 MOST_ENTRIES = 50_000
 LONGEST_NAME = 1_000
 LARGEST_HEADER = 64 << 10
@@ -120,10 +124,19 @@ def check_read(name: str, size: int) -> None:
         raise BrokenBundle(f"`{name}` in it has {size:,} bytes; {most >> 20} MiB is the most")
 
 
-def check_values(name: str, text: bytes) -> None:
+def check_values(name: str, text: bytes, most: int | None = None) -> None:
     """Raise BrokenBundle for JSON that would take too much memory once it is read."""
-    if len(text) > MOST_VALUES and sum(map(text.count, (b",", b"{", b"["))) > MOST_VALUES:
-        raise BrokenBundle(f"`{name}` in it holds more than {MOST_VALUES:,} values")
+    most = MOST_VALUES if most is None else most
+    if len(text) > most and sum(map(text.count, (b",", b"{", b"["))) > most:
+        raise BrokenBundle(f"`{name}` in it holds more than {most:,} values")
+
+
+def check_rewritten(name: str, size: int) -> None:
+    """Raise BrokenBundle for a file that is not as it was signed and too large to be compared by what it says."""
+    if size > LARGEST_REWRITTEN:
+        raise BrokenBundle(
+            f"`{name}` in it is not written as it was signed, and has {size:,} bytes; {LARGEST_REWRITTEN >> 20} MiB is the most"
+        )
 
 
 def _refuse_sparse(name: str) -> NoReturn:

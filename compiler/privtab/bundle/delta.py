@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
+from privtab import strict_json
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import entries
@@ -142,8 +143,8 @@ def _bundle(operations: Sequence[Operation], manifest: Mapping[str, Any], before
 def _json(name: str, text: bytes) -> dict[str, Any]:
     check_values(name, text)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = strict_json.loads(text)
+    except ValueError as error:
         raise BrokenBundle(f"`{name}` is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise BrokenBundle(f"`{name}` is not an object")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from privtab.bundle.bounds import check_values
+from privtab.bundle.bounds import MOST_REWRITTEN, check_rewritten, check_values
 from privtab.bundle.stream import digest, entries
 from privtab.errors import FileError, SignatureRefused
 from privtab.signatures import (
@@ -96,10 +96,11 @@ def _check_unlike(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
     if not unlike:
         return
     file.seek(0)
-    for name, _, content in entries(file):
+    for name, entry, content in entries(file):
         if name not in unlike:
             continue
+        check_rewritten(name, entry.size)
         text = content.read()
-        check_values(name, text)
+        check_values(name, text, MOST_REWRITTEN)
         if not matches(name, text, signed.files[name]):
             raise changed(name)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO, TypeAlias
 
 import typer
 
+from privtab import strict_json
 from privtab.cli._engines import Answers, Engine, answering, asked_at
 from privtab.cli._options import (
     PartialOption,
@@ -26,6 +27,9 @@ from privtab.printable import printable, printable_json
 from privtab.request import Request, Vocabulary
 
 Asked: TypeAlias = Request | InvalidRequest
+
+_MARK = b"\xef\xbb\xbf"
+"""What some editors put before the first line of a text in UTF-8."""
 
 
 def decide(
@@ -129,27 +133,14 @@ def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int,
         if not line.strip():
             continue
         try:
-            request = Request.from_json(json.loads(line))
-            _check_unicode(request, line)
+            request = Request.from_json(strict_json.loads(line.removeprefix(_MARK) if number == 1 else line))
             vocabulary.check(request)
         except InvalidRequest as error:
             yield number, error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             yield number, InvalidRequest(f"not JSON: {error}")
         else:
             yield number, request
-
-
-def _check_unicode(request: Request, line: bytes) -> None:
-    """Raise InvalidRequest for half of a surrogate pair, which only an escape can smuggle in.
-
-    OPA reads every such half as the same replacement character, and would take one name for another.
-    """
-    if b"\\ud" in line.lower():
-        try:
-            json.dumps(request.to_json(), ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise InvalidRequest("a name is not valid Unicode") from None
 
 
 def _write(value: dict[str, Any]) -> None:

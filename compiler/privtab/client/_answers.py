@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from privtab import strict_json
 from privtab.client._observe import note_id
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.request import Decision, Vocabulary
@@ -213,26 +213,12 @@ def excerpt(body: bytes) -> str:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        document = _read(body.decode())
-    except (ValueError, RecursionError) as error:
+        document = strict_json.loads(body)
+    except ValueError as error:
         raise PolicyError(f"OPA's answer is not JSON ({error}){excerpt(body)}") from None
     if not isinstance(document, dict):
         raise PolicyError(f"OPA's answer is not an object{excerpt(body)}")
     return document
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
-_read = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode
 
 
 def known(system: str, value: object) -> Known:

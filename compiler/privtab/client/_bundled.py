@@ -33,6 +33,12 @@ RECHECK_SECONDS = 5.0
 """How long after a look a request with an unknown name is refused without another."""
 
 
+def elapsed() -> float:
+    """Seconds since some moment, whatever is done to the time of day; they go on while the machine sleeps, where it can tell."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
 class Runs(Protocol):
     """What runs a policy over a state."""
 
@@ -106,12 +112,12 @@ class BundledEngine:
         """What is in force has these; to be looked at alone only where it is `still`."""
         self.still = refresh is None and max_staleness is None
         """Whether what is in force stays so until `refresh()` is called."""
-        self._looked_at = time.time()
+        self._looked_at = elapsed()
         self._started()
 
     def _started(self) -> None:
         """In this process."""
-        age = max(time.time() - self._looked_at, 0.0)
+        age = max(elapsed() - self._looked_at, 0.0)
         self._due = time.monotonic() + self._refresh - age if self._refresh is not None else None
         self._lock = threading.RLock()
         self._told = threading.local()
@@ -122,13 +128,16 @@ class BundledEngine:
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_lock", "_told", "_pid", "_due", "_loaded", "quick")
+            if name not in ("_lock", "_told", "_pid", "_due", "_loaded", "_looked_at", "quick")
         }
         loaded = self._loaded
-        return own | {"bundles": dict(loaded.bundles) if loaded is not None else None}
+        # The copy may go to another machine, whose clocks agree with this one's in the time of day alone.
+        age = elapsed() - self._looked_at
+        return own | {"bundles": dict(loaded.bundles) if loaded is not None else None, "aged": (age, time.time())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        bundles = state.pop("bundles")
+        bundles, (age, then) = state.pop("bundles"), state.pop("aged")
+        self._looked_at = elapsed() - age - max(time.time() - then, 0.0)
         self.__dict__.update(state)
         self._loaded = self._made(bundles) if bundles is not None else None
         self.quick = self._loaded.quick if self._loaded is not None else {}
@@ -140,8 +149,7 @@ class BundledEngine:
         """What is in force; newer bundles are looked for where that is due."""
         if self._due is not None and time.monotonic() >= self._due:
             self._look()
-        if self._max_staleness is not None and time.time() - self._looked_at > self._max_staleness:
-            age = time.time() - self._looked_at
+        if self._max_staleness is not None and (age := elapsed() - self._looked_at) > self._max_staleness:
             raise DecisionUnavailable(
                 f"the bundles are too old: nobody has looked for newer ones with success for {age:.0f} seconds, "
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
@@ -160,7 +168,7 @@ class BundledEngine:
         """Look for newer bundles, and take them; raises FileError, DecisionUnavailable, and leaves all as it was then."""
         with self._lock:
             before = self._loaded.bundles if self._loaded is not None else {}
-            begun = time.time()
+            begun = elapsed()
             try:
                 found = {b.where: b for place in self.places for b in place.read(before, self._keep)}
                 newer = list(found.values()) != list(before.values())
@@ -270,7 +278,7 @@ class BundledEngine:
 
     def newer(self, known: Known) -> Known:  # noqa: ARG002  (what is in force says itself whether it is newer)
         """As Engine.newer."""
-        if time.time() - self._looked_at >= RECHECK_SECONDS:
+        if elapsed() - self._looked_at >= RECHECK_SECONDS:
             self._look()
         return self.known()
 
@@ -294,7 +302,6 @@ class BundledEngine:
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """As Engine.visible."""
         loaded = self.now()
-        _check_text((request.user, *(item.id for item in items), *(e.id for e in request.with_.values())))
         if loaded.known is not getattr(self._told, "known", None):
             plan.check_listing(request, items, loaded.known)
         if loaded.missing and items:
@@ -325,8 +332,6 @@ class BundledEngine:
     def _for(self, requests: Sequence[Request]) -> Loaded:
         """What is in force, for requests that were checked by the names of `known()`; newer names are another matter."""
         loaded = self.now()
-        for request in requests:
-            _check_text((request.user, request.resource.id, *(e.id for e in request.with_.values()), *request.groups))
         if loaded.known is not getattr(self._told, "known", None):
             for request in requests:
                 loaded.known.vocabulary.check(request)
@@ -341,13 +346,6 @@ class _NoQuickWays(dict[tuple[str, str], Callable[[str, str], bool | None]]):
 
     def __missing__(self, key: tuple[str, str]) -> Callable[[str, str], bool | None]:
         return lambda user, path: None  # noqa: ARG005  (what a quick way takes)
-
-
-def _check_text(texts: Iterable[str]) -> None:
-    """A name that is no Unicode (a lone surrogate) is refused, as by every other engine."""
-    text = "".join(texts)
-    if not text.isascii():
-        protocol.encode(text)
 
 
 def _states(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import json
 import os
-import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,8 +12,12 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from privtab import strict_json
+from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, check_values
+from privtab.bundle.stream import entries
+from privtab.bundle.verify import verify
 from privtab.client._address import Cert, Token
-from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused
+from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused
 from privtab.signatures import Signed, Trust
 
 if TYPE_CHECKING:
@@ -35,12 +35,8 @@ SHARDS = "shards.json"
 ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
 """Seconds that the body of a bundle may take to come from an address."""
-LARGEST = 2 << 30
-"""Bytes of it that are read, and that it may unpack to."""
-
-
-class BrokenBundleError(Exception):
-    """A bundle is not whole, or not what its manifest says."""
+LARGEST = 512 << 20
+"""Bytes of a packed bundle. What it unpacks to has the bounds of `bundle/bounds.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,30 +61,13 @@ class Found:
     content: Content
 
 
-def unpacked(packed: bytes, *, whole: bool = False) -> dict[str, bytes]:
-    """The files of a gzipped tar that matter here, or with `whole` all, by path; raises BrokenBundleError."""
-    try:
-        # All of it is unpacked first: that checks the sums.
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            archive = file.read(LARGEST + 1)
-        if len(archive) > LARGEST:
-            raise BrokenBundleError(f"it unpacks to more than {LARGEST >> 30} GiB")
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
-            members = [member for member in tar if member.isfile()]
-            if any(member.issparse() for member in members):
-                # It has any size that its header says.
-                raise BrokenBundleError("a file in it is sparse")
-            found = [(_clean(member.name), tar.extractfile(member)) for member in members]
-            files = dict(found)
-            if whole and len(files) < len(found):
-                raise BrokenBundleError("it holds a file twice")
-            return {name: file.read() for name, file in files.items() if file is not None and (whole or _matters(name))}
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise BrokenBundleError(f"it is no whole archive: {error}") from None
+def unpacked(packed: bytes) -> dict[str, bytes]:
+    """The files of a bundle that matter here, by path; raises BrokenBundle."""
+    return {name: file.read() for name, _, file in entries(io.BytesIO(packed)) if _matters(name)}
 
 
 def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) -> Content:
-    """The content of a bundle's files by path; raises BrokenBundleError for what lies outside its roots.
+    """The content of a bundle's files by path; raises BrokenBundle for what lies outside its roots.
 
     With `trust` all of its files must be given; raises SignatureRefused where nobody trusted signed them as they are.
     """
@@ -96,11 +75,11 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
         signed = trust.check(files)
         return replace(content({name: text for name, text in files.items() if _matters(name)}, keep), signed=signed)
     if MANIFEST not in files:
-        raise BrokenBundleError("it has no manifest")
+        raise BrokenBundle("it has no manifest")
     manifest = _json(MANIFEST, files[MANIFEST])
     roots = manifest.get("roots", [""])
     if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
-        raise BrokenBundleError("the roots of its manifest are no list of texts")
+        raise BrokenBundle("the roots of its manifest are no list of texts")
     found: dict[str, dict[str, Any]] = {PROGRAMS: {}, STATES: {}}
     for name, text in files.items():
         if name.rpartition("/")[2] != "data.json":
@@ -108,7 +87,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
         for path, value in _documents(name.split("/")[:-1], _json(name, text)):
             if path[0] in found:
                 if not _within(roots, "/".join(path), value):
-                    raise BrokenBundleError(f"`{'/'.join(path)}` lies outside the roots of its manifest")
+                    raise BrokenBundle(f"`{'/'.join(path)}` lies outside the roots of its manifest")
                 found[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
     return Content(programs=found[PROGRAMS], states=found[STATES], wasm=files.get(WASM))
 
@@ -116,10 +95,10 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
 def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
     """The documents at the second level, where programs and states lie."""
     if len(path) > 2:
-        raise BrokenBundleError(f"`{'/'.join(path)}/data.json` lies deeper than programs and states do")
+        raise BrokenBundle(f"`{'/'.join(path)}/data.json` lies deeper than programs and states do")
     if len(path) == 2:
         if not isinstance(value, dict):
-            raise BrokenBundleError(f"`{'/'.join(path)}` is not an object")
+            raise BrokenBundle(f"`{'/'.join(path)}` is not an object")
         yield (path[0], path[1]), value
     elif isinstance(value, dict):
         for key, inner in value.items():
@@ -146,17 +125,14 @@ def _matters(name: str) -> bool:
     return name in (MANIFEST, WASM) or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
 
 
-def _clean(name: str) -> str:
-    return name.removeprefix("./").lstrip("/")
-
-
 def _json(name: str, text: bytes) -> dict[str, Any]:
+    check_values(name, text)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BrokenBundleError(f"`{name}` is not JSON: {error}") from None
+        value = strict_json.loads(text)
+    except ValueError as error:
+        raise BrokenBundle(f"`{name}` is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BrokenBundleError(f"`{name}` is not an object")
+        raise BrokenBundle(f"`{name}` is not an object")
     return value
 
 
@@ -178,8 +154,10 @@ class Place:
 
     def content(self, packed: bytes, keep: Keep) -> Content:
         """What a packed bundle holds."""
-        trust = self.trusted.now() if self.trusted is not None else None
-        return content(unpacked(packed, whole=trust is not None), keep, trust)
+        _check_packed(len(packed))
+        # Nothing is kept of a bundle before all of it is verified, piece by piece.
+        signed = verify(packed, self.trusted.now()) if self.trusted is not None else None
+        return replace(content(unpacked(packed), keep), signed=signed)
 
 
 class LocalPlace(Place):
@@ -211,7 +189,7 @@ class LocalPlace(Place):
     def _listed(self) -> list[Path]:
         """The bundles of a state in parts that the folder has a list of: they may lie deeper, beside older ones."""
         try:
-            listing = json.loads((self.path / SHARDS).read_bytes())
+            listing = strict_json.loads((self.path / SHARDS).read_bytes())
             names = [listing["people"]["file"], *(row["file"] for row in listing["shards"].values())]
             return sorted(self.path / str(name) for name in names)
         except FileNotFoundError:
@@ -222,7 +200,12 @@ class LocalPlace(Place):
     def _file(self, path: Path, before: Mapping[str, Found], keep: Keep) -> Found:
         status = path.stat()
         mark = status.st_mtime_ns, status.st_size, status.st_ino
-        return _fresh(str(path), mark, before, lambda: self.content(path.read_bytes(), keep))
+
+        def load() -> Content:
+            _check_packed(status.st_size)
+            return self.content(path.read_bytes(), keep)
+
+        return _fresh(str(path), mark, before, load)
 
     def _folder(self, before: Mapping[str, Found], keep: Keep) -> Found:
         paths = {path.relative_to(self.path).as_posix(): path for path in sorted(self.path.rglob("*"))}
@@ -231,6 +214,8 @@ class LocalPlace(Place):
         mark = tuple((name, path.stat().st_mtime_ns, path.stat().st_size) for name, path in files.items())
 
         def load() -> Content:
+            if len(files) > MOST_ENTRIES or sum(path.stat().st_size for path in files.values()) > LARGEST_READ:
+                raise BrokenBundle(f"it holds more than {MOST_ENTRIES:,} files or {LARGEST_READ >> 20} MiB")
             return content({name: path.read_bytes() for name, path in files.items()}, keep, trust)
 
         return _fresh(str(self.path), mark, before, load)
@@ -296,6 +281,11 @@ class AddressPlace(Place):
         return [_fresh(self.where, mark, {}, lambda: self.content(answer.body, keep))]
 
 
+def _check_packed(size: int) -> None:
+    if size > LARGEST:
+        raise BrokenBundle(f"it has {size:,} bytes; {LARGEST >> 20} MiB is the most")
+
+
 def _no_bundles(where: str) -> FileError:
     return FileError(f"{where} has no bundles: no {' or '.join(ARCHIVES)} in it")
 
@@ -306,7 +296,7 @@ def _fresh(where: str, mark: object, before: Mapping[str, Found], load: Callable
         return known
     try:
         return Found(where=where, mark=mark, content=load())
-    except BrokenBundleError as error:
+    except BrokenBundle as error:
         raise DecisionUnavailable(f"the bundle {where} cannot be used: {error}") from None
     except SignatureRefused as error:
         raise SignatureRefused(f"the bundle {where} is refused: {error}") from None

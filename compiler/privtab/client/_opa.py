@@ -73,7 +73,7 @@ class OpaFlows:
         self._known: Known | None = None
         self._state: str | None = None
         self._looked_at = 0.0
-        self._heard_at = 0.0
+        self._heard_at = float("-inf")
         self._status_at = float("-inf")
 
     # --- the names and the revisions ---
@@ -145,7 +145,7 @@ class OpaFlows:
 
     def _may_be_stale(self) -> bool:
         most = self._asks.max_staleness
-        return most is not None and time.time() - self._heard_at > most
+        return most is not None and time.monotonic() - self._heard_at > most
 
     def _check_age(self) -> Flow[None]:
         """Raise DecisionUnavailable where OPA has not heard from its bundle server for too long."""
@@ -157,10 +157,11 @@ class OpaFlows:
                     f"max_staleness is set, and OPA does not tell how old its bundles are: {error}; "
                     "its configuration needs `status`, as in `status: {prometheus: true}`"
                 ) from error
-            self._heard_at = min(heard.values(), default=0.0)
+            # OPA tells the time of day; from here on that may be set to anything.
+            self._heard_at = time.monotonic() - (time.time() - min(heard.values(), default=0.0))
             self._status_at = time.monotonic()
         if self._may_be_stale():
-            age = time.time() - self._heard_at
+            age = time.monotonic() - self._heard_at
             raise DecisionUnavailable(
                 f"what OPA knows is too old: it has not heard from its bundle server for {age:.0f} seconds, "
                 f"and max_staleness is {self._asks.max_staleness:g}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privtab.client import _protocol as protocol
 from privtab.client._protocol import Call, Known
 from privtab.errors import InvalidRequest
-from privtab.request import Entity, OperationShape, Request
+from privtab.request import Entity, OperationShape, Request, check_caller
 
 _WORTH_A_CALL = 20
 """So many requests save by the faster form what another call costs."""
@@ -76,6 +76,7 @@ def listing(
 def check_listing(asked: Request, items: Sequence[Entity], known: Known) -> None:
     """Raise InvalidRequest unless every item could be asked for on its own."""
     shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
+    check_caller(asked.user, asked.groups)
     known.vocabulary.check_withs(asked, shape)
     for at, item in enumerate(items):
         try:

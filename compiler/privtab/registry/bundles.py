@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from privtab import strict_json
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import entries
@@ -121,8 +121,8 @@ def _revision(path: str, document: Mapping[str, Any]) -> object:
 def _object(path: str, text: bytes) -> dict[str, Any]:
     check_values(path, text)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = strict_json.loads(text)
+    except ValueError as error:
         raise BundleRefused(f"`{path}` is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise BundleRefused(f"`{path}` is not an object")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from privtab import strict_json
 from privtab.errors import UsageError
 from privtab.request import Entity, hint
 from privtab.spark.matrix import named
@@ -197,7 +197,7 @@ class EntitlementReader(DataSourceReader):
 
     def _json(self, option: str, text: str) -> Any:
         try:
-            return json.loads(text)
+            return strict_json.loads(text)
         except ValueError as error:
             raise UsageError(f"format privtab: option `{option}` is no JSON: {error}") from error
 

@@ -7,11 +7,11 @@ registry is compared too. Only words are lost on this road (notes, titles of typ
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
+from privtab import strict_json
 from privtab.bundle.stream import entries
 from privtab.diagnostics import Span
 from privtab.errors import BrokenBundle, FileError
@@ -58,7 +58,7 @@ def program_in(bundle: bytes, shown: str) -> Program:
     """The program of a policy bundle; `shown` names it. Raises FileError where there is none that can be read."""
     try:
         texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
-        content = json.loads(texts[0]) if len(texts) == 1 else None
+        content = strict_json.loads(texts[0]) if len(texts) == 1 else None
     except (BrokenBundle, ValueError, RecursionError) as error:
         raise FileError(f"{shown} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from privtab import strict_json
 from privtab.engines.index import Index
 from privtab.errors import FileError, UsageError
 from privtab.request import Entity
@@ -80,7 +80,7 @@ def from_file(path: Path) -> list[str]:
 
             table = parquet.read_table(path)
         elif suffix == ".json":
-            return texts(json.loads(path.read_text(encoding="utf-8")))
+            return texts(strict_json.loads(path.read_bytes()))
         else:
             return texts(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     except (OSError, ValueError) as error:

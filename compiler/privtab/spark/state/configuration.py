@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from privtab import strict_json
 from privtab.errors import FileError, UsageError
 from privtab.state.nodes import TABLES
 from privtab.state.read_parquet import table_format
@@ -23,7 +23,7 @@ def read_configuration(path: Path) -> Mapping[str, Any]:
     value: object
     if path.suffix == ".json":
         try:
-            value = json.loads(text)
+            value = strict_json.loads(text)
         except ValueError as error:
             raise UsageError(f"{path} is not JSON: {error}") from error
     else:

@@ -1,0 +1,53 @@
+"""JSON from outside, read strictly: what two readers could take for different values is an error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from privtab.characters import is_unicode
+
+
+def loads(text: str | bytes) -> Any:
+    """The value of a JSON text in UTF-8; raises ValueError, which says what is wrong.
+
+    Refused besides what is no JSON: a key twice in one object, of which one reader takes the first and another the last; half
+    of a surrogate pair, which OPA reads as U+FFFD; `NaN` and `Infinity`; nesting as deep as no reader can follow.
+    """
+    written = text.decode() if isinstance(text, bytes) else text
+    try:
+        value = _decode(written)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if "\\ud" in written or "\\uD" in written:
+        _check_pairs(value)
+    return value
+
+
+def _check_pairs(value: object) -> None:
+    """Raise ValueError where a text holds half of a surrogate pair, which only an escape can spell."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str) and not is_unicode(one):
+            raise ValueError("half of a surrogate pair is no valid Unicode")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"`{twice:.80}` stands twice in one object")
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode

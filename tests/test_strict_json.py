@@ -1,0 +1,53 @@
+"""JSON from outside has one meaning, or none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privtab.strict_json import loads
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES, st.booleans())
+def test_every_value_is_read_as_it_was_written(value: Any, ascii_: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_)
+    assert loads(text) == loads(text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": 1, "b": 2, "a": 1}', "`a` stands twice in one object"),
+        ('[{"x": {"user": "ann", "user": "bob"}}]', "`user` stands twice in one object"),
+        (r'{"a": 1, "\u0061": 1}', "`a` stands twice"),
+        (r'{"a": "\ud800"}', "half of a surrogate pair"),
+        (r'{"\uDFFF": 1}', "half of a surrogate pair"),
+        (r'["\udc00\ud800"]', "half of a surrogate pair"),
+        ("[NaN]", "NaN is no number"),
+        ("[-Infinity]", "-Infinity is no number"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        (b'"\xff"', "can't decode byte 0xff"),
+        (b'"\xed\xa0\x80"', "can't decode byte 0xed"),
+        (b'\xef\xbb\xbf{"a": 1}', "Expecting value|BOM"),
+        ('{"a": 1', "delimiter"),
+        ("", "Expecting value"),
+    ],
+)
+def test_what_has_two_meanings_is_refused(text: str | bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        loads(text)
+
+
+def test_whole_pairs_are_one_character() -> None:
+    assert loads(r'["\ud83d\ude00"]') == ["😀"]
