@@ -247,3 +247,25 @@ def test_thousands_of_requests_take_seconds(
     ran = privtab("decide", "-p", policy, "-s", state, "-r", path, "-e", engine)
     assert time.perf_counter() - started < 20
     assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED] * 400
+
+
+@pytest.mark.parametrize("engine", ["reference", "python"])
+def test_a_request_with_two_meanings_is_none(
+    privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path, engine: str
+) -> None:
+    good = json.dumps(ASKED[0][0])
+    lines = [
+        good.replace('"id": "ann"', '"id": "ben", "id": "ann"'),
+        good.replace('"action":', '"action": {"name": "burn"}, "action":'),
+        good[:-1] + ', "context": {"really": NaN}}',
+        good.replace("item:s/a/x", "x").replace('"ann"', '"ann", "properties": {"groups": ["a"], "groups": ["b"]}'),
+        "[" * 100_000,
+        good,
+    ]
+    asked = tmp_path / "twice.jsonl"
+    asked.write_bytes(b"\xef\xbb\xbf" + good.encode() + b"\n" + "\n".join(lines).encode())
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine)
+    assert ran.code == 1
+    assert [answer["decision"] for answer in answers(ran.out)] == [True, *[False] * 5, True]
+    assert "line 2: not JSON: `id` stands twice in one object" in ran.err
+    assert "line 3: not JSON: `action` stands twice in one object" in ran.err

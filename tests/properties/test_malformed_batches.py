@@ -116,7 +116,7 @@ def check(reference: Reference, ask: Ask, asked: Sequence[Request], rnd: random.
         for kind in CONTEXTS:
             refused(ask("decisions", {**body, "context": kind}))
             refused(ask("visible", {**listed, "context": kind}))
-        for groups in ({"0": "hr"}, {"hr": True}, "hr", [5], [None], True, 5, None):
+        for groups in ({"0": "hr"}, {"hr": True}, "hr", [""], ["hr", ""], [5], [None], True, 5, None):
             refused(ask("visible", {**listed, "subject": {**listed["subject"], "properties": {"groups": groups}}}))
             refused(ask("decisions", {**body, "subject": {"properties": {"groups": groups}}}))
         for items in (dict(enumerate(body["items"])), {"a": body["items"][0]}, body["items"][0], "items", True, 5):

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.characters import is_unicode
 from privtab.engines.arrays import Arrays
 from privtab.engines.columns import (
     DEPTH,
@@ -353,7 +354,7 @@ def _well_formed(request: Request) -> bool:
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
-        and all(isinstance(name, str) and name for name in (*flags, *groups, *withs))
+        and all(isinstance(name, str) and name and is_unicode(name) for name in (*flags, *groups, *withs))
         and all(isinstance(entity, Entity) for entity in withs.values())
     )
 

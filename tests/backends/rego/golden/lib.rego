@@ -50,6 +50,7 @@ well_formed if {
 	is_array(groups)
 	every group in groups {
 		is_string(group)
+		group != ""
 	}
 }
 
