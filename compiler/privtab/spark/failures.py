@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import LogRecord
 
 _FRAME = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more$")
 _CLASS = re.compile(r"^(?:: |Caused by: )+(?:[\w$]+\.)+[\w$]+: ")
 _NOTHING = re.compile(r"An error occurred while calling \S+$|Please see the stack trace below")
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that get every query that fails."""
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -18,6 +24,27 @@ def spark_errors() -> tuple[type[Exception], ...]:
     except ImportError:
         return (PySparkException,)
     return PySparkException, Py4JError
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep failing queries of this thread out of PySpark's log, which shows them whole, with the secrets in them."""
+    from pyspark.logger import PySparkLogger
+
+    thread = threading.get_ident()
+
+    def elsewhere(record: LogRecord) -> bool:
+        return record.thread != thread
+
+    # Made by `PySparkLogger.getLogger`, as PySpark does: `logging.getLogger` would make a logger that rejects PySpark's calls.
+    loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
+    for logger in loggers:
+        logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(elsewhere)
 
 
 def first_lines(text: str) -> str:

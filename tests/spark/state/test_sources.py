@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import sparks
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from privtab.errors import FileError, UsageError
@@ -130,6 +132,43 @@ def test_everything_wrong_with_a_configuration_is_told_at_once(
     assert "pa55word" not in told.replace("`own`, `pa55word`", "")
     with pytest.raises(FileError, match="cannot read"):
         read_state(spark, tmp_path / "none.yaml", shop)
+
+
+@pytest.fixture
+def fresh_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process in which no query has failed so far: PySpark makes its loggers with the first that does."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        monkeypatch.delitem(logging.root.manager.loggerDict, name, raising=False)
+
+
+@pytest.mark.usefixtures("fresh_loggers")
+@pytest.mark.parametrize("query", ["select 'ann' as user, 'g' as group", "select 'ann' as user, '${SHOP_GROUP}' as group"])
+def test_errors_of_spark_are_its_own_after_a_state_was_read(
+    query: str, spark: SparkSession, shop: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_GROUP", "g")
+    read_state(spark, {"memberships": {"query": query}}, shop)
+    with pytest.raises(AnalysisException, match="nope"):
+        spark.sql("select nope").collect()
+    with pytest.raises(AnalysisException, match="nope"):
+        spark.range(1).where("nope = 1").collect()
+
+
+@pytest.mark.usefixtures("fresh_loggers")
+def test_what_came_from_the_environment_is_in_no_log(
+    spark: SparkSession, shop: Program, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SHOP_SECRET", "pa55word")
+    wrong = [
+        {"query": "select nope, '${SHOP_SECRET}' as x"},
+        {"query": "select 'ann' as user, 'g' as group", "where": "nope = '${SHOP_SECRET}'"},
+    ]
+    with pytest.raises(UsageError, match="2 things are wrong") as raised:
+        read_state(spark, {"memberships": wrong}, shop)
+    assert "pa55word" not in str(raised.value) + "".join(capfd.readouterr())
+    with pytest.raises(AnalysisException):
+        spark.sql("select nope").collect()
+    assert "nope" in capfd.readouterr().err, "PySpark's own log is as it was"
 
 
 def test_columns_that_nobody_asked_for_are_refused_unless_told(spark: SparkSession, shop: Program) -> None:

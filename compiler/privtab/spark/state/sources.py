@@ -18,10 +18,10 @@ orphans: quarantine
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
+from privtab.spark.failures import unlogged
 from privtab.spark.padding import without_padding
 from privtab.spark.state import checks, formats
 from privtab.spark.state.configuration import (
@@ -85,14 +86,9 @@ class Sources:
 
 def open_sources(spark: SparkSession, configuration: object) -> Sources:
     """Open what a configuration names; raises UsageError that tells everything wrong with it, FileError for a missing file."""
-    opening = _Opening(spark)
-    # Spark's Python side logs every query that fails, whole, with what came from the environment.
-    logger = logging.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
-    try:
+    with ExitStack() as stack:
+        opening = _Opening(spark, stack)
         found = opening.all(opening.document(configuration))
-    finally:
-        logger.disabled = before
     if opening.problems:
         lines = "".join(f"\n  {problem}" for problem in opening.problems)
         raise UsageError(f"{wrong_count(len(opening.problems))} in the sources of the state:{lines}")
@@ -102,8 +98,9 @@ def open_sources(spark: SparkSession, configuration: object) -> Sources:
 class _Opening:
     """One configuration on its way to sources; collects what is wrong."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, stack: ExitStack) -> None:
         self.spark = spark
+        self.stack = stack
         self.problems: list[str] = []
         self.secrets: set[str] = set()
         self.base = Path()
@@ -372,6 +369,8 @@ class _Opening:
             if secret is None:
                 self.wrong(where, f"the environment has no `{found[1]}`")
                 return ""
+            if secret and not self.secrets:
+                self.stack.enter_context(unlogged())
             if secret:
                 self.secrets.add(secret)
             return secret
