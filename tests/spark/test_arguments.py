@@ -51,6 +51,15 @@ def test_columns_may_be_columns_or_names_of_them(ask: Ask) -> None:
     assert found.beside().columns == ["c0", "c1", "c2", "c3", *found.columns]
 
 
+def test_a_path_may_be_a_list_of_columns_of_names(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("cy", "s", "100%", "a/b"), ("ann", "s", "a", "1"), ("ann", "s", "a", None), ("ann", "s", "a", "")]
+    df = decks.frame(spark, rows, "user string, shop string, shelf string, box string")
+    for kind in ("box", F.lit("box")):
+        given: dict[str, Any] = {"subject": "user", "action": "look", "resource": (kind, [F.lit("s"), "shelf", "box"])}
+        decided = decide(df, *decks.files(tmp_path), **given)
+        assert decks.told(decided) == [(True, None), (True, None), (False, "null"), (False, "malformed path")]
+
+
 def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSession, tmp_path: Path) -> None:
     for groups in (F.array(F.lit("hr")), F.lit(None), F.array(F.lit(7))):
         assert "groups" in ask(groups=groups).columns
@@ -79,9 +88,24 @@ def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSes
         ({"action": ["look"]}, UsageError, "action is ['look']"),
         ({"resource": None}, UsageError, "resource is None: give a column of entities `type:path`"),
         ({"resource": ("box",)}, UsageError, "resource is ('box',): give a column of entities"),
-        ({"resource": ("box", "path", "id")}, UsageError, "or a pair (type, column of paths)"),
+        (
+            {"resource": ("box", "path", "id")},
+            UsageError,
+            "or a pair (type, column of paths or list of columns of names)",
+        ),
         ({"resource": ("box", None)}, UsageError, "the path of resource is None: give a column"),
         ({"resource": ["box", "path"]}, UsageError, "resource is ['box', 'path']"),
+        ({"resource": ("box", [])}, UsageError, "the path of resource is an empty list: give columns of names"),
+        (
+            {"resource": ("box", ["user", "pth"])},
+            UsageError,
+            "name 2 of the path of resource: no column `pth`; did you mean `path`?",
+        ),
+        (
+            {"resource": ("box", ["s", "path"])},
+            UsageError,
+            'name 1 of the path of resource: no column `s`; there are: user, path, with.dots, id; one name for all rows is `F.lit("',
+        ),
         ({"flags": "careful"}, UsageError, "flags is 'careful': give a list of names, or a mapping"),
         ({"flags": None}, UsageError, "flags is None"),
         ({"flags": 7}, UsageError, "flags is 7"),

@@ -79,5 +79,5 @@ def test_a_stream_that_is_too_much_for_the_kernel_is_told(spark: SparkSession, t
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'s/a/1' AS path")
     files = decks.files(tmp_path)
     assert plan(stream, *files, **BOX).plan == "kernel"
-    with pytest.raises(UsageError, match="a stream cannot be decided by joins"):
+    with pytest.raises(UsageError, match="joins cannot follow the state of a stream"):
         plan(stream, *files, limits=Limits(rows=7), **BOX)

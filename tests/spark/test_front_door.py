@@ -14,6 +14,12 @@ def test_every_name_is_there_and_none_is_hidden_by_a_module() -> None:
         assert callable(getattr(privtab.spark, name)), name
 
 
+def test_the_names_are_listed_before_they_are_loaded() -> None:
+    code = "import privtab.spark as s; print(sorted(set(s.__all__) - set(dir(s))))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
 def test_the_door_alone_loads_nothing_heavy() -> None:
     code = (
         "import sys, privtab.spark; "

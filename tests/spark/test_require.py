@@ -56,6 +56,13 @@ def test_what_is_no_request_is_told(given: dict[str, Any], message: str, tmp_pat
     assert message in str(raised.value)
 
 
+def test_a_path_may_be_a_list_of_names(tmp_path: Path) -> None:
+    assert require(*decks.files(tmp_path), "cy", "look", ("box", ["s", "100%", "a/b"]))
+    for path in ([], ["s", "", "1"], ["s", None, "1"]):
+        with pytest.raises(InvalidRequest, match="write `type:path`"):
+            require(*decks.files(tmp_path), "ann", "look", ("box", path))  # type: ignore[arg-type]
+
+
 def test_flags_may_be_a_mapping(tmp_path: Path) -> None:
     files = decks.files(tmp_path)
     assert require(*files, "bob", "take", "box:s/a/1", flags={"careful": False})

@@ -37,7 +37,7 @@ from privtab.client._answers import (
     read_visible,
 )
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Decision, Entity, Request, Vocabulary
+from privtab.request import Decision, Entity, Request, Vocabulary, encode_name
 
 T = TypeVar("T")
 
@@ -65,8 +65,10 @@ __all__ = [  # what other modules find here: the readers live in `_answers`
     "read_visible",
 ]
 
-EntityLike: TypeAlias = Entity | str | tuple[str, str]
-"""An entity as callers write it: `Entity`, `"table:m/c/s/t"` or `("table", "m/c/s/t")`."""
+EntityLike: TypeAlias = Entity | str | tuple[str, str] | tuple[str, list[str]]
+"""An entity as callers write it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or `("table", ["m", "c", "s", "t"])`.
+
+The names of a list are as they are: `/` and `%` in them are no escapes."""
 
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
@@ -98,6 +100,8 @@ def entity(value: object, where: str = "resource") -> Entity:
                 raise InvalidRequest(f"{where}: {error}") from None
         case (str(type_), str(id_)):
             return Entity(type_, id_)
+        case (str(type_), list(names)) if names and all(isinstance(name, str) and name for name in names):
+            return Entity(type_, "/".join(map(encode_name, names)))
         case _:
             raise InvalidRequest(f"{where} is {value!r}: write `type:path`, a pair (type, path) or an Entity")
 

@@ -114,6 +114,11 @@ class Embedded(Asker):
         """Why the last look for newer bundles failed; None where it did not."""
         return self._bundled.problem
 
+    @property
+    def still(self) -> bool:
+        """Whether the bundles stay in force until `refresh()` is called, however old they are."""
+        return self._bundled.still
+
     def contents(self) -> tuple[Mapping[str, Any], Index]:
         """The program and the index of the state that are in force; for who looks for what a state names.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from privtab.spark.deciding import decide
     from privtab.spark.executors import decide_with
     from privtab.spark.filtering import user, visible
+    from privtab.spark.following import each_batch
     from privtab.spark.gate import require
     from privtab.spark.matrix.frame import entitlements
     from privtab.spark.policies import OpenPolicy, open_policy
@@ -30,6 +31,7 @@ __all__ = [
     "certify",
     "decide",
     "decide_with",
+    "each_batch",
     "entitlements",
     "open_policy",
     "plan",
@@ -45,6 +47,7 @@ _PLACES = {
     "choose": ("Choice", "Limits", "plan"),
     "deciding": ("decide",),
     "executors": ("decide_with",),
+    "following": ("each_batch",),
     "policies": ("OpenPolicy", "open_policy"),
     "gate": ("require",),
     "matrix.frame": ("entitlements",),
@@ -53,3 +56,7 @@ _PLACES = {
     "state": ("SparkState", "read_state"),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
@@ -14,7 +14,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.request import Vocabulary, hint
+from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
+from privtab.spark.paths import encoded, joined
 from privtab.spark.policies import OpenPolicy
 
 if TYPE_CHECKING:
@@ -22,14 +24,15 @@ if TYPE_CHECKING:
 
 ColumnLike: TypeAlias = Column | str
 """A column, or the name of one."""
-ResourceLike: TypeAlias = "ColumnLike | tuple[ColumnLike, ColumnLike]"
-"""A column of entities `type:path`; or the type of all rows (a column of types where it is a Column) and a column of paths."""
+ResourceLike: TypeAlias = "ColumnLike | tuple[ColumnLike, ColumnLike | Sequence[ColumnLike]]"
+"""A column of entities `type:path`; or the type of all rows (a column of types where it is a Column) and a column of paths, or a
+list of columns with the names from the root down."""
 FlagsLike: TypeAlias = "Iterable[str] | Mapping[str, bool | ColumnLike]"
 """Names that are set for all rows; or by name whether it is, or a column that says so."""
 
 MALFORMED_ENTITY = "malformed entity"
 NULL = "null"
-_ENTITY = "give a column of entities `type:path` or the name of one, or a pair (type, column of paths)"
+_ENTITY = "give a column of entities `type:path` or the name of one, or a pair (type, column of paths or list of columns of names)"
 _LONGEST = 2**31 - 1
 
 
@@ -113,18 +116,6 @@ def asked(
     )
 
 
-def check_frame(df: object) -> None:
-    """Raise UsageError for what is no DataFrame of either kind of session: they share no class before 4.0's last."""
-    if not (hasattr(df, "mapInArrow") and hasattr(df, "sparkSession")):
-        raise UsageError(f"{_kind(df)} is no DataFrame of Spark")
-
-
-def _kind(value: object) -> str:
-    """What a caller gave, for a message: a short value as it is."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"a {type(value).__name__}"
-
-
 def _nested(kind: DataType) -> bool:
     return isinstance(kind, ArrayType | MapType | StructType | VariantType)
 
@@ -133,20 +124,8 @@ def _mapping(given: object, what: str, of: str) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise UsageError(f"{what} is {_kind(given)}: give a mapping of {of}")
+        raise UsageError(f"{what} is {described(given)}: give a mapping of {of}")
     return given
-
-
-def free(name: str, taken: Iterable[str]) -> str:
-    """The name, longer where a column has it already.
-
-    >>> free("x", ["a", "X", "x_"])
-    'x__'
-    """
-    lower = {other.lower() for other in taken}
-    while name.lower() in lower:
-        name += "_"
-    return name
 
 
 class _Reader:
@@ -181,7 +160,7 @@ class _Reader:
         if isinstance(given, Column):
             return given
         if not isinstance(given, str):
-            raise UsageError(f"{what} is {_kind(given)}: give a column or the name of one{advice}")
+            raise UsageError(f"{what} is {described(given)}: give a column or the name of one{advice}")
         if given in self.names:
             return F.col(f"`{given.replace('`', '``')}`")
         # By the frame's own spelling: for a word such as `user` Spark has a value where it finds no such column.
@@ -214,12 +193,12 @@ class _Reader:
         elif isinstance(given, Column):
             self.columns["action"] = self.column(given, "action").cast("string")
         else:
-            raise UsageError(f"action is {_kind(given)}: give the name of an operation, or a Column of such names")
+            raise UsageError(f"action is {described(given)}: give the name of an operation, or a Column of such names")
 
     def entity(self, what: str, type_name: str, path_name: str, given: ResourceLike) -> None:
         if isinstance(given, tuple):
             if len(given) != 2:
-                raise UsageError(f"{what} is {_kind(given)}: {_ENTITY}")
+                raise UsageError(f"{what} is {described(given)}: {_ENTITY}")
             kind, path = given
             if isinstance(kind, str):
                 if kind not in self.known.chains:
@@ -230,15 +209,25 @@ class _Reader:
                 self.constants[type_name] = kind
             else:
                 self.columns[type_name] = self.column(kind, f"the type of {what}").cast("string")
-            self.columns[path_name] = self.column(path, f"the path of {what}").cast("string")
+            self.columns[path_name] = self.path(path, f"the path of {what}")
             return
         if not isinstance(given, str | Column):
-            raise UsageError(f"{what} is {_kind(given)}: {_ENTITY}")
+            raise UsageError(f"{what} is {described(given)}: {_ENTITY}")
         entity = self.once(given, what).cast("string")
         at = F.instr(entity, ":")
         self.columns[type_name] = F.substring_index(entity, ":", 1)
         self.columns[path_name] = F.when(at > 0, F.substr(entity, at + 1))
         self.unasked.append(F.when(at <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
+
+    def path(self, given: ColumnLike | Sequence[ColumnLike], what: str) -> Column:
+        """A column of paths, or the path of columns of names."""
+        if not isinstance(given, list | tuple):
+            return self.column(cast("ColumnLike", given), what).cast("string")
+        if not given:
+            raise UsageError(f"{what} is an empty list: give columns of names, from the root down")
+        one = '; one name for all rows is `F.lit("name")`'
+        names = [self.column(name, f"name {at} of {what}", one) for at, name in enumerate(given, start=1)]
+        return joined(map(encoded, names))
 
     def flags(self, given: FlagsLike) -> tuple[str, ...]:
         """Those that are set for some row; a null is a flag that is set, since a flag can only ask for more.
@@ -246,7 +235,7 @@ class _Reader:
         So a misspelt one would ask for less than the caller means: it is refused.
         """
         if isinstance(given, str | Column) or not isinstance(given, Iterable):
-            raise UsageError(f"flags is {_kind(given)}: give a list of names, or a mapping")
+            raise UsageError(f"flags is {described(given)}: give a list of names, or a mapping")
         values = given if isinstance(given, Mapping) else dict.fromkeys(given, True)
         found = []
         for name, value in values.items():

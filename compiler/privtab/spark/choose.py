@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
+from privtab.spark.following import REFRESH, check_refresh, followed
+from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.states import bundle_size, counted, is_bundle
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from privtab.spark.joining import Joining
 
 Plan = Literal["kernel", "joins"]
@@ -55,7 +55,7 @@ class Choice:
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
-    """What joins will do, in words, with which side goes where and why; nothing for the kernel."""
+    """What joins will do, in words, with which side goes where and why; of a stream how it follows the state."""
 
     def __str__(self) -> str:
         """For people: `kernel: the state has 12 rows …`, the figures below, then the steps."""
@@ -69,7 +69,7 @@ def _shown(name: str, value: int) -> str:
 
 
 def plan(
-    df: DataFrame,
+    df: Any,
     policy: PolicyLike,
     state: Any,
     *,
@@ -81,36 +81,51 @@ def plan(
     groups: ColumnLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
+    refresh: float | None = REFRESH,
 ) -> Choice:
     """How `decide` with these arguments would decide, and why; nothing is decided.
 
     For joins the rows are counted, roughly, and what joins need of the state is derived and kept, as `decide` does.
     """
     opened = open_policy(policy)
+    frame, _ = opened_frame(df)
     request = asked(
-        df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
+        frame, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups
     )
-    choice, _ = settled(request, opened, state, plan=plan, limits=limits)
+    choice, _ = settled(request, opened, state, plan=plan, limits=limits, refresh=refresh)
     return choice
 
 
 def settled(
-    request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None
+    request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
 ) -> tuple[Choice, Joining | None]:
     """The choice for requests that were read, and for joins the joins.
 
-    Raises UsageError for a plan that there is not, and for a stream that only joins could decide.
+    Raises UsageError for a plan that there is not, and for a stream that only joins could decide or that cannot follow its state.
     """
     from privtab.spark.joining import joining
 
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise UsageError(f"limits is {limits!r}: give `Limits(…)`")
+    check_refresh(refresh)
     choice = chosen(request, policy, state, plan=plan, limits=limits)
+    streams = request.frame.isStreaming
     if choice.plan == "kernel":
-        return choice, None
+        return (replace(choice, steps=(_followed(policy, state, refresh),)) if streams else choice), None
+    if streams:
+        raise UsageError(
+            f"{choice.why}, and joins cannot follow the state of a stream: decide each micro-batch by `each_batch`, or take "
+            '`plan="kernel"`'
+        )
     found = joining(request, policy, state, limits)
     return replace(choice, steps=found.steps()), found
+
+
+def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
+    if refresh is None:
+        return "decides by the state of now for as long as the stream runs: what is revoked later stays allowed"
+    return str(followed(policy, state, refresh))
 
 
 def chosen(request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:

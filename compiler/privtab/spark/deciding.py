@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked, check_frame
+from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
 from privtab.spark.choose import Limits, settled
+from privtab.spark.following import REFRESH, Followed, followed
+from privtab.spark.frames import Frame, opened
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from privtab.spark.shipping import Shipped
+
 log = logging.getLogger("privtab.spark")
 
 
 def decide(
-    df: DataFrame,
+    df: Frame,
     policy: PolicyLike,
     state: Any,
     *,
@@ -34,7 +38,8 @@ def decide(
     limits: Limits | None = None,
     allowed: str = "allowed",
     reason: str = "reason",
-) -> DataFrame:
+    refresh: float | None = REFRESH,
+) -> Frame:
     """The rows of `df` with two more columns: `allowed`, never null, and `reason`, null where it is true.
 
     `subject`: the column of user names. `action`: the operation of all rows, or a Column of operations. `resource`: a column of
@@ -45,26 +50,36 @@ def decide(
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
     `kernel`, `joins`, or `auto`: chosen by the state's size (`privtab.spark.plan` says which and why, the log too).
     `limits`: from where on joins decide, and how they do.
+
+    A stream looks at the state again: no answer rests on a look more than `refresh` seconds before; 0: looks for each chunk of rows;
+    None: the state stays as it is now. Its state is a path or an address that executors reach; others are for `each_batch`.
     """
-    check_names(df, allowed, reason)
-    opened = open_policy(policy)
+    frame, back = opened(df, (allowed, reason))
+    check_names(frame, allowed, reason)
+    program = open_policy(policy)
     request = asked(
-        df, opened, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
+        frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
         taken=(allowed, reason),
     )  # fmt: skip
-    choice, joins = settled(request, opened, state, plan=plan, limits=limits)
+    choice, joins = settled(request, program, state, plan=plan, limits=limits, refresh=refresh)
     log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
     if joins is not None:
-        return joins.decided(allowed, reason)
-    return _by_kernel(request, opened, state, allowed, reason)
+        return back(joins.decided(allowed, reason))
+    return back(_by_kernel(request, program, state, allowed, reason, refresh))
 
 
-def _by_kernel(request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str) -> DataFrame:
+def _by_kernel(
+    request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str, refresh: float | None
+) -> DataFrame:
     from privtab.spark.kernel import decide_by_kernel
     from privtab.spark.states import prepared
 
     spark = request.frame.sparkSession
-    frame, yes, why = decide_by_kernel(request, prepared(policy, state, spark).ship(spark))
+    if request.frame.isStreaming and refresh is not None:
+        source: Shipped | Followed = followed(policy, state, refresh)
+    else:
+        source = prepared(policy, state, spark).ship(spark)
+    frame, yes, why = decide_by_kernel(request, source)
     return answered(request, frame, yes, why, allowed, reason)
 
 
@@ -78,7 +93,6 @@ def answered(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed
 
 def check_names(df: DataFrame, allowed: str, reason: str) -> None:
     """Raise UsageError where a new column would have no name, or that of another."""
-    check_frame(df)
     given: tuple[tuple[str, Any], ...] = (("allowed", allowed), ("reason", reason))
     for argument, name in given:
         if not isinstance(name, str) or not name:

@@ -12,12 +12,12 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from privtab.client import Asker
+from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
 from privtab.engines.columns import DEPTH, MALFORMED, NULL, UNKNOWN, WITH
 from privtab.engines.repeats import distinct
@@ -25,15 +25,16 @@ from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.request import Entity, Request, Vocabulary
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, asked
 from privtab.spark.deciding import answered, check_names
+from privtab.spark.following import REFRESH, check_refresh
+from privtab.spark.frames import Frame, opened
 from privtab.spark.kernel import CODE, CODES, Layout, gathered, mapped, readable, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
 """What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""
 ROWS = 1 << 15
 """Rows that are looked at together."""
+STRICT = 1.0
+"""Seconds that bundles which are looked at for each chunk are believed while nobody can look."""
 KEPT = 4
 """Clients that a worker process keeps."""
 _UNANSWERED = len(CODES) - 1
@@ -48,10 +49,12 @@ class _Point:
     made: bytes | None = field(default=None, repr=False)
     """Pickled: the client, or what makes it."""
     on_error: str = "fail"
+    refresh: float | None = None
+    """How long a look at bundles counts; None: for ever."""
 
 
 def decide_with(
-    df: DataFrame,
+    df: Frame,
     connect: Connect,
     *,
     subject: ColumnLike,
@@ -64,20 +67,29 @@ def decide_with(
     rows: int = ROWS,
     allowed: str = "allowed",
     reason: str = "reason",
-) -> DataFrame:
+    refresh: float | None = REFRESH,
+) -> Frame:
     """As `decide`, but a decision point answers: executors ask it for the distinct requests of each chunk of `rows`.
 
     `connect`: an address of an OPA or the place of bundles, as the executors reach it; a client; or a function that makes one,
     such as `lambda: Embedded("/bundles", engine="wasm")`. The driver asks it for the policy's names, too. `on_error`: `fail` ends
     the job with the client's error, `deny` denies the rows that got no answer, with the reason `no answer`.
+
+    On a stream the place of bundles is looked at again, so that no answer rests on a look more than `refresh` seconds before. An OPA
+    follows its bundles itself, within its own polling. Raises UsageError for a client whose bundles stay as they are.
     """
     if on_error not in ("fail", "deny"):
         raise UsageError(f"on_error is `{on_error}`: it is `fail` or `deny`")
-    check_names(df, allowed, reason)
-    point = _point(connect, on_error)
-    vocabulary = _client(point).vocabulary()
+    check_refresh(refresh)
+    frame, back = opened(df, (allowed, reason))
+    check_names(frame, allowed, reason)
+    point = _point(connect, on_error, refresh if frame.isStreaming else None)
+    client = _client(point)
+    if frame.isStreaming and refresh is not None:
+        _check_followed(client)
+    vocabulary = client.vocabulary()
     request = asked(
-        df,
+        frame,
         vocabulary,
         subject=subject,
         action=action,
@@ -94,20 +106,29 @@ def decide_with(
         flags=request.flags,
         rows=rows,
     )
-    frame = mapped(request, lambda kept: _function(point, vocabulary, layout, kept))
-    return answered(request, frame, *told(request), allowed, reason)
+    coded = mapped(request, lambda kept: _function(point, vocabulary, layout, kept))
+    return back(answered(request, coded, *told(request), allowed, reason))
 
 
-def _point(connect: Connect, on_error: str) -> _Point:
+def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
     if isinstance(connect, str | os.PathLike):
         where = os.fspath(connect)
-        return _Point(key=where, where=where, on_error=on_error)
+        return _Point(key=f"{where} {refresh}", where=where, on_error=on_error, refresh=refresh)
     if not (isinstance(connect, Asker) or callable(connect)):
         raise UsageError(f"{connect!r} is no client: give an address, a client, or a function that makes one")
     from pyspark import cloudpickle
 
     made: bytes = cloudpickle.dumps(connect)  # type: ignore[no-untyped-call]
     return _Point(key=uuid.uuid4().hex, made=made, on_error=on_error)
+
+
+def _check_followed(client: Asker) -> None:
+    """Raise UsageError for a client that asks nobody and whose bundles stay as they are."""
+    if isinstance(client, Embedded) and client.still:
+        raise UsageError(
+            "the Embedded of a stream keeps the bundles that it began with: give it `refresh=`, give the place of the bundles "
+            "instead, or `refresh=None` to have it so"
+        )
 
 
 def _function(
@@ -141,7 +162,10 @@ def _client(point: _Point) -> Asker:
 
 def _made(point: _Point) -> Asker:
     if point.where is not None:
-        return connect_to(point.where)
+        found = connect_to(point.where)
+        if point.refresh is None or not isinstance(found, Embedded):
+            return found
+        return Embedded(point.where, refresh=point.refresh / 2, max_staleness=point.refresh or STRICT)
     assert point.made is not None
     made = pickle.loads(point.made)  # noqa: S301  (our driver's)
     client = made if isinstance(made, Asker) else made()

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, check_frame, free
+from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
+from privtab.spark.following import REFRESH
+from privtab.spark.frames import Frame, free, opened
 from privtab.spark.policies import PolicyLike
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 
 def user(name: str) -> Column:
@@ -26,7 +28,7 @@ def user(name: str) -> Column:
 
 
 def visible(
-    df: DataFrame,
+    df: Frame,
     policy: PolicyLike,
     state: Any,
     *,
@@ -38,16 +40,17 @@ def visible(
     groups: ColumnLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
-) -> DataFrame:
+    refresh: float | None = REFRESH,
+) -> Frame:
     """The rows of `df` whose resource the user of the row, or one `user("alice")` for all, may do the action on.
 
     `action` is `list` unless said otherwise: for a row of the policy with `each` that is both, the call and the item. Rows that
     are no requests are left out. All arguments are as in `decide`.
     """
-    check_frame(df)
-    allowed, reason = free("__privtab_allowed", df.columns), free("__privtab_reason", df.columns)
+    frame, back = opened(df)
+    allowed, reason = free("__privtab_allowed", frame.columns), free("__privtab_reason", frame.columns)
     decided = decide(
-        df, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
-        plan=plan, limits=limits, allowed=allowed, reason=reason,
+        frame, policy, state, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups,
+        plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
     )  # fmt: skip
-    return decided.where(F.col(allowed)).drop(allowed, reason)
+    return back(decided.where(F.col(allowed)).drop(allowed, reason))

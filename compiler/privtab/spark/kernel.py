@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.engines.columns import REASONS
 from privtab.engines.repeats import distinct
 from privtab.spark.arguments import Asked
-from privtab.spark.shipping import Shipped, loaded
+from privtab.spark.following import Followed, current
+from privtab.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +48,9 @@ class Layout:
     rows: int = ROWS
 
 
-def decide_by_kernel(asked: Asked, shipped: Shipped, *, rows: int = ROWS) -> tuple[DataFrame, Column, Column]:
+def decide_by_kernel(
+    asked: Asked, shipped: Shipped | Followed, *, rows: int = ROWS
+) -> tuple[DataFrame, Column, Column]:
     """The frame with one more column, `asked.code`, and whether and why by it."""
     layout = Layout(
         columns=tuple(asked.columns),
@@ -67,7 +70,7 @@ def told(asked: Asked) -> tuple[Column, Column]:
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
-def _coded(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
+def _coded(asked: Asked, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
@@ -78,7 +81,7 @@ def _coded(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
     return asked.frame.select("*", decide(*asked.columns.values()).alias(asked.code))
 
 
-def _mapped(asked: Asked, shipped: Shipped, layout: Layout) -> DataFrame:
+def _mapped(asked: Asked, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     """For Spark 4.0, which has no Arrow functions of columns: rows travel whole."""
     return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
 
@@ -97,7 +100,7 @@ def mapped(asked: Asked, function: Callable[[int], Callable[[Any], Any]]) -> Dat
 
 
 def _columns_function(
-    shipped: Shipped, layout: Layout
+    shipped: Shipped | Followed, layout: Layout
 ) -> Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]]:
     # Spark reads these annotations.
     def decide(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -109,7 +112,7 @@ def _columns_function(
 
 
 def _batches_function(
-    shipped: Shipped, layout: Layout, kept: int
+    shipped: Shipped | Followed, layout: Layout, kept: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from privtab.spark.kernel import answered_batches
@@ -122,22 +125,22 @@ def _batches_function(
 # --- on executors ----------------------------------------------------------------------------------------------------
 
 
-def answered(shipped: Shipped, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+def answered(
+    shipped: Shipped | Followed, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]
+) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` are the arrays of one batch after another."""
-    batches = loaded(shipped)
     for part in gathered(columns, layout.rows):
-        yield _codes(batches, layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+        yield _codes(current(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
 
 
 def answered_batches(
-    shipped: Shipped, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
+    shipped: Shipped | Followed, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Rows as they came, without the columns of the request, and with their codes."""
-    engine = loaded(shipped)
     for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
         names = [*(f"c{at}" for at in range(kept)), CODE]
-        yield pa.RecordBatch.from_arrays([*columns[:kept], _codes(engine, layout, columns[kept:])], names)
+        yield pa.RecordBatch.from_arrays([*columns[:kept], _codes(current(shipped), layout, columns[kept:])], names)
 
 
 def gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:

@@ -29,13 +29,20 @@ _lock = threading.Lock()
 
 
 def is_bundle(state: Any) -> bool:
-    """Whether a state is given as the path of a bundle, or of a folder with bundles: the parts of a state."""
+    """Whether a state is given as the path or the address of a bundle, or as a folder with bundles: the parts of a state."""
     if not isinstance(state, str | os.PathLike):
         return False
+    if is_address(state):
+        return True
     path = Path(state)
     if path.is_dir():
         return (path / ".manifest").is_file() or any(file.name.endswith(_ARCHIVES) for file in path.iterdir())
     return path.name.endswith(_ARCHIVES)
+
+
+def is_address(state: str | os.PathLike[str]) -> bool:
+    """Whether a state is the address of a bundle."""
+    return str(state).startswith(("http://", "https://"))
 
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
@@ -49,7 +56,7 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
 
 def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
     """A state packed with its policy; made once for as long as it is asked for again and again."""
-    key = ("packed", policy.digest, *_mark(state))
+    key = ("packed", policy.digest, *mark(state))
     packed: Packed = _remembered(key, state, lambda: _packed(policy, state, spark))
     return packed
 
@@ -58,7 +65,7 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     """The state as tables of Spark."""
     from privtab.spark.state.tables import SparkState
 
-    key = ("tables", policy.digest, id(spark), *_mark(state))
+    key = ("tables", policy.digest, id(spark), *mark(state))
     # The session is kept as well: another one may not come to be known by its number.
     return _remembered(key, (state, spark), lambda: SparkState.of(spark, policy, state))
 
@@ -95,7 +102,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
         from privtab.spark.state.tables import _checked
 
-        key = ("rows", policy.digest, *_mark(state))
+        key = ("rows", policy.digest, *mark(state))
         return _remembered(key, state, lambda: _checked(_program(policy), Path(state)))
     if spark is None:
         raise UsageError(
@@ -119,26 +126,50 @@ def _remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
     return made
 
 
-def _mark(state: Any) -> tuple[object, ...]:
-    """What a state is known by: files by name and age, anything else by being the same object, which is kept meanwhile."""
+def mark(state: Any) -> tuple[object, ...]:
+    """What a state is known by: files by name and age, anything else by being the same object, which is kept meanwhile.
+
+    An address is never known: only its server can tell.
+    """
     if not isinstance(state, str | os.PathLike):
         return (id(state),)
+    if is_address(state):
+        return (state, object())
     path = Path(state)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return (
         str(path.absolute()),
-        *((str(f), s.st_mtime_ns, s.st_size) for f in files if f.is_file() for s in [f.stat()]),
+        *(
+            (str(f), s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_size)
+            for f in files
+            if f.is_file()
+            for s in [f.stat()]
+        ),
     )
+
+
+def forgotten(state: Any) -> None:
+    """Let go of what was made of a state that nobody gives again."""
+    from privtab.spark.joins.prepare import forget
+
+    with _lock:
+        made = [
+            entry for entry in _known if entry[1] is state or (isinstance(entry[1], tuple) and entry[1][0] is state)
+        ]
+        _known[:] = [entry for entry in _known if all(entry is not one for one in made)]
+    for tables in (state, *(entry[2] for entry in made)):
+        forget(tables)
 
 
 def whole(index: Index) -> Index:
     """The index; raises DecisionUnavailable where shards are missing: of what lies there nobody can tell."""
     if index.missing:
-        raise _lacking(index.missing)
+        raise lacking(index.missing)
     return index
 
 
-def _lacking(roots: Collection[str]) -> DecisionUnavailable:
+def lacking(roots: Collection[str]) -> DecisionUnavailable:
+    """What is raised where shards of a state are missing."""
     named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
     return DecisionUnavailable(
         f"the state is not whole: {len(roots)} of its shards are not here, such as {named}", retry=False
@@ -150,15 +181,15 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 
     Raises UsageError where none is of the policy's system, DecisionUnavailable where shards are missing.
     """
-    from privtab.client._bundles import LocalPlace
+    from privtab.client import _config
+    from privtab.client.embedded import _place
     from privtab.shard_names import shard_name
     from privtab.spark.state.bundles import from_index
     from privtab.state.shards import PEOPLE, merged
 
     bundled(policy, where)  # tells what is wrong
-    found = (
-        part for bundle in LocalPlace(where).read({}, lambda document: document) for part in [bundle.content.states]
-    )
+    bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
+    found = (bundle.content.states for bundle in bundles)
     documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
     people = [document for document in documents if "shards" in document]
     if not people:
@@ -166,13 +197,14 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
     shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
     names = {root: shard_name(root) for root in people[0]["shards"]}
     if missing := [root for root, name in names.items() if name not in shards]:
-        raise _lacking(missing)
+        raise lacking(missing)
     return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
 
 
 def bundled(policy: OpenPolicy, where: str) -> Index:
     """The index in a bundle, or in the bundles of a folder; raises UsageError where there is none of the policy's system."""
-    from privtab.client._bundles import LocalPlace
+    from privtab.client import _config
+    from privtab.client.embedded import _place
 
     numbers = Numbers()
 
@@ -180,7 +212,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
         return Part(document, numbers) if in_parts(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
-    for found in LocalPlace(where).read({}, keep):
+    for found in _place(where, _config.resolve({})).read({}, keep):
         for name, index in found.content.states.items():
             states.setdefault(name, []).append(index)
     of_system = states.get(policy.system)
@@ -194,6 +226,6 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:
-    """Bytes of a bundle, or of those in a folder."""
+    """Bytes of a bundle, or of those in a folder; 0 for one behind an address, whose size nobody knows beforehand."""
     path = Path(state)
     return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())

@@ -236,7 +236,7 @@ def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -
 
 def test_streams_are_refused(spark: SparkSession, program: Program) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'c/s/t' AS path")
-    with pytest.raises(UsageError, match="a stream cannot be decided by joins"):
+    with pytest.raises(UsageError, match="joins cannot follow the state of a stream"):
         decide_by_joins(
             stream, program, SparkState.of(spark, program, STATE), constants={"action": "read", "type": "table"}
         )

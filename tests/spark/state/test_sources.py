@@ -142,7 +142,9 @@ def fresh_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fresh_loggers")
-@pytest.mark.parametrize("query", ["select 'ann' as user, 'g' as group", "select 'ann' as user, '${SHOP_GROUP}' as group"])
+@pytest.mark.parametrize(
+    "query", ["select 'ann' as user, 'g' as group", "select 'ann' as user, '${SHOP_GROUP}' as group"]
+)
 def test_errors_of_spark_are_its_own_after_a_state_was_read(
     query: str, spark: SparkSession, shop: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def joins_for(
     from privtab.spark.policies import open_policy
 
     if requests.isStreaming:
-        raise UsageError('a stream cannot be decided by joins: take `plan="kernel"`')
+        raise UsageError("joins cannot follow the state of a stream: decide each micro-batch by `each_batch`")
     opened = open_policy(policy)
     state.fitting(opened)
     # Groups are taken from requests where the policy says so, and nowhere else.

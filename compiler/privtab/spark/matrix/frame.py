@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
 from privtab.request import Entity
+from privtab.spark.frames import of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways
 from privtab.spark.matrix.opening import Source, asked_about, open_state, open_world
@@ -60,6 +61,7 @@ def entitlements(
 
     Raises UsageError for names that the policy does not know, and as `open_policy` and reading a state do.
     """
+    entities, users = of_spark(entities), of_spark(users)
     session = session_of(entities, users, spark)
     opened_policy = open_policy(policy)
     source = open_state(opened_policy, state, session)

@@ -31,7 +31,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
+from privtab.spark import paths
 from privtab.spark.failures import unlogged
+from privtab.spark.frames import of_spark
 from privtab.spark.padding import without_padding
 from privtab.spark.state import checks, formats
 from privtab.spark.state.configuration import (
@@ -157,6 +159,7 @@ class _Opening:
 
     def source(self, table: str, given: object, columns: Sequence[str], required: Sequence[str]) -> Source | None:
         """One source of a table, None after reporting what is wrong with it."""
+        given = of_spark(given)
         before = len(self.problems)
         mapping: Mapping[str, Any] = {}
         label = table
@@ -315,18 +318,13 @@ class _Opening:
         head = fn.lit(type_) if constant else self.expression(where, frame, type_)
         if head is None or not all(part is not None for part in parts):
             return None
-        encoded = [
-            fn.replace(fn.replace(part.cast("string"), fn.lit("%"), fn.lit("%25")), fn.lit("/"), fn.lit("%2F"))
-            for part in parts
-            if part is not None
-        ]
+        path = [paths.encoded(part) for part in parts if part is not None]
         if constant:
-            path = fn.concat(*(p for at, e in enumerate(encoded) for p in ((fn.lit("/"), e) if at else (e,))))
-            return fn.concat(head, fn.lit(":"), path) if encoded else fn.concat(head, fn.lit(":"))
+            return fn.concat(head, fn.lit(":"), paths.joined(path))
         gap = fn.expr("false")
-        for upper, lower in pairwise(encoded):
+        for upper, lower in pairwise(path):
             gap |= upper.isNull() & lower.isNotNull()
-        return fn.when(~gap, fn.concat(head.cast("string"), fn.lit(":"), fn.concat_ws("/", *encoded)))
+        return fn.when(~gap, fn.concat(head.cast("string"), fn.lit(":"), fn.concat_ws("/", *path)))
 
     def tried(self, where: str, frame: DataFrame, text: str) -> Column | None:
         """An expression that the source can answer."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.spark.frames import of_spark
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
 from privtab.spark.state.vocabulary import differences, names_of, program_from_json
 from privtab.state.names import Names
@@ -53,6 +54,8 @@ class SparkState:
         """
         from privtab.spark.state.read import Read, read_state, read_written
 
+        if isinstance(state, Mapping):
+            state = {name: of_spark(table) for name, table in state.items()}
         match state:
             case SparkState():
                 return state.fitting(policy)

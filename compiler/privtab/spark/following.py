@@ -1,0 +1,237 @@
+"""A stream outlives the state that it began with: its executors look at the state again, each within a stated bound.
+
+What cannot be looked at from an executor (tables of Spark, rows in memory) is for `each_batch`: there the driver looks, at the
+beginning of each micro-batch.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privtab.client import _config
+from privtab.client._bundled import BundledEngine
+from privtab.client._bundles import Content, Found, Keep, Place
+from privtab.client.embedded import _place
+from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
+from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.shipping import Shipped, loaded
+from privtab.spark.states import is_bundle, lacking, mark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from privtab.engines.batches import Batches
+    from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
+    from privtab.spark.choose import Limits
+
+REFRESH = 60.0
+"""Seconds after which a stream no longer answers by what it saw of the state, unless told otherwise."""
+KEPT = 4
+"""States that a worker process follows."""
+_TIMES = 3
+"""How often rows that are being written are read anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """A state that a worker looks at itself: where it is, and for how many seconds a look counts."""
+
+    policy: OpenPolicy
+    where: str
+    refresh: float
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """What it goes by in a worker."""
+        return self.policy.digest, self.where, self.refresh
+
+    def __str__(self) -> str:
+        return f"follows {self.where}: {bound(self.refresh)}"
+
+
+def bound(refresh: float) -> str:
+    """The bound in words."""
+    if not refresh:
+        return "it is looked at before each chunk of rows is decided"
+    return f"no answer rests on a look at it more than {refresh:g} seconds before"
+
+
+def check_refresh(refresh: object) -> None:
+    """Raise UsageError for what is no bound."""
+    if refresh is not None and not (isinstance(refresh, int | float) and refresh >= 0):
+        raise UsageError(
+            f"refresh is {refresh!r}: give seconds, 0 or more, or None for a state that stays as it is now"
+        )
+
+
+def followed(policy: OpenPolicy, state: Any, refresh: float) -> Followed:
+    """The state as executors follow it; looks at it once, here. Raises UsageError for one that they cannot look at."""
+    if not isinstance(state, str | os.PathLike) or (Path(state) / "_MANIFEST.json").is_file():
+        what = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
+        raise UsageError(
+            f"executors cannot follow {what}: give the path of rows or bundles, or the address of a bundle; or decide each "
+            "micro-batch by `each_batch`; `refresh=None` decides by the state of now for as long as the query runs"
+        )
+    where = os.fspath(state)
+    own = policy if not is_bundle(where) else replace(policy, program=None)
+    found = Followed(policy=own, where=where if "://" in where else str(Path(where).absolute()), refresh=refresh)
+    current(found)
+    return found
+
+
+def current(source: Shipped | Followed) -> Batches:
+    """On an executor: what answers by now. Raises DecisionUnavailable where a state was not seen within its bound."""
+    if isinstance(source, Shipped):
+        return loaded(source)
+    with _LOCK:
+        engine = _FOLLOWED.get(source.key)
+        if engine is None:
+            engine = _FOLLOWED[source.key] = _engine(source)
+            while len(_FOLLOWED) > KEPT:
+                _FOLLOWED.popitem(last=False)
+        _FOLLOWED.move_to_end(source.key)
+    found = engine.now()
+    if engine.problem is not None and not source.refresh:
+        raise DecisionUnavailable(f"the state cannot be looked at: {engine.problem}", retry=False)
+    if found.missing:
+        raise lacking(found.missing)
+    runs: Any = found.runs
+    batches: Batches = runs.batches()
+    return batches
+
+
+_FOLLOWED: OrderedDict[tuple[str, str, float], BundledEngine] = OrderedDict()
+_LOCK = threading.Lock()
+
+
+def _engine(source: Followed) -> BundledEngine:
+    """Looks again after half of the bound, so that a look that fails can be repeated within it."""
+    return BundledEngine(
+        [_PolicyPlace(source.policy), _state_place(source)],
+        engine="python",
+        system=source.policy.system,
+        refresh=source.refresh / 2,
+        max_staleness=source.refresh or None,
+    )
+
+
+def _state_place(source: Followed) -> Place:
+    if is_bundle(source.where):
+        return _StatePlace(_place(source.where, _config.resolve({})))
+    return _RowsPlace(source.policy, source.where)
+
+
+class _PolicyPlace(Place):
+    """The policy that the stream began with."""
+
+    def __init__(self, policy: OpenPolicy) -> None:
+        super().__init__("the policy")
+        self.policy = policy
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """As Place.read; it stays as it is."""
+        del keep
+        content = Content(programs={self.policy.system: self.policy.json})
+        return [before.get(self.where) or Found(where=self.where, mark=None, content=content)]
+
+
+class _StatePlace(Place):
+    """A place of bundles, of which the states alone count."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.where)
+        self.place = place
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """As Place.read."""
+        found = self.place.read(before, keep)
+        return [
+            bundle
+            if before.get(bundle.where) is bundle
+            else replace(bundle, content=replace(bundle.content, programs={}, wasm=None))
+            for bundle in found
+        ]
+
+
+class _RowsPlace(Place):
+    """A file or a folder with rows, checked and indexed where it is read."""
+
+    def __init__(self, policy: OpenPolicy, where: str) -> None:
+        super().__init__(where)
+        self.policy = policy
+
+    def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
+        """As Place.read; raises DecisionUnavailable for rows that are wrong, and for those that change while they are read."""
+        known = before.get(self.where)
+        for _ in range(_TIMES):
+            seen = mark(self.where)
+            if known is not None and known.mark == seen:
+                return [known]
+            content = Content(states={self.policy.system: keep(self._index())})
+            if mark(self.where) == seen:
+                return [Found(where=self.where, mark=seen, content=content)]
+        raise DecisionUnavailable(f"{self.where} changes while it is read")
+
+    def _index(self) -> dict[str, Any]:
+        from privtab.spark.state.tables import _checked
+        from privtab.state.index import index
+
+        program = self.policy.checked("a state")
+        try:
+            return index(program, _checked(program, Path(self.where)))
+        except (FileError, UsageError):
+            raise
+        except PrivtabError as error:
+            raise DecisionUnavailable(f"the state {self.where} cannot be used: {error}") from error
+
+
+def each_batch(
+    write: Callable[[DataFrame, int], Any],
+    policy: PolicyLike,
+    state: str | os.PathLike[str] | Callable[[SparkSession], Any],
+    *,
+    subject: ColumnLike,
+    action: ColumnLike,
+    resource: ResourceLike,
+    with_: Mapping[str, ResourceLike] | None = None,
+    flags: FlagsLike = (),
+    groups: ColumnLike | None = None,
+    plan: str = "auto",
+    limits: Limits | None = None,
+    allowed: str = "allowed",
+    reason: str = "reason",
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch`: decides each micro-batch by the state of that moment, and gives it to `write(decided, number)`.
+
+    `state`: a path, whose files are looked at for each micro-batch; or a function of the session that gives a state as `decide` takes
+    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins decide, too. What is not known at the
+    beginning of a micro-batch counts from the next one on. The other arguments are as in `decide`.
+    """
+    opened = open_policy(policy)
+    if not (isinstance(state, str | os.PathLike) or callable(state)):
+        raise UsageError(
+            f"a {type(state).__name__} stays as it is: give the path of a state, or a function of the session that gives one"
+        )
+
+    def decide_batch(batch: DataFrame, number: int) -> None:
+        from privtab.spark.deciding import decide
+        from privtab.spark.states import forgotten
+
+        given = state(batch.sparkSession) if callable(state) else state
+        decided = decide(
+            batch, opened, given, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
+            groups=groups, plan=plan, limits=limits, allowed=allowed, reason=reason,
+        )  # fmt: skip
+        try:
+            write(decided, number)
+        finally:
+            if callable(state):
+                forgotten(given)
+
+    return decide_batch

@@ -1,0 +1,58 @@
+"""Pandas-on-Spark DataFrames are taken wherever a DataFrame is, and come back as what they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import decks
+import pytest
+from pyspark.sql import SparkSession
+
+from privtab.errors import UsageError
+from privtab.spark import SparkState, decide, entitlements, plan, visible
+
+pytest.importorskip("pandas")
+BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
+
+
+@pytest.mark.slow
+def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSession, tmp_path: Path) -> None:
+    files = decks.files(tmp_path)
+    frame = spark.createDataFrame(
+        [(7, "ann", "s/a/1"), (8, "ann", "s/a/2"), (9, None, "s/a/1")], "row int, user string, path string"
+    ).pandas_api(index_col="row")
+    for by in ("kernel", "joins"):
+        decided = decide(frame, *files, plan=by, **BOX)
+        assert type(decided) is type(frame)
+        assert list(decided.index.names) == ["row"]
+        told = decided.sort_index().to_pandas()
+        assert list(told.columns) == ["user", "path", "allowed", "reason"]
+        assert list(told["allowed"]) == [True, False, False]
+        assert list(told.index) == [7, 8, 9]
+    assert list(visible(frame, *files, **BOX).to_pandas().index) == [7]
+    assert plan(frame, *files, **BOX).plan == "kernel"
+    unnamed = frame.reset_index(drop=True)
+    assert list(decide(unnamed, *files, **BOX).index.names) == [None]
+
+
+@pytest.mark.slow
+def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkSession, tmp_path: Path) -> None:
+    policy, state = decks.files(tmp_path)
+    grants = spark.createDataFrame(
+        [("user:ann", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
+    ).pandas_api()
+    df = decks.frame(spark, [("ann", "s/a/1"), ("cy", "s/a/1")], "user string, path string")
+    for given in ({"grants": grants}, SparkState.of(spark, policy, {"grants": grants})):
+        assert decks.told(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
+    entities = spark.createDataFrame([("box:s/a/1",)], "entity string").pandas_api()
+    users = spark.createDataFrame([("ann",), ("bob",)], "name string").pandas_api()
+    rows = entitlements(policy, state, entities, operations=["look"], users=users)
+    assert [row["user"] for row in rows.collect()] == ["ann"]
+
+
+def test_a_frame_of_pandas_is_told_what_to_write(spark: SparkSession, tmp_path: Path) -> None:
+    import pandas as pd
+
+    with pytest.raises(UsageError, match=r"a DataFrame is no DataFrame of Spark; write `spark.createDataFrame\(df\)`"):
+        decide(pd.DataFrame({"user": ["a"] * 99, "path": ["s/a/1"] * 99}), *decks.files(tmp_path), **BOX)
