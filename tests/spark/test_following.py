@@ -224,12 +224,13 @@ def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
 def test_what_cannot_follow_is_refused_and_said(stream: Stream, deck: tuple[str, str], spark: SparkSession) -> None:
     program = pipeline.load_program(deck[0])
     rows = validate(program, load(deck[1]))[0]
+    calls: list[Callable[..., Any]] = [decide, visible, plan]
     for state in (rows, SparkState.of(spark, program, rows)):
-        for call in (decide, visible, plan):
+        for call in calls:
             with pytest.raises(
                 UsageError, match=r"executors cannot follow a .*State: give the path .* by `each_batch`"
             ):
-                call(stream.rows, program, state, **BOX)  # type: ignore[operator]
+                call(stream.rows, program, state, **BOX)
         told = str(plan(stream.rows, program, state, refresh=None, **BOX))
         assert "decides by the state of now for as long as the stream runs: what is revoked later stays allowed" in told
         with pytest.raises(UsageError, match="stays as it is: give the path of a state, or a function"):
@@ -237,12 +238,13 @@ def test_what_cannot_follow_is_refused_and_said(stream: Stream, deck: tuple[str,
     told = str(plan(stream.rows, *deck, **BOX))
     assert f"follows {deck[1]}: no answer rests on a look at it more than 60 seconds before" in told
     assert "looked at before each chunk of rows" in str(plan(stream.rows, *deck, refresh=0, **BOX))
-    for given in ({"plan": "joins"}, {"limits": Limits(rows=3)}):
-        for call in (decide, visible, plan):
+    asks: list[dict[str, Any]] = [{"plan": "joins"}, {"limits": Limits(rows=3)}]
+    for given in asks:
+        for call in calls:
             with pytest.raises(
                 UsageError, match="joins cannot follow the state of a stream: decide each micro-batch by"
             ):
-                call(stream.rows, *deck, **BOX, **given)  # type: ignore[operator]
+                call(stream.rows, *deck, **BOX, **given)
     for wrong in (-1, "60", float("nan")):
         with pytest.raises(UsageError, match=r"refresh is .*: give seconds, 0 or more, or None"):
             decide(stream.rows, *deck, refresh=wrong, **BOX)  # type: ignore[arg-type]

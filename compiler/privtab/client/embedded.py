@@ -167,7 +167,7 @@ class Embedded(Asker):
                 if type(resource) is str:
                     type_, _, path = resource.partition(":")
                 else:
-                    type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
+                    type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr,assignment]
                 bundled = self._bundled
                 quick = bundled.quick if bundled.still else bundled.now().quick
                 answer = quick[type_, action](user, path)  # type: ignore[index, arg-type]

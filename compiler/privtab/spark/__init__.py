@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from privtab.spark.executors import decide_with
     from privtab.spark.filtering import user, visible
     from privtab.spark.following import each_batch
+    from privtab.spark.functions import register_function
     from privtab.spark.gate import require
     from privtab.spark.matrix.frame import entitlements
     from privtab.spark.policies import OpenPolicy, open_policy
@@ -37,6 +38,7 @@ __all__ = [
     "plan",
     "read_state",
     "register",
+    "register_function",
     "require",
     "user",
     "visible",
@@ -48,6 +50,7 @@ _PLACES = {
     "deciding": ("decide",),
     "executors": ("decide_with",),
     "following": ("each_batch",),
+    "functions": ("register_function",),
     "policies": ("OpenPolicy", "open_policy"),
     "gate": ("require",),
     "matrix.frame": ("entitlements",),

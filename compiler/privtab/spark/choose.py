@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
-from privtab.spark.following import REFRESH, check_refresh, followed
+from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -125,7 +125,7 @@ def settled(
 def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
     if refresh is None:
         return "decides by the state of now for as long as the stream runs: what is revoked later stays allowed"
-    return str(followed(policy, state, refresh))
+    return str(followed(policy, state, refresh, BY_BATCH))
 
 
 def chosen(request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:

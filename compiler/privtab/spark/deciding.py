@@ -72,9 +72,11 @@ def _by_kernel(
     request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str, refresh: float | None
 ) -> DataFrame:
     from privtab.spark.kernel import decide_by_kernel
+    from privtab.spark.preflight import check_executors
     from privtab.spark.states import prepared
 
     spark = request.frame.sparkSession
+    check_executors(spark)
     if request.frame.isStreaming and refresh is not None:
         source: Shipped | Followed = followed(policy, state, refresh)
     else:

@@ -28,6 +28,7 @@ from privtab.spark.deciding import answered, check_names
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
 from privtab.spark.kernel import CODE, CODES, Layout, gathered, mapped, readable, told
+from privtab.spark.preflight import check_executors
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
 """What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""
@@ -99,6 +100,7 @@ def decide_with(
         groups=groups,
         taken=(allowed, reason),
     )
+    check_executors(frame.sparkSession)
     layout = Layout(
         columns=tuple(request.columns),
         constants=dict(request.constants),

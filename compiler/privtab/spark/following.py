@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 REFRESH = 60.0
 """Seconds after which a stream no longer answers by what it saw of the state, unless told otherwise."""
+BY_BATCH = "; or decide each micro-batch by `each_batch`"
+"""What else streams can do."""
 KEPT = 4
 """States that a worker process follows."""
 _TIMES = 3
@@ -70,13 +72,16 @@ def check_refresh(refresh: object) -> None:
         )
 
 
-def followed(policy: OpenPolicy, state: Any, refresh: float) -> Followed:
-    """The state as executors follow it; looks at it once, here. Raises UsageError for one that they cannot look at."""
+def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = "") -> Followed:
+    """The state as executors follow it; looks at it once, here. Raises UsageError for one that they cannot look at.
+
+    `otherwise`: what else the caller can do, for the message.
+    """
     if not isinstance(state, str | os.PathLike) or (Path(state) / "_MANIFEST.json").is_file():
         what = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
         raise UsageError(
-            f"executors cannot follow {what}: give the path of rows or bundles, or the address of a bundle; or decide each "
-            "micro-batch by `each_batch`; `refresh=None` decides by the state of now for as long as the query runs"
+            f"executors cannot follow {what}: give the path of rows or bundles, or the address of a bundle"
+            f"{otherwise}; `refresh=None` keeps the state as it is now"
         )
     where = os.fspath(state)
     own = policy if not is_bundle(where) else replace(policy, program=None)

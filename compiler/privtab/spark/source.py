@@ -18,6 +18,7 @@ from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
 from privtab.spark.matrix.opening import asked_about, everybody, open_state, open_world
 from privtab.spark.matrix.travel import opened, parcel
 from privtab.spark.policies import open_policy
+from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ _EXACT = ("principal", "user", "operation", "type", "path")
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     """Make `spark.read.format("privtab")` known to a session.
 
+    Raises DecisionUnavailable where the Python of the executors lacks privtab.
     `pushdown` lets Spark push filters into Python data sources (4.1 and later), into those that have the option `pushdown` set.
     """
+    check_executors(spark)
     spark.dataSource.register(EntitlementSource)
     if pushdown:
         with contextlib.suppress(Exception):  # 4.0 knows no such setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -19,18 +19,20 @@ from privtab.spark.matrix.opening import Source, asked_about, open_state, open_w
 from privtab.spark.matrix.travel import opened, ship
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.preflight import check_executors
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
+    from pyspark.pandas import DataFrame as PandasFrame
     from pyspark.sql import DataFrame, SparkSession
 
     from privtab.spark.state import SparkState
 
 LOG = logging.getLogger("privtab.spark")
 
-EntitiesLike: TypeAlias = "DataFrame | Iterable[str | Entity] | None"
+EntitiesLike: TypeAlias = "DataFrame | PandasFrame[Any] | Iterable[str | Entity] | None"
 """A DataFrame with a column `entity` (`type:path`) or with `type` and `path`; a list; None: all that the state names."""
-UsersLike: TypeAlias = "DataFrame | Collection[str] | None"
+UsersLike: TypeAlias = "DataFrame | PandasFrame[Any] | Collection[str] | None"
 
 MOST_PARTITIONS = 64
 
@@ -63,6 +65,7 @@ def entitlements(
     """
     entities, users = of_spark(entities), of_spark(users)
     session = session_of(entities, users, spark)
+    check_executors(session)
     opened_policy = open_policy(policy)
     source = open_state(opened_policy, state, session)
     question = Question(

@@ -14,6 +14,7 @@ from pyspark.sql import functions as fn
 
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
+from privtab.spark.preflight import check_executors
 from privtab.spark.state import checks, files
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS
@@ -43,6 +44,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     with it at once, or that there is no table.
     """
     program = program_of(policy)
+    check_executors(spark)
     sources = open_sources(spark, configuration)
     if not sources.tables:
         where = Path(configuration) if isinstance(configuration, str | Path) else None

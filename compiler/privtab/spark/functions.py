@@ -1,0 +1,126 @@
+"""`register_function`: decisions as a function of SQL, `SELECT may(user, 'load', path)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.errors import InvalidRequest, UsageError
+from privtab.request import hint
+from privtab.spark.following import REFRESH, Followed, check_refresh, followed
+from privtab.spark.kernel import Layout, answered
+from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.preflight import check_executors
+from privtab.spark.states import prepared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.spark.shipping import Shipped
+
+_COLUMNS = ("user", "action", "type", "path")
+
+
+def register_function(
+    spark: SparkSession,
+    policy: PolicyLike,
+    state: Any,
+    *,
+    name: str = "may",
+    type: str | None = None,  # noqa: A002  (as in Entity)
+    flags: Iterable[str] = (),
+    refresh: float | None = REFRESH,
+) -> None:
+    """Make decisions a function of a session's SQL: `may(user, action, resource)`, true or false, never null.
+
+    `resource` is an entity, `'table:m/c/s/t'`; with `type="table"` it is the path alone. `flags` are set for all calls. What is no
+    request (a null, a malformed path, an operation that needs a second object) is false.
+
+    The function looks at the state again: no answer rests on a look more than `refresh` seconds before, and the state is a path or an
+    address that executors reach. None: the state, of any form that `decide` takes, stays as it is now.
+    """
+    check_refresh(refresh)
+    opened = open_policy(policy)
+    set_flags = _flags(opened, flags)
+    if type is not None and type not in opened.vocabulary.chains:
+        raise InvalidRequest(f"unknown entity type `{type}`" + hint(type, opened.vocabulary.chains))
+    check_executors(spark)
+    source = prepared(opened, state, spark).ship(spark) if refresh is None else followed(opened, state, refresh)
+    layout = Layout(
+        columns=_COLUMNS,
+        constants=dict.fromkeys((f"flag_{flag}" for flag in set_flags), True),
+        slots=(),
+        flags=set_flags,
+    )
+    spark.udf.register(name, _function(source, layout, type))
+
+
+def _flags(policy: OpenPolicy, flags: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(flags, str):
+        raise UsageError(f"flags is the text `{flags}`: give a list of names")
+    known = {f for shapes in policy.vocabulary.operations.values() for shape in shapes.values() for f in shape.flags}
+    found = tuple(dict.fromkeys(flags))
+    for flag in found:
+        if flag not in known:
+            raise InvalidRequest(f"unknown flag `{flag}`" + hint(flag, known))
+    return found
+
+
+def _function(source: Shipped | Followed, layout: Layout, type_: str | None) -> Any:
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:
+        return _of_series(source, layout, type_)
+
+    # Spark reads these annotations.
+    def may(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        from privtab.spark.functions import answers
+
+        yield from answers(source, layout, type_, columns)
+
+    return arrow_udf(may, "boolean")  # type: ignore[call-overload]
+
+
+def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) -> Any:
+    """For Spark 4.0, which has no Arrow functions of columns."""
+    import pandas as pd
+    from pyspark.sql.functions import pandas_udf
+
+    def may(users: pd.Series, actions: pd.Series, resources: pd.Series) -> pd.Series:
+        from privtab.spark.functions import answers
+
+        columns = tuple(pa.array(given, pa.string(), from_pandas=True) for given in (users, actions, resources))
+        return pd.Series([yes for part in answers(source, layout, type_, iter([columns])) for yes in part.to_pylist()])
+
+    may.__annotations__ = dict.fromkeys(("users", "actions", "resources", "return"), pd.Series)
+    return pandas_udf(may, "boolean")  # type: ignore[call-overload]
+
+
+# --- on executors ----------------------------------------------------------------------------------------------------
+
+
+def answers(
+    source: Shipped | Followed, layout: Layout, type_: str | None, columns: Iterable[tuple[pa.Array, ...]]
+) -> Iterator[pa.Array]:
+    """Yes or no for all rows; `columns` are users, operations and resources of one batch after another."""
+    requests = (_request(*(_texts(column) for column in part), type_=type_) for part in columns)
+    for codes in answered(source, layout, requests):
+        yield pc.equal(codes, 0)
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """Texts, with null for what is none."""
+    from privtab.spark.kernel import readable
+
+    return readable(column.cast(pa.string()))
+
+
+def _request(users: pa.Array, actions: pa.Array, resources: pa.Array, *, type_: str | None) -> tuple[pa.Array, ...]:
+    users = pc.replace_substring_regex(users, "^user:", "")
+    if type_ is not None:
+        return users, actions, pa.repeat(pa.scalar(type_, pa.string()), len(users)), resources
+    parts = pc.extract_regex(resources, r"(?s)^(?P<type>[^:]+):(?P<path>.*)$")
+    return users, actions, pc.struct_field(parts, "type"), pc.struct_field(parts, "path")
