@@ -87,7 +87,7 @@ def _function(source: Shipped | Followed, layout: Layout, type_: str | None) -> 
 def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) -> Any:
     """For Spark 4.0, which has no Arrow functions of columns."""
     import pandas as pd
-    from pyspark.sql.functions import pandas_udf
+    from pyspark.sql.pandas.functions import pandas_udf
 
     def may(users: pd.Series, actions: pd.Series, resources: pd.Series) -> pd.Series:
         from privtab.spark.functions import answers
