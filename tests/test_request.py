@@ -106,6 +106,39 @@ def test_a_decision_reads_what_it_writes() -> None:
     assert decision.describe(request) == "user:ann may not `o` on t:x; missing: A (t:x) and B (t:x), or owner (t:x)"
 
 
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ([], "user:ann may not `o` on t:x"),
+        ([["deny A (t:x) to role:r"]], "user:ann may not `o` on t:x; blocked by a denial of A (t:x) to role:r"),
+        (
+            [["deny A (t:x) to group:g", "deny A (t:x) to role:r"], ["owner (t:x)"]],
+            "user:ann may not `o` on t:x; blocked by a denial of A (t:x) to group:g and a denial of A (t:x) to role:r; or missing: owner (t:x)",
+        ),
+        (
+            [["A (t:x)", "deny A (t:x) to role:r"]],
+            "user:ann may not `o` on t:x; missing: A (t:x), and blocked by a denial of A (t:x) to role:r",
+        ),
+    ],
+)
+def test_a_denial_in_the_way_is_told_as_one(missing: list[list[str]], said: str) -> None:
+    decision = Decision(allowed=False, context={"missing": missing})
+    assert decision.describe(Request(user="ann", action="o", resource=Entity("t", "x"))) == said
+    assert [list(atoms) for atoms in decision.missing] == missing, "programs read it as it was"
+
+
+def test_the_parts_of_a_decision_are_attributes() -> None:
+    reason = {"atom": "A (t:x)", "on": "t:x", "through": "user:ann"}
+    context = {"rule": "s/t/o", "missing": [["B (t:x)"]], "reasons": [reason], "effects": ["become owner (t:x)"]}
+    decision = Decision(allowed=True, context=context | {"source": "d:1", "revision": "r"})
+    assert (decision.rule, decision.missing, decision.reasons) == ("s/t/o", (("B (t:x)",),), (reason,))
+    assert (decision.effects, decision.source, decision.revision) == (("become owner (t:x)",), "d:1", "r")
+    bare = Decision(allowed=False)
+    assert (bare.rule, bare.missing, bare.reasons, bare.effects, bare.source) == (None, (), (), (), None)
+    for name in ("rule", "missing", "reasons", "effects", "source", "revision"):
+        assert getattr(Decision, name).__doc__, name
+
+
 @pytest.mark.parametrize("value", [None, True, {}, {"decision": "true"}, {"decision": True, "context": []}])
 def test_what_is_no_decision_is_an_error(value: object) -> None:
     with pytest.raises(ValueError, match="not a decision"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab._lazy import lazily
+from privtab._lazy import lazily, listed
 from privtab.errors import (
     AccessDenied,
     DecisionError,
@@ -48,3 +48,4 @@ __all__ = [
 __getattr__ = lazily(
     __name__, dict.fromkeys(("AsyncClient", "Client", "Embedded", "Mode", "connect"), "privtab.client")
 )
+__dir__ = listed(__all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -16,3 +16,8 @@ def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(import_module(places[name]), name)
 
     return get
+
+
+def listed(names: Sequence[str]) -> Callable[[], list[str]]:
+    """A module's `__dir__`: what it exports, loaded or not, so that shells and notebooks complete it."""
+    return lambda: sorted(names)

@@ -14,6 +14,7 @@ from typing import Any
 from privtab.characters import is_unicode
 from privtab.errors import InvalidRequest
 
+_DENY = "deny "
 _WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
 
 
@@ -110,7 +111,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """An answer and why: `context` holds rule, reasons, missing, effects, source and revision as §5 of the design has them."""
+    """An answer and why; true where it is an allow.
+
+    `context` is the decision's JSON object, as OPA and AuthZEN have it; `rule`, `reasons`, `missing`, `effects`, `source`
+    and `revision` are its parts.
+
+    >>> decision = Decision(allowed=False, context={"missing": [["READ (table:m/c/s/t)"]]})
+    >>> bool(decision), decision.missing, decision.reasons
+    (False, (('READ (table:m/c/s/t)',),), ())
+    """
 
     allowed: bool
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -127,14 +136,25 @@ class Decision:
         return rule if isinstance(rule, str) else None
 
     @property
+    def reasons(self) -> tuple[Mapping[str, str], ...]:
+        """For an allow, each thing that was needed: `atom`, the entity that gives it (`on`), the principal (`through`)."""
+        return tuple(self.context.get("reasons", ()))
+
+    @property
     def missing(self) -> tuple[tuple[str, ...], ...]:
-        """The smallest sets of atoms each of which would turn a denial; empty for an allow."""
+        """For a denial, the smallest sets that would turn it: `PRIVILEGE (type:path)`, or `deny …` for a denial in the way."""
         return tuple(tuple(atoms) for atoms in self.context.get("missing", ()))
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """What success does, as text."""
+        """For an allow, what success does, for the caller to carry out: `become owner (table:m/c/s/t)`."""
         return tuple(self.context.get("effects", ()))
+
+    @property
+    def source(self) -> str | None:
+        """The document and line that the rule comes from."""
+        source = self.context.get("source")
+        return source if isinstance(source, str) else None
 
     @property
     def revision(self) -> str | None:
@@ -157,13 +177,34 @@ class Decision:
         return {"decision": self.allowed, "context": dict(self.context)}
 
     def describe(self, request: Request) -> str:
-        """One sentence for people: who was refused or let through, and what is missing."""
+        """One sentence for people: who was refused or allowed, and what is missing or which denial is in the way."""
         asked = f"`{request.action}` on {request.resource}"
         if self.allowed:
             return f"user:{request.user} may {asked}"
-        ways = [" and ".join(atoms) for atoms in self.missing]
-        missing = f"; missing: {', or '.join(ways)}" if ways else ""
-        return f"user:{request.user} may not {asked}{missing}"
+        why = why_denied(self.missing)
+        return f"user:{request.user} may not {asked}{f'; {why}' if why else ''}"
+
+
+def why_denied(missing: Iterable[Iterable[str]]) -> str:
+    """`Decision.missing` for people; empty where nothing would turn the denial.
+
+    >>> why_denied([["READ (table:m/c)", "USE (schema:m)"], ["owner (table:m/c)"]])
+    'missing: READ (table:m/c) and USE (schema:m), or owner (table:m/c)'
+    >>> why_denied([["deny READ (table:m/c) to user:ben"], ["owner (table:m/c)"]])
+    'blocked by a denial of READ (table:m/c) to user:ben; or missing: owner (table:m/c)'
+    """
+    blocked, lacking = [], []
+    for atoms in missing:
+        texts = sorted(atoms, key=lambda atom: atom.startswith(_DENY))
+        denials = [f"a denial of {atom.removeprefix(_DENY)}" for atom in texts if atom.startswith(_DENY)]
+        if len(denials) == len(texts):
+            blocked.append(" and ".join(denials))
+        else:
+            needed = " and ".join(texts[: len(texts) - len(denials)])
+            lacking.append(f"{needed}, and blocked by {' and '.join(denials)}" if denials else needed)
+    said = [f"blocked by {', or '.join(blocked)}"] if blocked else []
+    said += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
+    return "; ".join(said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

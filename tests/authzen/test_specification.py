@@ -87,7 +87,10 @@ def test_5_5_1_a_denial_says_why_in_its_context(library: Server) -> None:
     assert answer["decision"] is False
     assert answer["context"]["rule"] == "library/account/can_write"
     assert answer["context"]["missing"] == [["WRITE (account:456)"]]
+    sentence = "user:alice@example.com may not `can_write` on account:456; missing: WRITE (account:456)"
+    assert answer["context"]["reason_admin"] == {"en": sentence}, "the sentence of AccessDenied"
     allowed = library.answer(EVALUATION, {**body, "action": {"name": "can_read"}})
+    assert "reason_admin" not in allowed["context"]
     assert allowed["context"]["reasons"] == [
         {"atom": "READ (account:456)", "on": "account:456", "through": "user:alice@example.com"}
     ]

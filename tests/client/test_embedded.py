@@ -123,7 +123,7 @@ def test_every_way_to_ask(client: Embedded) -> None:
     assert client.visible("ann", "list", "box", ["s/a/1", "s/a/2", "s/b/2"]) == ["s/a/1", "s/b/2"]
     assert client.filter("ann", "look", ["box:s/a/2", "box:s/a/3"]) == ["box:s/a/3"]
     assert client.effects("bob", "take", "box:s/a/1") == ("grant LOOK (box:s/a/1)",)
-    with pytest.raises(AccessDenied, match=r"deny LOOK \(box:s/a/2\) to user:ann"):
+    with pytest.raises(AccessDenied, match=r"a denial of LOOK \(box:s/a/2\) to user:ann"):
         client.require("ann", "look", "box:s/a/2")
 
 

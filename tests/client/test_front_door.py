@@ -59,3 +59,20 @@ except privtab.UsageError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
     assert done.stdout.strip() == f"AsyncClient needs the extra `async`: {how_to_install('async')}"
+
+
+def test_names_that_are_loaded_later_are_listed() -> None:
+    program = """
+import privtab, privtab.client, privtab.bundle
+for module in (privtab, privtab.client, privtab.bundle):
+    assert dir(module) == sorted(module.__all__), module
+"""
+    path = str(Path(privtab.__file__).parents[1])
+    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": path})
+
+
+def test_the_page_names_what_a_decision_has() -> None:
+    page = (Path(privtab.__file__).parents[2] / "docs" / "asking.md").read_text(encoding="utf-8")
+    for name in ("rule", "reasons", "missing", "effects", "source", "revision"):
+        assert isinstance(getattr(privtab.Decision, name), property)
+        assert f"`{name}`" in page

@@ -21,7 +21,7 @@ from fastapi import Request as WebRequest
 
 from privtab import Client, Decision
 from privtab.client.embedded import Embedded
-from privtab.errors import UsageError
+from privtab.errors import AccessDenied, UsageError
 from privtab.integrations import Caller, Guard, Tell, caller, decision
 from privtab.integrations.asgi import AsgiMiddleware, open_route, route
 from privtab.integrations.fastapi import Requires, answer_errors
@@ -177,7 +177,7 @@ def test_a_refusal_is_a_problem_document_that_says_as_much_as_it_may(served: Ser
             assert answer.headers["Cache-Control"] == "no-store"
             problem = answer.json()
             assert problem.pop("decision_id")
-            assert ("deny READ" in problem.pop("detail", "")) is (tell == "reasons")
+            assert ("blocked by a denial of READ" in problem.pop("detail", "")) is (tell == "reasons")
             assert problem == {"title": "access denied", "status": 403, **expected}
             assert ("detail" in ask(url, "ann", "GET", "/datasets/web").json()) is (tell == "reasons")
 
@@ -274,6 +274,11 @@ def test_a_route_that_can_never_be_asked_is_refused_when_it_is_written(arguments
 
 # --- FastAPI ---
 
+SENTENCE = (
+    "user:ben may not `read` on dataset:web/salaries; blocked by a denial of READ (dataset:web/salaries) to user:ben; "
+    "or missing: owner (dataset:web/salaries)"
+)
+
 
 async def signed_in(request: WebRequest) -> Caller | None:
     return user_of(request.headers)
@@ -330,8 +335,29 @@ def test_a_handler_runs_for_an_allow_alone(client: Embedded) -> None:
             assert ask(url, user, method, path).status_code == status, (user, method, path)
         assert ask(url, "ann", "GET", "/datasets/web/x").json() == {"path": "web/x", "rule": "studio/dataset/read"}
         assert ask(url, "", "GET", "/datasets/web/x").headers["WWW-Authenticate"] == "Bearer"
-        assert "deny READ" in ask(url, "ben", "GET", "/datasets/web/salaries").json()["detail"]["detail"]
-        assert "deny READ" in ask(url, "ben", "GET", "/deep/web/salaries").json()["detail"]
+        for path in ("/datasets/web/salaries", "/deep/web/salaries"):
+            refused = ask(url, "ben", "GET", path)
+            assert refused.headers["Content-Type"] == "application/problem+json"
+            assert refused.json()["detail"] == SENTENCE
+            assert refused.json()["missing"]
+
+
+def test_the_dependency_alone_answers_with_the_sentence_of_access_denied(client: Embedded) -> None:
+    for tell, said in (("reasons", SENTENCE), ("nothing", "access denied")):
+        app = FastAPI()
+        needed = Requires("read", "dataset", arg="path", guard=client, user=signed_in, tell=tell)
+
+        @app.get("/datasets/{path:path}", dependencies=[Depends(needed)])
+        async def get_dataset(path: str) -> str:
+            return path
+
+        with serving(app) as url:
+            refused = ask(url, "ben", "GET", "/datasets/web/salaries")
+            assert (refused.status_code, refused.json()) == (403, {"detail": said})
+            assert ask(url, "", "GET", "/datasets/web/salaries").headers["WWW-Authenticate"] == "Bearer"
+    with pytest.raises(AccessDenied) as denied:
+        client.require("ben", "read", "dataset:web/salaries")
+    assert str(denied.value) == SENTENCE
 
 
 def test_a_handler_tells_no_more_than_it_may(client: Embedded) -> None:

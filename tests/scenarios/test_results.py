@@ -61,7 +61,7 @@ def test_junit(reads: Reads) -> None:
     failure = bad.find("failure")
     assert failure is not None
     assert (failure.get("message"), failure.get("type")) == ("expected allow, got deny", "decision")
-    assert "missing READ (store:s)" in (failure.text or "")
+    assert "missing: READ (store:s)" in (failure.text or "")
     assert "open: READ (store)" in (failure.text or "")
 
 
@@ -76,7 +76,7 @@ def test_a_person_sees_the_case_the_answer_and_the_row(reads: Reads) -> None:
     text = shown(result(reads))
     lines = [line.strip() for line in text.splitlines()]
     assert lines[0] == "✗ bob open store:s"
-    assert lines[1:5] == ["expected  allow", "got       deny", "missing READ (store:s)", "why       the door is open"]
+    assert lines[1:5] == ["expected  allow", "got       deny", "missing: READ (store:s)", "why       the door is open"]
     assert lines[5].endswith("shop.scenarios.yaml:3:5")
     assert lines[7] == "open: READ (store)"
     assert "✗ 1 of 2 cases failed" in text

@@ -114,7 +114,7 @@ class Service:
         if self._brief:
             return [{"decision": answer} for answer in await self.point.check_many(requests)]
         decisions: Sequence[Decision] = await self.point.decide_many(requests)
-        return [decision.to_json() for decision in decisions]
+        return [_told(decision, request) for decision, request in zip(decisions, requests, strict=True)]
 
     async def _walk(self, asked: Search, vocabulary: Vocabulary) -> searching.Walk:
         if asked.kind is Searched.ACTION:
@@ -161,3 +161,11 @@ def _fits(request: Request, vocabulary: Vocabulary) -> bool:
     except InvalidRequest:
         return False
     return True
+
+
+def _told(decision: Decision, request: Request) -> dict[str, Any]:
+    """A decision; a denial also says in one sentence why, for the people behind the caller (§5.5.2)."""
+    answer = decision.to_json()
+    if not decision.allowed:
+        answer["context"]["reason_admin"] = {"en": decision.describe(request)}
+    return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab._lazy import lazily
+from privtab._lazy import lazily, listed
 
 if TYPE_CHECKING:
     from privtab.bundle.pack import PolicyArtifacts, policy_artifacts, policy_bundle, state_bundle, wasm_modules
@@ -13,3 +13,4 @@ __all__ = ["PolicyArtifacts", "policy_artifacts", "policy_bundle", "state_bundle
 
 # Who keeps or verifies bundles needs nothing of what packs them.
 __getattr__ = lazily(__name__, dict.fromkeys(__all__, "privtab.bundle.pack"))
+__dir__ = listed(__all__)

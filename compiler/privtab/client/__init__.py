@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab._lazy import lazily
+from privtab._lazy import lazily, listed
 
 if TYPE_CHECKING:
     from privtab.client._asking import Mode
@@ -51,3 +51,4 @@ _PLACES = {
     "sync": ("Client",),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
+__dir__ = listed(__all__)

@@ -349,7 +349,9 @@ def _entities(type_or_items: str | Iterable[Item], kept: Sequence[Item]) -> tupl
 
 
 def _item(item: object, type_: str, at: int) -> Entity:
-    """An item of a listing whose type is known: text is a path."""
+    """An item of a listing whose type is known: text is a path, a list its plain names."""
+    if isinstance(item, list):
+        return protocol.named(type_, item, f"item {at}")
     if not isinstance(item, str):
         return protocol.entity(item, f"item {at}")
     if item.startswith(f"{type_}:"):

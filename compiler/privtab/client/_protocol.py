@@ -37,7 +37,8 @@ from privtab.client._answers import (
     read_visible,
 )
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Decision, Entity, Request, Vocabulary, encode_name
+from privtab.request import Decision, Entity, Request, Vocabulary
+from privtab.typed import path_of
 
 T = TypeVar("T")
 
@@ -65,10 +66,9 @@ __all__ = [  # what other modules find here: the readers live in `_answers`
     "read_visible",
 ]
 
-EntityLike: TypeAlias = Entity | str | tuple[str, str] | tuple[str, list[str]]
-"""An entity as callers write it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or `("table", ["m", "c", "s", "t"])`.
-
-The names of a list are as they are: `/` and `%` in them are no escapes."""
+EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
+"""An entity as callers write it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, by plain names that need no
+encoding, `("table", ["m", "c", "s", "t"])`."""
 
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
@@ -100,10 +100,19 @@ def entity(value: object, where: str = "resource") -> Entity:
                 raise InvalidRequest(f"{where}: {error}") from None
         case (str(type_), str(id_)):
             return Entity(type_, id_)
-        case (str(type_), list(names)) if names and all(isinstance(name, str) and name for name in names):
-            return Entity(type_, "/".join(map(encode_name, names)))
+        case (str(type_), list() | tuple() as names):
+            return named(type_, names, where)
         case _:
-            raise InvalidRequest(f"{where} is {value!r}: write `type:path`, a pair (type, path) or an Entity")
+            raise InvalidRequest(
+                f"{where} is {value!r}: write `type:path`, a pair (type, path), a pair (type, list of names) or an Entity"
+            )
+
+
+def named(type_: str, names: Sequence[object], where: str) -> Entity:
+    """The entity with these plain names, from the root down; raises InvalidRequest where one is empty or no text."""
+    for name in names:
+        _text(name, f"a name of {where}")
+    return Entity(type_, path_of(*names))  # type: ignore[arg-type]
 
 
 def request(
@@ -158,13 +167,13 @@ def well_formed(asked: object) -> Request:
         return asked  # as nearly all are; what follows says what is wrong with the others
     _text(asked.user, "user")
     _text(asked.action, "action")
-    entity(asked.resource)
+    _entity(asked.resource, "resource")
     _names(asked.groups, "groups")
     if not isinstance(asked.with_, Mapping):
         raise InvalidRequest(f"with_ is a {type(asked.with_).__name__}; it must be a mapping of names to entities")
     for name, value in asked.with_.items():
         _text(name, "a name in with_")
-        entity(value, f"with_[{name!r}]")
+        _entity(value, f"with_[{name!r}]")
     if not isinstance(asked.flags, AbstractSet):
         raise InvalidRequest(f"flags are a {type(asked.flags).__name__}; they must be a frozenset of names")
     _names(asked.flags, "flags")
@@ -180,6 +189,12 @@ def check_flags(flags: Iterable[str], known: Known) -> None:
         if flag not in known.flags:
             names = ", ".join(f"`{name}`" for name in sorted(known.flags)) or "none"
             raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{known.system}`: {names}")
+
+
+def _entity(value: object, where: str) -> None:
+    if not isinstance(value, Entity):
+        raise InvalidRequest(f"{where} of a Request is {value!r}; it must be an Entity")
+    entity(value, where)
 
 
 def _text(value: object, where: str) -> None:

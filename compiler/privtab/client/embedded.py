@@ -164,15 +164,17 @@ class Embedded(Asker):
         if self._plain and with_ is None and not groups and not flags and not LOG.isEnabledFor(logging.DEBUG):
             # The usual question without a detour. Whatever is unusual about it goes the long way, which says what.
             try:
+                path: str | Sequence[str]
                 if type(resource) is str:
                     type_, _, path = resource.partition(":")
                 else:
-                    type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr,assignment]
-                bundled = self._bundled
-                quick = bundled.quick if bundled.still else bundled.now().quick
-                answer = quick[type_, action](user, path)  # type: ignore[index, arg-type]
-                if answer is not None:
-                    return answer
+                    type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
+                if type(path) is str:
+                    bundled = self._bundled
+                    quick = bundled.quick if bundled.still else bundled.now().quick
+                    answer = quick[type_, action](user, path)  # type: ignore[index, arg-type]
+                    if answer is not None:
+                        return answer
             except (TypeError, ValueError, AttributeError):
                 pass
         return super().check(user, action, resource, with_=with_, groups=groups, flags=flags)

@@ -8,12 +8,13 @@ from string import Formatter
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from privtab.client._protocol import EntityLike, entity, named
 from privtab.errors import InvalidRequest, UsageError
 from privtab.request import Entity, encode_name
 
-Place: TypeAlias = str | tuple[str, str] | Callable[..., Entity]
+Place: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """Which entity: `"table:{catalog}/{schema}/{table}"`, each argument one name of the path; `("table", "table_id")`, the argument
-being the whole path or an Entity; or a function of arguments of the call, by their names."""
+being the whole path, a list of its plain names or an Entity; or a function of arguments of the call, by their names."""
 
 Filler: TypeAlias = Callable[[Mapping[str, Any]], Entity]
 
@@ -121,7 +122,7 @@ def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
     return fill, frozenset(names)
 
 
-def _function(function: Callable[..., Entity]) -> tuple[Filler, frozenset[str]]:
+def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[str]]:
     from inspect import Parameter, signature
 
     parameters = signature(function).parameters
@@ -129,16 +130,15 @@ def _function(function: Callable[..., Entity]) -> tuple[Filler, frozenset[str]]:
         raise UsageError("a function that gives the entity takes arguments of the call by their names")
 
     def fill(values: Mapping[str, Any]) -> Entity:
-        entity = function(**{name: values[name] for name in parameters})
-        if not isinstance(entity, Entity):
-            raise InvalidRequest(f"{entity!r} is not an Entity")
-        return entity
+        return entity(function(**{name: values[name] for name in parameters}))
 
     return fill, frozenset(parameters)
 
 
 def _whole(type_: str, value: object, name: str) -> Entity:
-    """An argument that is a path, or an Entity of the type."""
+    """An argument that is a path, a list of plain names, or an Entity of the type."""
+    if isinstance(value, list | tuple):
+        return named(type_, value, f"`{name}`")
     if isinstance(value, Entity):
         if value.type != type_:
             raise InvalidRequest(f"`{name}` is the {value.type} {value}, not a `{type_}`")

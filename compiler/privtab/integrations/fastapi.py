@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from privtab.errors import DecisionError, UsageError
-from privtab.integrations._answers import Tell, answer
+from privtab.integrations._answers import Answer, Tell, answer
 from privtab.integrations._caller import as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._needs import Needs, Place, needs
@@ -49,28 +49,37 @@ def Requires(  # noqa: N802  (it stands where FastAPI's `Depends` and `Security`
         try:
             return await behind.aask(as_caller(asked_by), wanted, _values(wanted, request))
         except DecisionError as error:
-            refusal = answer(error, told)
-            raise HTTPException(refusal.status, dict(refusal.problem), dict(refusal.headers)) from error
+            raise Refused(answer(error, told)) from error
 
     return permitted
 
 
+class Refused(HTTPException):
+    """What `Requires` answers: `detail` is a sentence, as FastAPI's errors have it; with `answer_errors`, a problem document."""
+
+    def __init__(self, refusal: Answer) -> None:
+        sentence = refusal.problem.get("detail", refusal.problem["title"])
+        super().__init__(refusal.status, sentence, dict(refusal.headers))
+        self.refusal = refusal
+
+
 def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.REASONS) -> None:
-    """Answer with problem documents where a handler, or a function below it, raises a DecisionError."""
+    """Answer with problem documents where `Requires`, a handler, or a function below it refuses or has no decision."""
     told = Tell(tell)
 
     async def handle(_: Request, error: Exception) -> Response:
-        assert isinstance(error, DecisionError)
-        refusal = answer(error, told)
+        assert isinstance(error, DecisionError | Refused)
+        refusal = error.refusal if isinstance(error, Refused) else answer(error, told)
         return Response(refusal.body, refusal.status, dict(refusal.fields()))
 
     app.add_exception_handler(DecisionError, handle)
+    app.add_exception_handler(Refused, handle)
 
 
 def _values(wanted: Needs, request: Request) -> dict[str, Any]:
     """The arguments by their names, None for those that are not there.
 
-    One that is there twice could be another for the handler than for us, so it is no argument: a list of texts.
+    One that is there twice could be another for the handler than for us, so it is no argument: a set of texts.
     """
     values: dict[str, Any] = {}
     for name in wanted.names:
@@ -78,5 +87,5 @@ def _values(wanted: Needs, request: Request) -> dict[str, Any]:
             values[name] = request.path_params[name]
             continue
         given = request.query_params.getlist(name)
-        values[name] = given if len(given) > 1 else next(iter(given), None)
+        values[name] = frozenset(given) if len(given) > 1 else next(iter(given), None)
     return values

@@ -12,6 +12,7 @@ from privtab.ir.nodes import Rule
 from privtab.report.nodes import Case as JUnitCase
 from privtab.report.nodes import Failure as JUnitFailure
 from privtab.report.nodes import Suite
+from privtab.request import why_denied
 from privtab.scenarios.coverage import Cell, Coverage
 from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, Plan
@@ -166,8 +167,7 @@ def because(failure: Failure) -> str:
     if failure.decision.allowed:
         given = "; ".join(map(str, reasons(failure.decision)))
         return f"allowed by {given}" if given else "anyone may"
-    ways = [" and ".join(atoms) for atoms in failure.decision.missing]
-    return f"missing {', or '.join(ways)}" if ways else "no way leads to an allow"
+    return why_denied(failure.decision.missing) or "no way leads to an allow"
 
 
 def junit_suites(results: Sequence[Result]) -> list[Suite]:
