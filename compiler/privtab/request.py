@@ -15,16 +15,81 @@ from privtab.characters import is_unicode
 from privtab.errors import InvalidRequest
 
 _DENY = "deny "
+KINDS = ("user", "group", "role")
+"""The kinds of principals."""
+WILDCARDS = "*?%"
+"""What other systems write for any name. Here it would be one name as any other, so it is taken for none."""
 _WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
+_ESCAPED_WILDCARD = re.compile(r"(?:%2A|%3F)+")
+_KIND = re.compile(r"(user|group|role):", re.IGNORECASE)
 
 
 def encode_name(name: str) -> str:
-    """One name of a path, percent-encoded where it holds `/` or `%`.
+    """One name of a path, percent-encoded where it holds `/` or `%`, or is nothing but `*` and `?`.
 
-    >>> encode_name("a/b 100%")
-    'a%2Fb 100%25'
+    >>> encode_name("a/b 100%"), encode_name("*"), encode_name("a*")
+    ('a%2Fb 100%25', '%2A', 'a*')
     """
+    if not name.strip("*?"):
+        return name.replace("*", "%2A").replace("?", "%3F")
     return name.replace("%", "%25").replace("/", "%2F")
+
+
+def decode_name(name: str) -> str:
+    """A name of a path as the name of a principal is written: there `%2A` and `%3F` stay as they are.
+
+    >>> decode_name("a%2Fb 100%25"), decode_name("%2A")
+    ('a/b 100%', '%2A')
+    """
+    return name.replace("%2F", "/").replace("%25", "%")
+
+
+def is_wildcard(name: str) -> bool:
+    """Whether a name is nothing but wildcards of other systems.
+
+    >>> is_wildcard("*"), is_wildcard("%"), is_wildcard("sales_*"), is_wildcard("%2A"), is_wildcard("")
+    (True, True, False, False, False)
+    """
+    return bool(name) and not name.strip(WILDCARDS)
+
+
+def wrong_escape(name: str) -> str | None:
+    """The first `%` of a name in a path that begins no escape, with what follows it."""
+    if "%" not in name or _ESCAPED_WILDCARD.fullmatch(name):
+        return None
+    found = _WRONG_ESCAPE.search(name)
+    return found[0] if found else None
+
+
+def bare_name(text: str, kind: str) -> str:
+    """A principal's name, written alone or as `kind:name`; reading it twice is reading it once.
+
+    >>> bare_name("user:alice", "user"), bare_name("alice", "user"), bare_name("user:user:alice", "user")
+    ('alice', 'alice', 'user:user:alice')
+    """
+    name = text.removeprefix(f"{kind}:")
+    return text if not name or name.startswith(f"{kind}:") or (kind == "user" and _KIND.match(name)) else name
+
+
+def check_user(name: str) -> None:
+    """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`."""
+    if is_wildcard(name):
+        raise InvalidRequest(
+            f"`{name}` is no user: there are no wildcards; a user of this name is written `{escape_wildcard(name)}`"
+        )
+    kind = _KIND.match(name)
+    if kind is None:
+        return
+    if kind[1] in ("group", "role"):
+        raise InvalidRequest(f"`{name}` is a {kind[1]}: only a user can ask")
+    if kind[1] != "user":
+        raise InvalidRequest(f"`{name}` is no user: write the kind in lower case, as in `user:alice`")
+    raise InvalidRequest(f"`{name}` is no user: write `alice` or `user:alice`; no user's name begins with `user:`")
+
+
+def escape_wildcard(name: str) -> str:
+    """How a name that is nothing but wildcards is written, in a path and as a principal."""
+    return name.replace("%", "%25").replace("*", "%2A").replace("?", "%3F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +130,14 @@ class Request:
     groups: tuple[str, ...] = ()
     with_: Mapping[str, Entity] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Take `user:alice` for `alice`, and `group:hr` for `hr`."""
+        if type(self.user) is str and ":" in self.user:
+            object.__setattr__(self, "user", bare_name(self.user, "user"))
+        if self.groups and type(self.groups) is tuple and any(type(g) is str and ":" in g for g in self.groups):
+            bare = tuple(bare_name(g, "group") if type(g) is str else g for g in self.groups)
+            object.__setattr__(self, "groups", bare)
 
     @classmethod
     def from_json(cls, value: object) -> Request:
@@ -297,16 +370,21 @@ class Vocabulary:
         check_unicode(id_)
         if (
             id_.count("/") == chain[-1][1] - 1
-            and not ("%" in id_ or "//" in id_)
+            and not ("%" in id_ or "*" in id_ or "?" in id_ or "//" in id_)
             and not (id_.startswith("/") or id_.endswith("/") or not id_)
         ):
             return  # as nearly all are; what follows says what is wrong with the others
         for name in entity.names:
-            wrong = _WRONG_ESCAPE.search(name)
+            if is_wildcard(name):
+                raise InvalidRequest(
+                    f"malformed path in `{entity}`: there are no wildcards; "
+                    f"name one entity, or write `{escape_wildcard(name)}` for the name `{name}`"
+                )
+            wrong = wrong_escape(name)
             if not name or wrong:
                 raise InvalidRequest(
                     f"malformed path in `{entity}`: "
-                    + (f"`{wrong[0]}` is no escape: " if wrong else "a name is empty; ")
+                    + (f"`{wrong}` is no escape: " if wrong else "a name is empty; ")
                     + "only `%` and `/` are escaped in a name, as %25 and %2F"
                 )
         depth = chain[-1][1]
@@ -336,6 +414,7 @@ def check_caller(user: str, groups: Sequence[str]) -> None:
     """Check the names of a user and of the groups that a request brings; raises InvalidRequest."""
     if not user or "" in groups:
         raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
+    check_user(user)
     check_unicode(user)
     for group in groups:
         check_unicode(group)

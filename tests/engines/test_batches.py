@@ -345,7 +345,10 @@ def test_what_columns_refuse_is_what_the_names_refuse(shop: Batches) -> None:
     vocabulary = Vocabulary.from_program(shop.engine.program)
     chance = random.Random(7)
     paths = [
-        "".join(chance.choice(["a", "/", "%", "2", "5", "F", "é"]) for _ in range(chance.randint(0, 9)))
+        "".join(
+            chance.choice(["a", "/", "%", "2", "5", "F", "é", "*", "?", "%2A", "%3F"])
+            for _ in range(chance.randint(0, 9))
+        )
         for _ in range(3000)
     ]
     answers = shop.decide_columns(["ann"] * len(paths), paths, action="list", type="box")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
-from privtab.request import Entity, encode_name
+from privtab.request import Entity, encode_name, is_wildcard
 from privtab.state.load import from_tables, load
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
@@ -21,7 +21,8 @@ Codes = Callable[..., list[str]]
 
 # Everything that UTF-8 files can carry in all formats: no control characters, which YAML refuses, and no NUL.
 NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6)
-PLAIN = NAMES.filter(lambda name: ":" not in name)
+PRINCIPALS = NAMES.filter(lambda name: not is_wildcard(name))
+PLAIN = PRINCIPALS.filter(lambda name: ":" not in name)
 
 
 def entities(*types: tuple[str, int]) -> st.SearchStrategy[Entity]:
@@ -33,7 +34,7 @@ def entities(*types: tuple[str, int]) -> st.SearchStrategy[Entity]:
 
 
 def principals(*kinds: str) -> st.SearchStrategy[str]:
-    return st.builds(lambda kind, name: f"{kind}:{name}", st.sampled_from(kinds), NAMES)
+    return st.builds(lambda kind, name: f"{kind}:{name}", st.sampled_from(kinds), PRINCIPALS)
 
 
 STATES = st.builds(

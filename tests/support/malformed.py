@@ -8,7 +8,7 @@ from typing import Any
 
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 5, "", "/", "x", "x/", "/x", "x//y", "%41", "x/%2f", "x/%", "..", [], ["x"], {}, {"type": "user"},
-    {"id": "x"}, "top", "user", "op0", "\u0000", "a" * 300,
+    {"id": "x"}, "top", "user", "op0", "\u0000", "a" * 300, "*", "?", "%", "%2A", "x/*", "x/%2A", "x/a*",
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def broken(request: dict[str, Any], rnd: random.Random) -> dict[str, Any]:
         if change < 0.25:
             del at[last]
         elif change < 0.4 and isinstance(at[last], str):
-            at[last] += rnd.choice(["/extra", "/", " ", "%", "%%2F25"])
+            at[last] += rnd.choice(["/extra", "/", " ", "%", "%%2F25", "/*", "%2A", "*"])
         else:
             at[last] = rnd.choice(ODD)
     return made

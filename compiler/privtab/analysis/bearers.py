@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import assert_never
 
-from privtab.analysis.universe import decode_name
 from privtab.ir.evaluate import Asked
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
@@ -25,7 +24,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.request import encode_name
+from privtab.request import decode_name
 from privtab.state.nodes import State
 
 
@@ -283,4 +282,4 @@ def _last_name(key: str) -> str:
 
 
 def _names(key: str, principal: str) -> bool:
-    return principal == key.partition(":")[2] or encode_name(principal) == _last_name(key)
+    return principal == key.partition(":")[2] or principal == decode_name(_last_name(key))

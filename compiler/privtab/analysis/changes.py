@@ -17,7 +17,6 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.provenance import Provenance
-from privtab.analysis.universe import decode_name
 from privtab.errors import UnsupportedError
 from privtab.ir.evaluate import Reference
 from privtab.ir.formula import resolve
@@ -38,7 +37,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     When,
 )
-from privtab.request import Entity, Request
+from privtab.request import Entity, Request, decode_name
 from privtab.state.nodes import Assignment, Grant, State
 
 LIMIT = 5_000

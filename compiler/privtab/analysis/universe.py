@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 
 from privtab.ir.nodes import Program
-from privtab.request import Entity
+from privtab.request import Entity, decode_name
 from privtab.state.nodes import State
 
 
@@ -95,8 +95,3 @@ def users(program: Program, state: State) -> frozenset[str]:
     if kinds:
         found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in kinds and e.names}
     return frozenset(found)
-
-
-def decode_name(name: str) -> str:
-    """A name as it is, from the way it stands in a path."""
-    return name.replace("%2F", "/").replace("%25", "%")

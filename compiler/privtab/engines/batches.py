@@ -155,6 +155,8 @@ class Batches:
     def _allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
         resources = [request.resource for request in requests]
         users = _names([request.user for request in requests])
+        if _odd(users):
+            return None
         ids = _names([resource.id for resource in resources])
         kinds = {request.action for request in requests}, {resource.type for resource in resources}
         more = [request for request in requests if request.with_ or request.groups or request.flags]
@@ -343,6 +345,14 @@ def _names(values: list[str]) -> pa.Array:
     if array.type not in (pa.string(), pa.null()):
         raise TypeError(f"{array.type} is no text")
     return array.cast(pa.string())
+
+
+def _odd(users: pa.Array) -> bool:
+    """Whether some name can be no user's, as `check_user` has it."""
+    signs = bytes(users.buffers()[2] or b"") if len(users) else b""
+    if not any(sign in signs for sign in (b":", b"*", b"?", b"%")):
+        return False
+    return bool(pc.any(pc.match_substring_regex(users, r"\A(?:(?i:user|group|role):|[*?%]+\z)")).as_py())
 
 
 def _well_formed(request: Request) -> bool:

@@ -21,6 +21,9 @@ REASONS = (None, "null", "malformed path", "wrong depth", "unknown operation", "
 """Why a row is denied without having been asked, by its code; 0: it was asked."""
 OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH = range(len(REASONS))
 
+WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
+WILDCARD = r"\A[*?]+\z"
+
 
 def texts(column: Texts) -> pa.Array:
     """A column as one array of strings; raises pyarrow.ArrowException for what is no text."""
@@ -86,10 +89,10 @@ def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
         none = pc.equal(pc.binary_length(ids), 0).to_numpy(zero_copy_only=False)
         good[none] = True
         widths = np.where(none, 0, widths)
-    if b"%" in _bytes(ids):
-        # Something stays in the place of an escape: what stood beside it may not come together to another one.
-        plain = pc.replace_substring(pc.replace_substring(ids, "%2F", "_"), "%25", "_")
-        good &= ~pc.match_substring(plain, "%").to_numpy(zero_copy_only=False)
+    if any(sign in _bytes(ids) for sign in (b"%", b"*", b"?")):
+        spelt = pc.match_substring_regex(lists.values, WELL_SPELT).to_numpy(zero_copy_only=False)
+        spelt &= ~pc.match_substring_regex(lists.values, WILDCARD).to_numpy(zero_copy_only=False)
+        good[np.repeat(np.arange(len(ids)), np.diff(lists.offsets.to_numpy()))[~spelt]] = False
     return lists, widths, good
 
 
@@ -105,8 +108,3 @@ def _bytes(texts: pa.Array) -> bytes:
 def decoded(names: pa.Array) -> pa.Array:
     """Names of paths as the names of principals are written."""
     return pc.replace_substring(pc.replace_substring(names, "%2F", "/"), "%25", "%")
-
-
-def encoded(names: pa.Array) -> pa.Array:
-    """Names of principals as they are written in paths."""
-    return pc.replace_substring(pc.replace_substring(names, "%", "%25"), "/", "%2F")

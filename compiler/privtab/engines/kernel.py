@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.engines.arrays import HEAVY, Arrays, Column, People
-from privtab.engines.columns import Paths, decoded, encoded
+from privtab.engines.columns import Paths, decoded
 from privtab.engines.conditions import All, Condition, Fact, Some, facts
 from privtab.engines.index import OWNER
 from privtab.engines.lookups import Bits, Codes, Truth, pair
@@ -199,7 +199,7 @@ class Kernel:
         depth = self.plan.reader.depth(fact.type)
         match fact.kind:
             case "self":
-                same: Truth = pc.equal(paths.name(depth), encoded(batch.names)).to_numpy(zero_copy_only=False)
+                same: Truth = pc.equal(decoded(paths.name(depth)), batch.names).to_numpy(zero_copy_only=False)
                 return same
             case "holds":
                 return self._named("role", paths, depth, batch.users)

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from privtab.engines.conditions import RESOURCE, All, Fact
 from privtab.engines.index import OWNER, Table
 from privtab.engines.plan import Plan, Special, needed
+from privtab.request import is_wildcard
 
 Quick: TypeAlias = Callable[[str, str], bool | None]
 """Answers (user, path of the resource). None: the path or the user may be no name, ask the long way, which says so."""
@@ -74,7 +75,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
 
     def answer(user: str, path: str) -> bool | None:
         who = users.get(user, _NOBODY)
-        if (who is _NOBODY and not _is_name(user)) or "%" in path or not path.isascii():
+        if (who is _NOBODY and not _is_name(user)) or "%" in path or "*" in path or "?" in path or not path.isascii():
             return None
         known = 0
         denied = False
@@ -114,7 +115,7 @@ def _gathering(plan: Plan, levels: Sequence[Level]) -> Quick:
 
     def answer(user: str, path: str) -> bool | None:
         who = users.get(user, _NOBODY)
-        if (who is _NOBODY and not _is_name(user)) or "%" in path or not path.isascii():
+        if (who is _NOBODY and not _is_name(user)) or "%" in path or "*" in path or "?" in path or not path.isascii():
             return None
         if path.count("/") != whole or not path or path[0] == "/" or path[-1] == "/" or "//" in path:
             return None
@@ -146,4 +147,4 @@ def _gathering(plan: Plan, levels: Sequence[Level]) -> Quick:
 
 
 def _is_name(user: object) -> bool:
-    return type(user) is str and user != "" and user.isascii()
+    return type(user) is str and user.isascii() and ":" not in user and not is_wildcard(user) and user != ""

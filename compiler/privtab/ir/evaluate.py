@@ -32,7 +32,7 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.serialise import vocabulary
-from privtab.request import Decision, Request, encode_name
+from privtab.request import Decision, Request, decode_name
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
@@ -228,7 +228,7 @@ class Asked:
     def is_self(self, target: Target) -> bool:
         """Whether an object is the caller."""
         path = self.path(target)
-        return bool(path) and _last_name(path[-1]) == encode_name(self.user)
+        return bool(path) and decode_name(_last_name(path[-1])) == self.user
 
     def why_holds(self, target: Target) -> Reason | None:
         """Which role of the caller an object is."""
@@ -245,4 +245,4 @@ def _last_name(key: str) -> str:
 
 def _names(key: str, principal: str) -> bool:
     """Whether a principal's name means the entity with this key: it is its last name, or spells its whole path."""
-    return principal == key.partition(":")[2] or encode_name(principal) == _last_name(key)
+    return principal == key.partition(":")[2] or principal == decode_name(_last_name(key))

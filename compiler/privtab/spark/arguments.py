@@ -31,6 +31,8 @@ FlagsLike: TypeAlias = "Iterable[str] | Mapping[str, bool | ColumnLike]"
 """Names that are set for all rows; or by name whether it is, or a column that says so."""
 
 MALFORMED_ENTITY = "malformed entity"
+MALFORMED_USER = "malformed user"
+_NO_USER = "^(?:(?i:user|group|role):|[*?%]+(?s:(?!.)))"
 NULL = "null"
 _ENTITY = "give a column of entities `type:path` or the name of one, or a pair (type, column of paths or list of columns of names)"
 _LONGEST = 2**31 - 1
@@ -184,7 +186,8 @@ class _Reader:
 
     def user(self, given: ColumnLike) -> None:
         user = self.once(given, "subject", '; one user for all rows is `privtab.spark.user("alice")`').cast("string")
-        self.columns["user"] = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
+        self.columns["user"] = name = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
+        self.unasked.append(F.when(name.rlike(_NO_USER), MALFORMED_USER))
 
     def action(self, given: ColumnLike) -> None:
         """A text is the operation of all rows, unlike everywhere else: the name of a column is given as a Column."""
@@ -259,7 +262,10 @@ class _Reader:
             self.column(given, "groups")
             return
         groups = self.once(given, "groups")
-        self.columns["groups"] = groups = groups.cast(ArrayType(StringType()))
+        self.columns["groups"] = groups = F.transform(
+            groups.cast(ArrayType(StringType())),
+            lambda group: F.when(group.startswith("group:"), F.substring(group, 7, _LONGEST)).otherwise(group),
+        )
         wrong = groups.isNull() | F.exists(groups, lambda group: group.isNull() | (group == ""))
         self.unasked.append(F.when(wrong, NULL))
 

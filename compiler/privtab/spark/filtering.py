@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.errors import UsageError
+from privtab.errors import InvalidRequest, UsageError
+from privtab.request import bare_name, check_user
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 def user(name: str) -> Column:
     """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for nobody."""
     given: Any = name
-    if not isinstance(given, str) or not given.removeprefix("user:"):
+    if not isinstance(given, str) or not given:
         raise UsageError(f"{name!r} is no user's name")
+    try:
+        check_user(bare_name(given, "user"))
+    except InvalidRequest as error:
+        raise UsageError(str(error)) from None
     return F.lit(name)
 
 

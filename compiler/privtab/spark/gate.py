@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
-from privtab.request import Decision, Request
+from privtab.request import Decision, Request, bare_name
 from privtab.spark.policies import PolicyLike, open_policy
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def require(
     """
     name: Any = subject
     if isinstance(name, str):
-        name = name.removeprefix("user:")
+        name = bare_name(name, "user")
     if isinstance(flags, Mapping):
         flags = [flag for flag, value in flags.items() if value is not False]
     ask = getattr(state, "require", None)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 def encoded(name: Column) -> Column:
     """A column of names, as `request.encode_name` writes them."""
-    text = F.replace(name.cast("string"), F.lit("%"), F.lit("%25"))
-    return F.replace(text, F.lit("/"), F.lit("%2F"))
+    text = name.cast("string")
+    plain = F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("/"), F.lit("%2F"))
+    wildcard = F.replace(F.replace(text, F.lit("*"), F.lit("%2A")), F.lit("?"), F.lit("%3F"))
+    return F.when(text.rlike(r"\A[*?]+\z"), wildcard).otherwise(plain)
 
 
 def joined(encoded_names: Iterable[Column]) -> Column:

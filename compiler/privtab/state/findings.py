@@ -32,6 +32,7 @@ CODES = {
     "S112": "wrong-depth",
     "S113": "malformed-name",
     "S114": "unknown-entity",
+    "S115": "wildcard",
     "S116": "unusable-character",
     "S117": "oversized-name",
     "S120": "malformed-principal",

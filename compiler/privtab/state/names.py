@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from privtab.characters import LONGEST_NAME, unusable
 from privtab.ir.nodes import Program
-from privtab.request import Entity, encode_name
+from privtab.request import KINDS, WILDCARDS, Entity, encode_name, escape_wildcard, is_wildcard, wrong_escape
 from privtab.state.raw import did_you_mean
-
-KINDS = ("user", "group", "role")
-
-_WRONG_ESCAPE = re.compile(r"%(?!2F|25)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,11 @@ class Names:
         """Why a privilege, alias or set cannot be granted on a type; None where it gives something there."""
         members = self.privileges(name)
         if members is None:
-            return Problem("S130", f"unknown privilege `{name}`", did_you_mean(name, self.known_privileges()))
+            advice = did_you_mean(name, self.known_privileges())
+            if is_wildcard(name):
+                sets = f", or of the set `{next(iter(self.program.sets))}`" if self.program.sets else ""
+                advice = f"there are no wildcards: write a row for each privilege{sets}"
+            return Problem("S130", f"unknown privilege `{name}`", advice)
         wrong = [m for m in members if type_ not in self.program.privileges[m].on]
         if len(wrong) < len(members):
             return None
@@ -96,6 +95,8 @@ class Names:
         if problem is not None:
             return problem
         type_, colon, path = text.partition(":")
+        if is_wildcard(type_):
+            return Problem("S115", f"there are no wildcards: `{text}` is not an entity", "write a row for each type")
         if not colon or not type_:
             known = type_ in self.program.entities
             advice = f"write `{self.shape(type_)}`" if known else "write `type:path`, the names from the root down"
@@ -105,14 +106,29 @@ class Names:
         entity = Entity(type_, path)
         if path and not all(entity.names):
             return Problem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")
-        wrong = _WRONG_ESCAPE.search(path)
-        if wrong:
-            return Problem("S113", f"malformed escape in `{text}`", _escape_advice(path, wrong.start()))
+        for at, name in enumerate(entity.names if any(sign in path for sign in WILDCARDS) else ()):
+            if is_wildcard(name):
+                return self._wildcard(entity, at)
+            wrong = wrong_escape(name)
+            if wrong is not None:
+                return Problem("S113", f"malformed escape in `{text}`", _escape_advice(wrong))
         depth = self._depths[type_]
         if len(entity.names) != depth:
             message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {depth}"
             return Problem("S112", message, f"write `{self.shape(type_)}`")
         return entity
+
+    def _wildcard(self, entity: Entity, at: int) -> Problem:
+        """What to say of a wildcard in place of a name."""
+        name = entity.names[at]
+        above = "/".join(entity.names[:at])
+        types = [t for t in self.program.chain(entity.type) if self._depths[t] == at]
+        if self.program.semantics.inheritance == "down" and types:
+            advice = f"a grant or a denial on `{types[0]}:{above}` holds for everything below it"
+        else:
+            advice = "write a row for each entity"
+        advice += f"; a name that is `{name}` is written `{escape_wildcard(name)}`"
+        return Problem("S115", f"there are no wildcards: `{name}` in `{entity}` would be one name", advice)
 
     def shape(self, type_: str) -> str:
         """How an entity of a type is written: `table:metalake/catalog/schema/table`."""
@@ -126,6 +142,8 @@ class Names:
             return problem
         kind, colon, name = text.partition(":")
         if not colon:
+            if is_wildcard(text):
+                return _no_wildcard(text, bare or "principal")
             if bare is not None:
                 return bare, text
             return Problem(
@@ -138,6 +156,10 @@ class Names:
             return Problem("S120", f"`{text}` has no name", f"write `{kind}:name`")
         if kind not in allowed:
             return Problem("S122", f"`{text}` is a {kind}", f"here stands {_either(allowed)}")
+        if is_wildcard(name):
+            return _no_wildcard(name, kind)
+        if name.startswith("group:") if kind == "group" else kind == "user" and _begins_with_kind(name):
+            return Problem("S120", f"no {kind}'s name begins as `{name}` does", f"write `{kind}:` once")
         return kind, name
 
     def bare(self, text: str, kind: str) -> str | Problem:
@@ -149,7 +171,23 @@ class Names:
         if colon and (prefix in KINDS or prefix.lower() in KINDS):
             found = self.principal(text, (kind,))
             return found if isinstance(found, Problem) else found[1]
-        return text
+        return _no_wildcard(text, kind) if is_wildcard(text) else text
+
+
+def _begins_with_kind(name: str) -> bool:
+    prefix, colon, _ = name.partition(":")
+    return bool(colon) and prefix.lower() in KINDS
+
+
+def _no_wildcard(name: str, kind: str) -> Problem:
+    instead = (
+        "write a row for each user" if kind == "group" else "name a group or a role that all of them are in or hold"
+    )
+    return Problem(
+        "S115",
+        f"there are no wildcards: `{name}` would be the name of one {kind}",
+        f"{instead}; a {kind} that is called `{name}` is written `{escape_wildcard(name)}`",
+    )
 
 
 def _count(names: int) -> str:
@@ -160,8 +198,7 @@ def _either(kinds: Collection[str]) -> str:
     return " or ".join(f"`{kind}:name`" for kind in kinds) or "nothing"
 
 
-def _escape_advice(path: str, at: int) -> str:
-    escape = path[at : at + 3]
+def _escape_advice(escape: str) -> str:
     if escape.upper() in {"%2F", "%25"}:
         return f"write `{escape.upper()}`"
     return f"write `%` as `{encode_name('%')}` and `/` as `{encode_name('/')}`; other characters stand for themselves"

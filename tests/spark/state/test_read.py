@@ -40,11 +40,13 @@ ENTITIES = (
     "lake:l", "lake:l", "schema:l/s", "table:l/s/t", "settings:l/s", "depot:d", "crate:d/1", "table:l/s/a%2Fb", "table:l/%zz/t",
     "lake:", "lake", ":x", "tabel:l/s/t", "table:l/s", "table:l//t", "table:l/s/t ", " table:l/s/t", "table:l/s/é", "lake:ünï",
     "table:l/s/ t", "lake:a\tb", "settings:l/s/x", "lake:l\n", "user:l/ann", "crate:d/1\u2003", "lake:日本", "",
+    "table:l/s/*", "table:l/?/t", "lake:%", "table:l/*/a%zz", "lake:%2A", "table:l/s/a*", "*", "*:l",
     *(f"lake:l{odd}m" for odd in ODD),
 )  # fmt: skip
 PRINCIPALS = (
     "user:ann", "user:ann", "group:hr", "role:clerk", "ann", "User:ann", "user:", "usr:x", "user:a b", "user:a ", "group: x",
-    "role:a:b", "user:a\nb", "", "user:é", "role:keper", "user:user:x", ":x", "USER:ann",
+    "role:a:b", "user:a\nb", "", "user:é", "role:keper", "user:user:x", ":x", "USER:ann", "*", "user:*", "group:%", "role:??",
+    "user:%2A", "user:a*", "user:Role:x", "group:role:x", "group:group:x", "user:%",
     *(f"user:a{odd}b" for odd in ODD),
 )  # fmt: skip
 PRIVILEGES = (
@@ -62,7 +64,19 @@ PRIVILEGES = (
     "SELECT ",
 )
 EFFECTS = ("allow", "allow", "deny", "ALLOW", "Deny", "grant", "", "allow ")
-ROLES = ("keeper", "keper", "clerk", "schema_administrator", "role:keeper", "user:ann", "Keeper", "visitor", "x ", "")
+ROLES = (
+    "keeper",
+    "keper",
+    "clerk",
+    "schema_administrator",
+    "*",
+    "role:keeper",
+    "user:ann",
+    "Keeper",
+    "visitor",
+    "x ",
+    "",
+)
 CELLS = {
     "user": PRINCIPALS, "of": ENTITIES, "group": ("hr", "group:hr", *PRINCIPALS), "principal": PRINCIPALS, "role": ROLES,
     "scope": (None, None, *ENTITIES), "grantee": PRINCIPALS, "effect": EFFECTS, "privilege": PRIVILEGES, "entity": ENTITIES,

@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 from privtab.engines.conditions import RESOURCE, All, Condition, Fact, Some
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, Place
 from privtab.spark.joins.rows import GROUPS, WHO, Names
-from privtab.spark.joins.text import beginning, both, either, encoded, last_name, united
+from privtab.spark.joins.text import beginning, both, decoded, either, last_name, united
 
 Found: TypeAlias = Callable[[str, str, Place, int], str]
 """The column of (part, type of its entity, place, word)."""
@@ -50,7 +50,7 @@ class Texts:
             case "service_admin":
                 return self._set(ADMIN, fact, case, self.layout.tests(fact))
             case "self":
-                return f"coalesce({last_name(self._path(fact))} = {encoded(WHO)}, false)"
+                return f"coalesce({decoded(last_name(self._path(fact)))} = {WHO}, false)"
             case "member":
                 return self._member(fact, case)
             case "holds":
@@ -63,7 +63,7 @@ class Texts:
         if self.layout.reader.principal[fact.type] != "group" or not self.names.has("groups"):
             return own
         path = self._path(fact)
-        named = f"exists({GROUPS}, g -> g = {path} OR {encoded('g')} = {last_name(path)})"
+        named = f"exists({GROUPS}, g -> g = {path} OR g = {decoded(last_name(path))})"
         return either([own, f"coalesce({named}, false)"])
 
     def _path(self, fact: Fact) -> str:

@@ -19,7 +19,7 @@ from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, Place, layout
 from privtab.spark.joins.prepare import Prepared, prepare
 from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared, reason
-from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
+from privtab.spark.joins.text import both, chosen, decoded, either, last_name, literal, one_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -278,5 +278,5 @@ def _key(path: str, place: Place) -> str:
     if place.depth == 0:
         return f"CASE WHEN {path} IS NOT NULL THEN {literal(place.prefix)} END"
     beginning = f"substring_index({path}, '/', {place.depth})"
-    name = f"substring_index({beginning}, '/', -1)" if place.last else beginning
+    name = decoded(last_name(beginning)) if place.last else beginning
     return f"concat({literal(place.prefix)}, {name})"

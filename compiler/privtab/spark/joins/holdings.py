@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.engines.conditions import Reader
 from privtab.engines.plan import Meaning
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Held, Numbers
-from privtab.spark.joins.text import beginning, chosen, encoded, literal, one_of, united
+from privtab.spark.joins.text import beginning, chosen, literal, one_of, united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,13 +122,13 @@ class Holdings:
             yield self._entry(tables["service_admins"], "concat('user:', user)", literal(EVERYWHERE), (ADMIN, "true"))
         if "member" in self._asked and "group" in self._principal_types and "memberships" in self._some:
             groups = self._memberships().select("group").distinct()
-            for key in (f"concat(':group/', {encoded('group')})", "concat(':group=', group)"):
+            for key in ("concat(':group/', group)", "concat(':group=', group)"):
                 yield self._entry(groups, "concat('group:', group)", key, member)
         if "assignments" not in self._some:
             return
         assignments = tables["assignments"].select("role", "scope_type", "scope_path").distinct()
         if "holds" in self._asked:
-            for key in (f"concat(':role/', {encoded('role')})", "concat(':role=', role)"):
+            for key in ("concat(':role/', role)", "concat(':role=', role)"):
                 yield self._entry(assignments, _role(), key, member)
         if self.meaning.roles:
             given: list[tuple[Held, str]] = [(("role", r), f"role = {literal(r[5:])}") for r in self.meaning.roles]

@@ -128,9 +128,10 @@ def _wrong(rule: Rule, layout: Layout, names: Names) -> str:
 
 def _malformed(path: str) -> str:
     outer = f"startswith({path}, '/') OR endswith({path}, '/') OR contains({path}, '//')"
-    # Something stays in the place of an escape: what stood beside it may not come together to another one.
-    escapes = f"contains({path}, '%') AND contains(replace(replace({path}, '%2F', '_'), '%25', '_'), '%')"
-    return f"({outer} OR {escapes})"
+    odd = either(f"contains({path}, '{sign}')" for sign in "%*?")
+    end = "(?s:(?!.))"
+    name = f"(?:(?![*?]+(?:/|{end}))(?:[^%/]|%2F|%25)*+|(?:%2A|%3F)+)"
+    return f"({outer} OR ({odd} AND NOT {path} RLIKE '^{name}(?:/{name})*{end}'))"
 
 
 def width(path: str) -> str:

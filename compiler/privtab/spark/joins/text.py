@@ -55,9 +55,9 @@ def united(words: Sequence[str]) -> str:
     return "(" + " | ".join(words) + ")" if words else "0L"
 
 
-def encoded(name: str) -> str:
-    """A name of a principal as paths have it."""
-    return f"replace(replace({name}, '%', '%25'), '/', '%2F')"
+def decoded(name: str) -> str:
+    """A name of a path as names of principals are written."""
+    return f"replace(replace({name}, '%2F', '/'), '%25', '%')"
 
 
 def beginning(path: str, depth: str | int) -> str:

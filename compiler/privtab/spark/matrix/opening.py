@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.engines.index import Index
 from privtab.errors import UsageError
-from privtab.request import Entity, hint
+from privtab.request import Entity, bare_name, hint, is_wildcard
 from privtab.spark.matrix.people import Holding, Subject
 from privtab.spark.matrix.world import World, decoded
 from privtab.spark.policies import OpenPolicy
@@ -101,7 +101,7 @@ def asked_about(users: Collection[str] | None, principals: Collection[str] | Non
     """The principals that are named, each once; None: every user. Raises UsageError for what is none."""
     if users is None and principals is None:
         return None
-    found = [f"user:{user.removeprefix('user:')}" for user in _listed(users, "users")]
+    found = [f"user:{bare_name(user, 'user')}" for user in _listed(users, "users")]
     for principal in _listed(principals, "principals"):
         kind, colon, name = principal.partition(":")
         if not (colon and name) or kind not in KINDS:
@@ -109,6 +109,9 @@ def asked_about(users: Collection[str] | None, principals: Collection[str] | Non
                 f"`{principal}` is no principal: write user:NAME, group:NAME or role:NAME" + hint(kind, KINDS)
             )
         found.append(principal)
+    for principal in found:
+        if is_wildcard(principal.partition(":")[2]):
+            raise UsageError(f"`{principal}` is no principal: there are no wildcards; leave it out for every user")
     return list(dict.fromkeys(found))
 
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 _INK = r"[^\p{Z}\p{Cc}]"
 _END = r"(?<=[^\p{Z}\p{Cc}])\z"
 """The last character is neither a space nor a control: such a cell has no space to warn of."""
-_NAME = r"(?:[^/%]++|%2F|%25)++"
+_NAME = r"(?:[^/%*?]++|%2F|%25)++"
+_WILDCARD = r"[*?%]++\z"
+"""Looked at closely, as is every path with a `*` or `?`."""
 _KIND = "(?i:user|group|role):"
 """What begins like a principal of another kind, in any case of letters, is looked at closely."""
 
@@ -130,10 +132,10 @@ class _Expressions:
         return fn.col(column).rlike(rf"\A(?:{'|'.join(shapes)}){_END}")
 
     def principal(self, column: str, kinds: Sequence[str]) -> Column:
-        return fn.col(column).rlike(rf"\A(?:{'|'.join(kinds)}):[^\n]+{_END}")
+        return fn.col(column).rlike(rf"\A(?:{'|'.join(kinds)}):(?!{_KIND}|{_WILDCARD})[^\n]+{_END}")
 
     def bare(self, column: str, kind: str) -> Column:
-        return fn.col(column).rlike(rf"\A(?:{kind}:[^\n]+|(?!{_KIND}){_INK}[^\n]*){_END}")
+        return fn.col(column).rlike(rf"\A(?:{kind}:)?(?!{_KIND}|{_WILDCARD}){_INK}[^\n]*{_END}")
 
     def grant(self) -> Column:
         """A privilege that gives something on the type, an effect that the policy has."""
@@ -152,7 +154,9 @@ class _Expressions:
             return fn.expr("false")
         kinds = "|".join(semantics.kinds)
         bare = rf"{_INK}[^:\n]*" if "user" in semantics.kinds else r"(?!)"
-        return fn.col("owner").rlike(rf"\A(?:(?:{kinds}):[^\n]+|(?!:){bare}){_END}") & self.entity("entity")
+        return fn.col("owner").rlike(
+            rf"\A(?:(?:{kinds}):(?!{_KIND}|{_WILDCARD})[^\n]+|(?!:|{_WILDCARD}){bare}){_END}"
+        ) & self.entity("entity")
 
     def assignment(self) -> Column:
         bound = {name: role.scope for name, role in self.program.roles.items() if role.scope is not None}

@@ -318,7 +318,7 @@ class _Opening:
         head = fn.lit(type_) if constant else self.expression(where, frame, type_)
         if head is None or not all(part is not None for part in parts):
             return None
-        path = [paths.encoded(part) for part in parts if part is not None]
+        path = [_encoded(part.cast("string")) for part in parts if part is not None]
         if constant:
             return fn.concat(head, fn.lit(":"), paths.joined(path))
         gap = fn.expr("false")
@@ -389,3 +389,8 @@ class _Opening:
     def wrong(self, where: str, message: str, advice: str | None = None) -> None:
         """Note one thing that is wrong."""
         self.problems.append(f"{where}: {message}" + (f" ({advice})" if advice else ""))
+
+
+def _encoded(name: Column) -> Column:
+    """A name as paths have it. A wildcard stays what it is, to be found; and so does the spelling of one that is meant."""
+    return fn.when(name.rlike(r"\A(?:[*?%]+|(?:%2A|%3F)+)\z"), name).otherwise(paths.encoded(name))
