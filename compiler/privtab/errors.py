@@ -26,6 +26,7 @@ PrivtabError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -136,6 +137,14 @@ class AccessDenied(DecisionError):
 
 class InvalidRequest(DecisionError):
     """The request names an operation, type, path or object that the policy does not know."""
+
+    def written(self, object_: str) -> str:
+        r"""The message for people who do not write JSON: `context.with.NAME` as they write it, `\1` for the name.
+
+        >>> InvalidRequest("`run` needs context.with.template: …").written(r"`--with \1=…`")
+        '`run` needs `--with template=…`: …'
+        """
+        return re.sub(r"context\.with\.(\w+)", object_, str(self))
 
 
 class Unauthenticated(InvalidRequest):

@@ -21,7 +21,7 @@ def test_a_number_for_text(only: Callable[..., Any]) -> None:
 def test_text_for_a_flag(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {create: {requires: READ (shop), creates: yes, gate: none}}}\n", "P008")
     assert found.message == "`creates` must be `true` or `false`, not text"
-    assert found.help is None
+    assert found.help == "write `true`"
     assert found.under == "yes"
 
 
@@ -34,7 +34,7 @@ def test_a_list_of_entity_types(only: Callable[..., Any]) -> None:
         "P008",
     )
     assert found.message == "`entities` must be a mapping, not a list"
-    assert found.help is None
+    assert found.help == "write `entities: {TYPE: {TYPE: }}`"
     assert found.under == "[shop, shelf]"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 def test_what_was_expected_is_said_in_words(only: Callable[..., Any]) -> None:
     found = only("tables: {shop: {open: READ shop}}\n", "P011")
     assert found.message == "unexpected `shop`"
-    assert found.help == "expected `(`, `/` or `+`"
+    assert found.help == "write the entity type in parentheses: `READ (shop)`"
     assert found.under == "shop"
 
 

@@ -42,6 +42,8 @@ def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
         return Goal(text=text, resource=entity, atoms=(fact.atom(),))
     names = Names(reference.program)
     problem = names.grantable(wanted, entity.type)
+    if problem is not None and (entity.type, wanted) in reference.program.rules:
+        raise InvalidRequest(f"`{wanted}` is an operation: ask for it by `{entity} --operation {wanted}`")
     if problem is not None:
         raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
     facts = (Fact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))

@@ -44,3 +44,15 @@ def listed(names: Iterable[str], *, last: str = "and") -> str:
     if len(quoted) > _SHOWN:
         quoted = [*quoted[: _SHOWN - 1], f"{len(quoted) - _SHOWN + 1} more"]
     return f" {last} ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))
+
+
+def not_a_condition(name: str) -> str | None:
+    """What to write instead of a kind of principal in a condition; None for other names.
+
+    >>> not_a_condition("Role")
+    'roles are not conditions; write the privilege that the role is granted, as in `READ (TYPE)`'
+    """
+    kind = name.lower().removesuffix("s")
+    if kind not in ("user", "group", "role"):
+        return None
+    return f"{kind}s are not conditions; write the privilege that the {kind} is granted, as in `READ (TYPE)`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from privtab.checks._hints import did_you_mean, listed, nearest
 from privtab.diagnostics import Diagnostic, Severity, Span
@@ -10,6 +10,27 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 CODE = "P006"
 NAME = "unknown-key"
 SEVERITY = Severity.ERROR
+
+
+_STATE = "who holds what is no part of a policy: it is a table of the state, which commands take as `--state`"
+_SEMANTICS = "it stands below `semantics`"
+_CONDITION = "write `requires`"
+INSTEAD: Mapping[str, Mapping[str, str]] = {
+    "a policy file": {
+        **dict.fromkeys(("grants", "users", "groups", "members", "memberships", "assignments", "owners"), _STATE),
+        **dict.fromkeys(("inheritance", "deny", "owner", "gate"), _SEMANTICS),
+        **dict.fromkeys(("rules", "operations", "policies", "policy", "resources", "rows"), "write `tables`"),
+        **dict.fromkeys(("permissions", "actions", "rights", "scopes"), "write `privileges`"),
+        **dict.fromkeys(("types_of_entities", "hierarchy", "objects"), "write `entities`"),
+    },
+    "a row": {
+        **dict.fromkeys(("if", "when", "condition", "allow", "permission", "permissions", "privileges"), _CONDITION),
+        **dict.fromkeys(("deny", "effect"), "rows only require: denials are rows of the state, with `effect: deny`"),
+        "parameters": "write `with`",
+        "description": "write `title` or `note`",
+    },
+}
+"""What is written for what people are used to from elsewhere, by the kind of mapping."""
 
 
 def finding(span: Span, key: str, where: str, known: Sequence[str]) -> Diagnostic:
@@ -20,6 +41,6 @@ def finding(span: Span, key: str, where: str, known: Sequence[str]) -> Diagnosti
         severity=SEVERITY,
         message=f"unknown key `{key}` in {where}",
         span=span,
-        help=did_you_mean(key, known) or f"the keys of {where} are {listed(known)}",
-        fix=nearest(key, known),
+        help=INSTEAD.get(where, {}).get(key) or did_you_mean(key, known) or f"the keys of {where} are {listed(known)}",
+        fix=None if key in INSTEAD.get(where, {}) else nearest(key, known),
     )

@@ -25,6 +25,14 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
     )
 
 
+def meant(span: Span, what: str, value: str, instead: str) -> Diagnostic:
+    """`value` is none of the values of `what`, and plainly stands for one of them."""
+    message = f"`{value}` is no value of {what}"
+    return Diagnostic(
+        code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=f"write `{instead}`", fix=instead
+    )
+
+
 def other(span: Span, message: str, help_: str | None = None) -> Diagnostic:
     """A value that is wrong in a way of its own."""
     return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=help_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.checks._hints import did_you_mean, listed, nearest
+from privtab.checks._hints import did_you_mean, listed, nearest, not_a_condition
 from privtab.diagnostics import Diagnostic, Severity, Span
 
 CODE = "P101"
@@ -20,7 +20,7 @@ def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
         severity=SEVERITY,
         message=f"unknown privilege `{name}`",
         span=span,
-        help=did_you_mean(name, known) or f"the privileges and sets are {listed(known)}"
+        help=not_a_condition(name) or did_you_mean(name, known) or f"the privileges and sets are {listed(known)}"
         if known
         else "the file lists no privileges: add `privileges: […]`",
         fix=nearest(name, known),

@@ -10,11 +10,13 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 CODE = "P103"
 NAME = "undefined-object"
 SEVERITY = Severity.ERROR
+ITSELF = frozenset({"this", "self", "itself", "resource", "object", "target", "it"})
+"""What other languages call what a request is about."""
 
 
 def finding(span: Span, name: str, objects: Collection[str], targets: Collection[str]) -> Diagnostic:
     """`name` is none of the row's `with` objects nor one of its `targets`."""
-    help_ = did_you_mean(name, (*objects, *targets))
+    help_ = did_you_mean(name, (*objects, *targets)) if name not in ITSELF else "the row's own entity is `entity`"
     if help_ is None:
         help_ = (
             f"targets here are {listed((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"

@@ -13,8 +13,11 @@ SEVERITY = Severity.ERROR
 _ANY = 8
 
 
-def finding(span: Span, operation: str, types: Collection[str], known: Collection[str]) -> Diagnostic:
+def finding(
+    span: Span, operation: str, types: Collection[str], known: Collection[str], *, is_privilege: bool = False
+) -> Diagnostic:
     """None of the `types` has a row for `operation`."""
+    instead = f"`{operation}` is a privilege: leave `can` out" if is_privilege else did_you_mean(operation, known)
     where = listed(types, last="or") if len(types) < _ANY else "any entity type"
     return Diagnostic(
         code=CODE,
@@ -22,6 +25,6 @@ def finding(span: Span, operation: str, types: Collection[str], known: Collectio
         severity=SEVERITY,
         message=f"unknown operation `{operation}` on {where}",
         span=span,
-        help=did_you_mean(operation, known) or (f"it has {listed(known)}" if known else "it has no rows at all"),
+        help=instead or (f"it has {listed(known)}" if known else "it has no rows at all"),
         fix=nearest(operation, known),
     )

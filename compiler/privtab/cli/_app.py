@@ -156,7 +156,10 @@ def _run(arguments: Sequence[str]) -> int:
     except (RegistryConflict, BundleRefused) as error:
         complain(str(error))
         return FINDINGS
-    except (UsageError, InvalidRequest) as error:
+    except InvalidRequest as error:
+        complain(error.written(r"`--with \1=TYPE:PATH`"))
+        return USAGE
+    except UsageError as error:
         complain(str(error))
         return USAGE
     except (PrivtabError, OSError) as error:

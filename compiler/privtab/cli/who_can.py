@@ -28,6 +28,7 @@ from privtab.cli._options import (
     readings,
 )
 from privtab.cli._output import count, out, print_json, table, waiting
+from privtab.errors import UsageError
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def who_can(
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
 
+    if ":" in operation and ":" not in resource:
+        raise UsageError(f"`{operation}` is no operation: write `who-can OP ENTITY`, the operation first")
     program = load_program(policy, variant=variant, readings=readings(reading))
     request = Request(
         user="",

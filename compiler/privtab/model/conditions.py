@@ -164,7 +164,11 @@ class Scope:
         targets = self.names.hierarchy.targets(self.entity)
         if name in entities or name == "parent":
             return p104_target_not_on_path.finding(spot.span, name, self.entity, targets)
-        if nearest(name, self.objects) is None and nearest(name, entities) is not None:
+        if (
+            name not in p103_undefined_object.ITSELF
+            and nearest(name, self.objects) is None
+            and nearest(name, entities) is not None
+        ):
             return p102_unknown_type.finding(spot.span, name, entities)
         return p103_undefined_object.finding(spot.span, name, tuple(self.objects), targets)
 
@@ -199,7 +203,11 @@ class Scope:
                 self.poisoned = bool(unreadable)
             elif not chosen:
                 known = {op: None for type_, op in self.pairs if type_ in place.types}
-                self.fail(p105_unknown_operation.finding(spot.span, operation, place.types, tuple(known)))
+                self.fail(
+                    p105_unknown_operation.finding(
+                        spot.span, operation, place.types, tuple(known), is_privilege=operation in self.names.declared
+                    )
+                )
             elif objects and all(c.decl.withs for c in chosen):
                 self.fail(p209_can_with_objects.finding(spot.span, operation, place.types, objects))
             else:

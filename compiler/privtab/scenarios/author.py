@@ -101,7 +101,8 @@ class Author:
             )
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:
-            message, _, advice = str(error).partition("; ")
+            said = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)
+            message, _, advice = said.partition("; ")
             self.reader.report("T103", span, message, advice or None)
             return None
         unknown = sorted(request.flags - self.vocabulary.operations[request.resource.type][action].flags)

@@ -116,6 +116,24 @@ class Reader:
         self.report("T003", node, f"{what} is {_kind(node)}, not {expected}")
 
 
+_DECISION = ("decision", "write `decision: allow` or `decision: deny`")
+_INSTEAD = {
+    **dict.fromkeys(
+        ("expect", "expected", "expects", "result", "answer", "outcome", "effect", "allow", "allowed"), _DECISION
+    ),
+    "ask": (
+        "decision",
+        "write `action`, `resource` and `decision`; `ask` stands in `needs`, which says all that suffices",
+    ),
+    **dict.fromkeys(("operation", "op"), ("action", "write `action`")),
+    **dict.fromkeys(("on", "entity", "object", "target"), ("resource", "write `resource: TYPE:PATH`")),
+    **dict.fromkeys(("subject", "who", "principal"), ("user", "write `user`")),
+    **dict.fromkeys(("context", "objects"), ("with", "write `with: {NAME: TYPE:PATH}`, and `flags: [FLAG]`")),
+    **dict.fromkeys(("tests", "scenario", "checks", "examples"), ("cases", "write `cases`")),
+}
+"""What is meant by words of other tools, where a key of ours is known: the key, and the advice."""
+
+
 def fill(node: Node, values: Values[str, str]) -> Node:
     """The node with its placeholders filled in; places stay those of the text."""
     match node:
@@ -160,6 +178,9 @@ def _advice(key: Scalar, value: Node, known: tuple[str, ...]) -> str:
     """What was meant by an unknown key; a word without a value was most likely cut off a text by its comma."""
     if _empty(value) and value.start <= key.end + 1:
         return "a comma between braces ends a text: put the whole text in quotes"
+    instead = _INSTEAD.get(key.text.lower())
+    if instead is not None and instead[0] in known:
+        return instead[1]
     return near(key.text, known, "its keys are")
 
 

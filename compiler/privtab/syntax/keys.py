@@ -159,3 +159,17 @@ VALUES: dict[str, tuple[str, ...]] = {
     "kinds": ("user", "group", "role"),
 }
 """Shapes whose values are a closed set of words; `groups` and `kinds` are lists of them."""
+
+SECTIONS: dict[str, str] = {
+    "sources": "sources: {NAME: {document: FILE}}",
+    "entities": "entities: {TYPE: {TYPE: }}",
+    "types": "types: {TYPE: {single: true}}",
+    "sets": "sets: {NAME: [PRIVILEGE, PRIVILEGE]}",
+    "semantics": "semantics: {inheritance: down}",
+    "core": "core: {OPERATION: CONDITION}",
+    "tables": "tables: {TYPE: {OPERATION: CONDITION}}",
+    "any": "any: {OPERATION: CONDITION}",
+    "roles": "roles: {NAME: {grants: {TYPE: [PRIVILEGE]}}}",
+    "variants": "variants: {NAME: {tables: {TYPE: {OPERATION: CONDITION}}}}",
+}
+"""The sections that are mappings, and how they are written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence as Sequence_
 from typing import Literal
 
 from privtab.checks import (
@@ -14,9 +15,10 @@ from privtab.checks import (
     p010_bad_name,
     p011_cell_syntax,
 )
-from privtab.checks._hints import nearest
+from privtab.checks._hints import listed, nearest
 from privtab.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.source import SourceFile
+from privtab.syntax.cell_advice import advice
 from privtab.syntax.expression import CellError, parse_condition, parse_effects
 from privtab.syntax.keys import KEYS, OPEN, SNAKE, VALUES
 from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word
@@ -58,11 +60,11 @@ class Reader:
             return
         self.report(p008_wrong_type.finding(self.span(node), what, expected, _kind(node), help_))
 
-    def fields(self, node: Node, kind: str, where: str | None = None) -> Fields | None:
+    def fields(self, node: Node, kind: str, where: str | None = None, example: str | None = None) -> Fields | None:
         """The entries of a mapping by key, checked against the keys of `kind`."""
         where = where or f"a {kind}"
         if not isinstance(node, Mapping):
-            self.wrong(node, where, "a mapping")
+            self.wrong(node, where, "a mapping", example)
             return None
         known = {key.name: key for key in KEYS[kind]}
         fields: Fields = {}
@@ -71,7 +73,8 @@ class Reader:
         for key, value in self.cut_cells(node):
             if key.text not in known:
                 self.report(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
-                meant = nearest(key.text, known, cutoff=0.75)
+                told = key.text in p006_unknown_key.INSTEAD.get(where, {})
+                meant = None if told else nearest(key.text, known, cutoff=0.75)
                 if meant is not None and meant not in present:
                     fields.setdefault(meant, (key, value))
                 else:
@@ -90,10 +93,10 @@ class Reader:
             self.strange = strange
         return fields
 
-    def entries(self, node: Node, what: str) -> list[tuple[Scalar, Node]]:
+    def entries(self, node: Node, what: str, example: str | None = None) -> list[tuple[Scalar, Node]]:
         """The entries of a mapping with free keys; a repeated key is a finding and its second entry drops out."""
         if not isinstance(node, Mapping):
-            self.wrong(node, what, "a mapping")
+            self.wrong(node, what, "a mapping", example)
             return []
         first: dict[str, Scalar] = {}
         entries: list[tuple[Scalar, Node]] = []
@@ -174,15 +177,22 @@ class Reader:
         """`true` or `false`."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return Located(node.value, self.span(node))
-        self.wrong(node, what, "`true` or `false`")
+        meant = _switched(node, ("false", "true"), no="false")
+        self.wrong(node, what, "`true` or `false`", f"write `{meant}`" if meant else None)
         return None
 
     def choice(self, node: Node, shape: str, what: str) -> str | None:
         """One of the words of a closed set."""
-        text = self.text(node, what)
-        if text is None or text in VALUES[shape]:
-            return text
-        self.report(p009_wrong_value.finding(self.span(node), what, text, VALUES[shape]))
+        known = VALUES[shape]
+        if isinstance(node, Scalar) and isinstance(node.value, str) and node.text in known and node.style != "*":
+            return node.text
+        meant = _switched(node, known)
+        if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
+            self.wrong(node, what, listed(known, last="or"), f"write `{meant}`" if meant else None)
+        elif meant:
+            self.report(p009_wrong_value.meant(self.span(node), what, node.text, meant))
+        else:
+            self.report(p009_wrong_value.finding(self.span(node), what, node.text, known))
         return None
 
     def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
@@ -230,7 +240,9 @@ class Reader:
         """The text of a cell with its place."""
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
-        self.wrong(node, what, "a condition" if "`grants`" not in what else "text", "a condition reads `READ (TYPE)`")
+        everybody = isinstance(node, Scalar) and node.value is True
+        instead = "write `anyone` where everybody may" if everybody else "a condition reads `READ (TYPE)`"
+        self.wrong(node, what, "a condition", instead)
         return None
 
     def condition(self, node: Node, what: str) -> ConditionCell | None:
@@ -249,9 +261,11 @@ class Reader:
         """An effect or a list of effects."""
         cells: list[EffectCell] = []
         for item in self.cut_items(node):
-            text = self.text(item, what)
-            if text is None or not isinstance(item, Scalar):
+            if not isinstance(item, Scalar) or not isinstance(item.value, str) or item.style == "*":
+                example = "READ (TYPE)" if kind == "grant" else "owner"
+                self.wrong(item, what, "an effect", f"an effect reads `{example}`")
                 continue
+            text = item.value
             cell = Cell(text=text, source=self.source, style=item.style, start=item.start, end=item.end)
             match parse_effects(text):
                 case CellError() as error:
@@ -263,7 +277,8 @@ class Reader:
     def cell_error(self, cell: Cell, error: CellError) -> None:
         """A cell that does not parse."""
         span = cell.part(error.start, error.end) if error.start < len(cell.text) else _behind(cell)
-        self.report(p011_cell_syntax.finding(span, error.message, error.expected, _advice(cell.text, error)))
+        instead, whole = advice(cell.text, error)
+        self.report(p011_cell_syntax.finding(span, error.message, () if whole else error.expected, instead))
 
     def parts(self, node: Scalar) -> list[Word]:
         """The words of `start, stop, debug`, each with its place."""
@@ -288,20 +303,13 @@ def _behind(cell: Cell) -> Span:
     return cell.source.span(cell.start + len(written), cell.start + len(written) + 1)
 
 
-def _advice(text: str, error: CellError) -> str | None:
-    found = text[error.start : error.end]
-    before = text[: error.start]
-    if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:
-        return "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`"
-    if found in ("||", "|", "OR", "Or"):
-        return "write `or`"
-    if found in ("&&", "AND", "And"):
-        return "write `and`"
-    if found in ("not", "!", "NOT"):
-        return "conditions have no negation"
-    if found == "?":
-        return "a lost character of the document, most likely `/`"
-    return None
+def _switched(node: Node, known: Sequence_[str], *, no: str = "none") -> str | None:
+    """The word that is meant by a switch: of two words `none` is that for off."""
+    on = [word for word in known if word != no]
+    if not isinstance(node, Scalar) or len(on) != 1 or no not in known:
+        return None
+    word = str(node.text).lower()
+    return on[0] if word in ("true", "yes", "on") else no if word in ("false", "no", "off") else None
 
 
 def _lead(text: str) -> int:

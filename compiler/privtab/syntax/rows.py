@@ -136,7 +136,7 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
 
 def _withs(reader: Reader, node: Node) -> tuple[WithDecl, ...]:
     withs: list[WithDecl] = []
-    for key, value in reader.entries(node, "`with`"):
+    for key, value in reader.entries(node, "`with`", "write `with: {NAME: TYPE}`"):
         name = reader.name(key, "a `with` object", snake=True)
         types = reader.words(value, f"`{key.text}`")
         if name is None or types is None:

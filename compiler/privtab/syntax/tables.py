@@ -9,6 +9,7 @@ from privtab.checks import p007_missing_key, p009_wrong_value, p010_bad_name, p2
 from privtab.diagnostics import Located, Severity
 from privtab.syntax.conflicts import read_conflicts
 from privtab.syntax.expression import RESERVED
+from privtab.syntax.keys import SECTIONS
 from privtab.syntax.nodes import (
     EntityDecl,
     OwnerDecl,
@@ -52,8 +53,8 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
                 reader.wrong(node, "`entities`", "a mapping")
                 unreadable.add(key)
             return absent
-        if key in _MAPS and not isinstance(node, Mapping):
-            reader.wrong(node, f"`{key}`", "a mapping")
+        if key in SECTIONS and not isinstance(node, Mapping):
+            reader.wrong(node, f"`{key}`", "a mapping", f"write `{SECTIONS[key]}`")
             unreadable.add(key)
             return absent
         return read(node)
@@ -62,7 +63,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         _format(reader, fields["privtab"][1])
     unreadable.update(key for key in ("entities",) if key not in fields)
     if reader.strange:
-        unreadable.update(key for key in _SECTIONS if key not in fields)
+        unreadable.update({"sources", "privileges", "sets", "core", "tables", "any"} - fields.keys())
     nowhere = reader.source.span(0, 0)
     tables, inside = section("tables", lambda n: _tables(reader, n, unreadable), none)
     any_: tuple[RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
@@ -89,10 +90,6 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
         lost=frozenset(reader.lost),
         broken=any(d.severity is Severity.ERROR for d in reader.found),
     )
-
-
-_SECTIONS = ("sources", "privileges", "sets", "core", "tables", "any")
-_MAPS = frozenset({"sources", "entities", "types", "sets", "semantics", "core", "tables", "any", "roles", "variants"})
 
 
 def _format(reader: Reader, node: Node) -> None:
@@ -202,7 +199,7 @@ def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[Privi
     elif isinstance(node, Mapping):
         listed = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
     else:
-        reader.wrong(node, "`privileges`", "a list of names or a mapping")
+        reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
         unreadable.add("privileges")
         return ()
     first: dict[str, Word] = {}
@@ -234,7 +231,9 @@ def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
     if node is None or (isinstance(node, Scalar) and node.value is None and node.style != "*"):
         return PrivilegeDecl(name=name)
     before = reader.mistakes
-    fields = reader.fields(node, "privilege", f"the privilege `{name.value}`") or {}
+    fields = (
+        reader.fields(node, "privilege", f"the privilege `{name.value}`", f"write `{name.value}: {{on: [TYPE]}}`") or {}
+    )
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     alias = reader.name(fields["alias_of"][1], "a privilege") if "alias_of" in fields else None
     if on is not None and "alias_of" in fields:
@@ -335,7 +334,9 @@ def _roles(reader: Reader, node: Node) -> tuple[RoleDecl, ...]:
         if _nothing(value):
             roles.append(RoleDecl(name=name, scope=None, grants=()))
             continue
-        fields = reader.fields(value, "role", f"the role `{key.text}`")
+        fields = reader.fields(
+            value, "role", f"the role `{key.text}`", f"write `{key.text}: {{grants: {{TYPE: [PRIVILEGE]}}}}`"
+        )
         if fields is None:
             continue
         scope = reader.text(fields["scope"][1], "`scope`") if "scope" in fields else None

@@ -1,0 +1,90 @@
+"""What to write instead of a cell that does not parse, for what people are used to from other languages of policies."""
+
+from __future__ import annotations
+
+import re
+
+from privtab.checks._hints import not_a_condition
+from privtab.syntax.expression import CellError
+
+_NEGATION = re.compile(r"(?:^|[\s(&|])(?:(?:not|no|without|unless|except)\s|!(?!=))", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"[=<>~]|\w\s+(?:in|like|matches|contains)\s+[\[\"'(\w]", re.IGNORECASE)
+_PRINCIPAL = re.compile(r"\b(role|group|user)s?\b(?:[\s:]|\s*={1,2})+(?!(?:or|and|when|in)\b)[\w\"']", re.IGNORECASE)
+_NAME = r"[^\W\d](?:[\w.:\-]*\w)?"
+_NO_TARGET = re.compile(rf"(can\s+{_NAME}|{_NAME})(?:\s+(?:on|of|at|for|in)?\s*({_NAME}))?", re.IGNORECASE)
+_EVERYBODY = {"any", "all", "everyone", "everybody", "true", "yes", "public", "allow", "open", "authenticated"}
+_NOBODY = {"false", "no", "nobody", "none", "never", "deny"}
+
+NEGATION = (
+    "negation is not a condition; write what a caller must hold: "
+    "who must not is denied in the state, with `semantics: {deny: overrides}`"
+)
+ATTRIBUTES = (
+    "attributes are not conditions; write a privilege, as in `READ (TYPE)`, "
+    "or a flag that the request sets, as in `READ (TYPE) when FLAG`"
+)
+
+
+def advice(text: str, error: CellError) -> tuple[str | None, bool]:
+    """What to write instead, and whether that says all: what the grammar expected is then no help."""
+    whole = _of_whole(text.strip())
+    if whole is not None:
+        return whole, True
+    return _at(text, error)
+
+
+def _of_whole(text: str) -> str | None:
+    """For cells that are meant as what no condition is."""
+    if _NEGATION.search(text) and text.lower() not in _NOBODY:
+        return NEGATION
+    principal = _PRINCIPAL.search(text)
+    if principal is not None:
+        return not_a_condition(principal[1])
+    if _ATTRIBUTE.search(text):
+        return ATTRIBUTES
+    word = text.lower()
+    if word in _EVERYBODY:
+        return "write `anyone`"
+    if word in _NOBODY:
+        return "write a privilege that nobody is granted: without a grant a request is denied"
+    if word in ("admin", "service_admin", "superuser", "root"):
+        return "write `service admin` for the service administrators of the state, or a privilege: `ADMIN (TYPE)`"
+    lone = _NO_TARGET.fullmatch(text)
+    if lone is None or text.lower().startswith(("allow ", "deny ", "if ", "is ", "requires ", "self ", "anyone ")):
+        return None
+    return f"write the entity type in parentheses: `{lone[1]} ({lone[2] or 'TYPE'})`"
+
+
+def _at(text: str, error: CellError) -> tuple[str | None, bool]:
+    """For what stands where the parser stopped."""
+    found, before, after = text[error.start : error.end], text[: error.start], text[error.end :]
+    if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:
+        told = "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`"
+        return told, False
+    first = text.split(None, 1)[0].lower() if text.strip() else ""
+    if first in ("allow", "requires", "require", "is", "has", "grant"):
+        return f"leave `{text.split(None, 1)[0]}` out: a row says what is required", True
+    if first == "deny":
+        return "rows require, and denials are rows of the state: `{grantee: …, effect: deny, …}`", True
+    inside = before.count("(") > before.count(")")
+    told = {
+        "||": "write `or`", "|": "write `or`", "or": "write `or`",
+        "&&": "write `and`", "and": "write `and`",
+        "if": "write `when`, and the name of a flag behind it", "provided": "write `when`, and the name of a flag behind it",
+        "*": "there are no wildcards: name each entity type" if inside
+        else "there are no wildcards: name the privileges, or a set of them",
+        "?": "a lost character of the document, most likely `/`",
+    }.get(found.lower())  # fmt: skip
+    if found in ("and", "or"):
+        told = None
+    if told is None and found == "&" and (before.endswith("&") or after.startswith("&")):
+        told = "write `and`"
+    if told is None and found == "," and not inside:
+        told = "write `READ/WRITE (TYPE)` for any of them, `READ + WRITE (TYPE)` for all"
+    if told is None and found == "/" and inside:
+        told = "separate entity types by commas: any of them will do"
+    if told is None and found == "(" and re.search(r"\b(self|anyone)\s*$", before):
+        told = "`self` and `anyone` stand alone"
+    if told is None and (found == "[" or (found == "-" and after.startswith("-"))):
+        told = "targets stand in `( )`" if found == "[" else "a remark goes to `note:`, or behind ` #`"
+    return told, False
