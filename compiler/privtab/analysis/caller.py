@@ -87,6 +87,15 @@ class Caller(Asked):
         self.roles = self.holdings.roles(user, brought)
         self.about({})
 
+    @classmethod
+    def alone(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:
+        """Somebody without a name who is in a group (`group:hr`), or holds a role (`role:analyst`), and nothing else."""
+        caller = cls(reference, "", flags=flags)
+        caller.principals, caller.scoped, caller.roles = reference.holdings.alone(principal)
+        kind, _, name = principal.partition(":")
+        caller.groups = frozenset({name}) if kind == "group" else frozenset()
+        return caller
+
     def about(self, objects: Mapping[str, Entity]) -> Caller:
         """Turn to other objects, by slot; an object may lack its last name."""
         self.types = {slot: entity.type for slot, entity in objects.items()}

@@ -17,7 +17,7 @@ from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.evaluate import Reference
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
-from privtab.request import Entity
+from privtab.request import Entity, bare_name, check_user
 from privtab.state.nodes import State
 
 Atoms: TypeAlias = tuple[Leaf, ...]
@@ -40,9 +40,10 @@ class May:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatCan:
-    """What a user may do, in the order of the policy's types, then by path; and what was looked at."""
+    """What a principal may do, in the order of the policy's types, then by path; and what was looked at."""
 
-    user: str
+    principal: str
+    """`user:alice`, `group:hr` or `role:analyst`."""
     entities: tuple[Entity, ...]
     allowed: tuple[May, ...]
     asked: int
@@ -60,6 +61,8 @@ def what_can(
 ) -> WhatCan:
     """What `user` may do on each entity that the state names, or on `entity` alone.
 
+    For `group:hr` or `role:analyst`: what somebody may who is in that group, or holds that role, and nothing else.
+
     Rows that create are asked without a name, since what is created is not there yet; so are the calls of listings. `with`
     objects are chosen among the same entities. Raises InvalidRequest where `entity` is none of this policy.
     """
@@ -68,14 +71,23 @@ def what_can(
     found = Universe(reference.program, rows_entities(state))
     if entity is not None:
         found.add(entity)
-    asker = _Asker(Caller(reference, user, groups=groups, flags=flags), state, found)
+    name = bare_name(user, "user")
+    alone = user.startswith(("group:", "role:"))
+    if alone:
+        caller = Caller.alone(reference, user, flags=flags)
+    else:
+        check_user(name)
+        caller = Caller(reference, name, groups=groups, flags=flags)
+    asker = _Asker(caller, state, found)
     asked = list(found) if entity is None else [entity]
     allowed: list[May] = []
     total = 0
     for resource in [*([Entity("", "")] if entity is None else []), *asked]:
         total += len(asker.questions(resource.type))
         allowed += asker.allowed(resource)
-    return WhatCan(user=user, entities=tuple(asked), allowed=tuple(allowed), asked=total)
+    return WhatCan(
+        principal=user if alone else f"user:{name}", entities=tuple(asked), allowed=tuple(allowed), asked=total
+    )
 
 
 class _Asker:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.errors import UsageError
+from privtab.cli._output import err
+from privtab.errors import InvalidRequest, UsageError
 from privtab.printable import no_formula
-from privtab.request import Entity, hint
+from privtab.request import Entity, bare_name, check_user, hint, is_wildcard
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,11 +73,33 @@ def objects(given: Iterable[str] | None) -> dict[str, Entity]:
 
 
 def user_name(text: str) -> str:
-    """A user, bare or as `user:name`; raises UsageError for nobody."""
-    name = text.removeprefix("user:")
-    if not name:
+    """A user, bare or as `user:name`; raises UsageError for nobody, and for what is no user."""
+    if not text or text == "user:":
         raise UsageError("USER is empty: nobody asks")
+    name = bare_name(text, "user")
+    try:
+        check_user(name)
+    except InvalidRequest as error:
+        told = f"; `what-can {text}` tells what it gives" if text.startswith(("group:", "role:")) else ""
+        raise UsageError(f"{error}{told}") from None
     return name
+
+
+def principal_name(text: str) -> str:
+    """A user, bare or as `user:name`, a group as `group:name` or a role as `role:name`; raises UsageError for others."""
+    kind, _, name = text.partition(":")
+    if kind not in ("group", "role"):
+        return user_name(text)
+    if not name or is_wildcard(name):
+        raise UsageError(f"`{text}` names no {kind}: write {kind}:NAME")
+    return text
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """What an answer may have missed, on standard error."""
+    for note in notes:
+        err().print("note: ", style="bold", end="", soft_wrap=True)
+        err().print(note, soft_wrap=True)
 
 
 def group_names(given: Iterable[str] | None) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from privtab.cli._ask import (
     objects,
     rule_json,
     show_list,
+    show_notes,
     show_place,
     show_rows,
     show_rule,
@@ -80,6 +81,8 @@ def explain(
               --with template=job_template:m/nightly
     """
     from privtab.analysis.explain import explain as explained
+    from privtab.analysis.unknown import asked_entities
+    from privtab.analysis.unknown import notes as unknown
     from privtab.bundle.pack import policy_artifacts
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
@@ -96,10 +99,13 @@ def explain(
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial)
     reference = Reference(program, loaded, revision=policy_artifacts(program).revision)
     why = explained(reference, request, loaded, places)
+    principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
+    notes = unknown(program, loaded, principals, asked_entities(program, request))
     if format_ is Format.JSON:
-        print_json(_json(why))
+        print_json({**_json(why), "notes": list(notes)})
     else:
         _Screen(out(), program, why, places, everything=everything).show()
+        show_notes(notes)
     if partial:
         raise typer.Exit(1)
 

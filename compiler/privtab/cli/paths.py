@@ -16,6 +16,7 @@ from privtab.cli._ask import (
     group_names,
     objects,
     rule_json,
+    show_notes,
     show_place,
     user_name,
 )
@@ -102,6 +103,11 @@ def paths(
         raise typer.Exit(1 if found or partial else 0)
     assert user is not None
     name = user_name(user)
+    about = [entity(resource if operation is None and resource is not None else wanted)] if wanted is not None else []
+    from privtab.analysis.unknown import notes as unknown
+
+    known = [one for one in about if one.type in program.entities]
+    ask.notes = unknown(program, loaded, [f"user:{name}", *(f"group:{g}" for g in ask.groups)], known)
     if wanted is None:
         ask.gains(name)
     elif operation is not None:
@@ -113,6 +119,8 @@ def paths(
 
         assert resource is not None
         ask.target(name, goal(reference, wanted, entity(resource)))
+    if format_ is not Format.JSON:
+        show_notes(ask.notes)
     if partial:
         raise typer.Exit(1)
 
@@ -153,6 +161,7 @@ class _Ask:
         self.most = (MOST_LINES if format_ is Format.TEXT else 0) if limit is None else limit
         self.flags = flags
         self.groups = groups
+        self.notes: tuple[str, ...] = ()
 
     def reach(self, user: str, goal: Goal | None = None) -> Reach:
         """All that a user could come to."""
@@ -174,7 +183,15 @@ class _Ask:
         path = self.reach(user, goal).path(goal)
         if self.format is Format.JSON:
             found = None if path is None else _path_json(path)
-            print_json({"user": user, "goal": goal.text, "reachable": path is not None, "path": found})
+            print_json(
+                {
+                    "user": user,
+                    "goal": goal.text,
+                    "reachable": path is not None,
+                    "path": found,
+                    "notes": list(self.notes),
+                }
+            )
             return
         console = out()
         if path is None:
@@ -210,7 +227,7 @@ class _Ask:
                 }
                 for a in made
             ]
-            print_json({"user": user, "count": len(facts), "gains": gains, "makes": makes})
+            print_json({"user": user, "count": len(facts), "gains": gains, "makes": makes, "notes": list(self.notes)})
             return
         console = out()
         console.print(f"what user:{user} could gain", style="bold", soft_wrap=True)

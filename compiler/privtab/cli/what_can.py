@@ -16,7 +16,8 @@ from privtab.cli._ask import (
     entity,
     flag_names,
     group_names,
-    user_name,
+    principal_name,
+    show_notes,
     write_csv,
 )
 from privtab.cli._options import (
@@ -29,6 +30,7 @@ from privtab.cli._options import (
     readings,
 )
 from privtab.cli._output import count, out, print_json, waiting
+from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +46,7 @@ MOST_NAMES = 5
 
 
 def what_can(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who would ask.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user, or group:NAME or role:NAME.")],
     policy: PolicyOption,
     state: StateOption,
     resource: Annotated[
@@ -61,7 +63,9 @@ def what_can(
     reading: ReadingOption = None,
     format_: TableFormatOption = TableFormat.TEXT,
 ) -> None:
-    """List all that a user may do, on every entity that the state names or on one.
+    """List all that a user, group or role may do, on every entity that the state names or on one.
+
+    Of a group or a role: what somebody may who has nothing else.
 
     Operations that create, and the calls of listings, stand with the entity that they are about.
 
@@ -72,34 +76,47 @@ def what_can(
     \b
       privtab what-can alice -p gravitino/1.1.0 -s state.yaml
       privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
+      privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
     """
+    from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.what_can import what_can as asked
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
 
     about = None if resource is None else entity(resource)
+    principal, brought = principal_name(user), group_names(group)
+    if brought and principal.startswith(("group:", "role:")):
+        raise UsageError("`--group` is for a user: leave it out")
     program = load_program(policy, variant=variant, readings=readings(reading))
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
         found = asked(
             Reference(program, loaded),
             loaded,
-            user_name(user),
+            principal,
             about,
             flags=flag_names(flag, program),
-            groups=group_names(group),
+            groups=brought,
+        )
+        notes = unknown(
+            program, loaded, [found.principal, *(f"group:{g}" for g in brought)], [about] if about is not None else []
         )
     if format_ is TableFormat.TEXT:
         _show(out(), program, found, MOST_LINES if limit is None else limit)
     elif format_ is TableFormat.JSON:
         allowed = found.allowed[: limit or len(found.allowed)]
         count_ = len(found.allowed)
-        print_json({"user": found.user, "asked": found.asked, "count": count_, "allowed": [_json(m) for m in allowed]})
+        kind, _, name = found.principal.partition(":")
+        who = {"principal": found.principal, "user": name if kind == "user" else None}
+        answer = {"asked": found.asked, "count": count_, "allowed": [_json(m) for m in allowed]}
+        print_json({**who, **answer, "notes": list(notes)})
     else:
         write_csv(
             ("type", "path", "operation", "call", "with", "choices"),
             (_row(may) for may in found.allowed[: limit or len(found.allowed)]),
         )
+    if format_ is not TableFormat.JSON:
+        show_notes(notes)
     if partial:
         raise typer.Exit(1)
 
@@ -122,7 +139,7 @@ def _row(may: May) -> tuple[object, ...]:
 
 def _show(console: Console, program: Program, found: WhatCan, most: int) -> None:
     about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
-    console.print(f"what user:{found.user} can do{about}", style="bold", soft_wrap=True)
+    console.print(f"what {found.principal} can do{about}", style="bold", soft_wrap=True)
     console.print(
         f"{len(found.allowed):,} of {found.asked:,} operations on {count(len(found.entities), 'entity', 'entities')}",
         style="dim",

@@ -16,6 +16,7 @@ from privtab.cli._ask import (
     flag_names,
     objects,
     rule_json,
+    show_notes,
     write_csv,
 )
 from privtab.cli._options import (
@@ -32,7 +33,7 @@ from privtab.errors import UsageError
 from privtab.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from privtab.analysis.who_can import Through, WhoCan
 
@@ -75,6 +76,8 @@ def who_can(
       privtab who-can drop table:m/c/s/t --by principal \\
               -p gravitino/1.1.0 -s state.yaml
     """
+    from privtab.analysis.unknown import asked_entities
+    from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.who_can import who_can as asked
     from privtab.ir.evaluate import Reference
     from privtab.pipeline import load_program
@@ -92,20 +95,25 @@ def who_can(
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
     found = asked(Reference(program, loaded), loaded, request)
+    notes = unknown(program, loaded, entities=asked_entities(program, request))
     most = (MOST_LINES if format_ is TableFormat.TEXT else 0) if limit is None else limit
     if by is By.USER:
-        _users(found, format_, most or len(found.users))
+        _users(found, format_, most or len(found.users), notes)
     else:
-        _principals(found, format_, most)
+        _principals(found, format_, most, notes)
+    if format_ is not TableFormat.JSON:
+        show_notes(notes)
     if partial:
         raise typer.Exit(1)
 
 
-def _users(found: WhoCan, format_: TableFormat, most: int) -> None:
+def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
     users = found.users[:most]
     if format_ is TableFormat.JSON:
         listed = [{"user": user, "through": [] if found.anyone else _json(found.through(user))} for user in users]
-        print_json({**_asked(found), "anyone": found.anyone, "count": len(found.users), "users": listed})
+        print_json(
+            {**_asked(found), "anyone": found.anyone, "count": len(found.users), "users": listed, "notes": list(notes)}
+        )
     elif format_ is TableFormat.CSV:
         rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
         write_csv(("user", "through"), rows)
@@ -167,12 +175,12 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
     _more(len(found.users) - len(users))
 
 
-def _principals(found: WhoCan, format_: TableFormat, most: int) -> None:
+def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
     principals = found.principals()
     listed = principals[: most or len(principals)]
     if format_ is TableFormat.JSON:
         rows = [{"principal": p.principal, "scope": p.scope, "needs": [list(way) for way in p.needs]} for p in listed]
-        print_json({**_asked(found), "count": len(principals), "principals": rows})
+        print_json({**_asked(found), "count": len(principals), "principals": rows, "notes": list(notes)})
         return
     lines = [(p.principal, p.scope or "", " or ".join(" and ".join(way) for way in p.needs)) for p in listed]
     if format_ is TableFormat.CSV:

@@ -51,6 +51,8 @@ CODES = {
     "S161": "deprecated-name",
     "S162": "unread-row",
     "S163": "conflicting-rows",
+    "S164": "empty-group",
+    "S165": "unheld-role",
 }
 
 

@@ -23,6 +23,7 @@ class Holdings:
         names = Names(program)
         sources = program.semantics.groups
         self._takes_request_groups = "request" in sources
+        self._bound = {role.name for role in program.roles.values() if role.scope is not None}
         self._groups: dict[str, set[str]] = defaultdict(set)
         for user, group in state.memberships if "state" in sources else ():
             self._groups[user].add(group)
@@ -70,6 +71,20 @@ class Holdings:
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the roles that the user holds, directly or through a group, everywhere or within a scope."""
         return frozenset({role for principal in self._own(user, groups) for role in self._roles.get(principal, ())})
+
+    def alone(self, principal: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
+        """What `principals`, `scoped` and `roles` say of somebody who is in a group, or holds a role, and nothing else.
+
+        A role that the policy declares for a scope is held within each scope that the state assigns it for.
+        """
+        kind, _, name = principal.partition(":")
+        if kind == "group":
+            everywhere = frozenset({principal, *self._everywhere.get(principal, ())})
+            return everywhere, tuple(sorted(self._scoped.get(principal, ()))), frozenset(self._roles.get(principal, ()))
+        if name not in self._bound:
+            return frozenset({principal}), (), frozenset({name})
+        scopes = {scope for pairs in self._scoped.values() for role, scope in pairs if role == principal}
+        return _NOBODY, tuple(sorted((principal, scope) for scope in scopes)), frozenset({name})
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
         """Who is allowed and who is denied the privilege by a grant on this very entity, aliases and sets resolved."""

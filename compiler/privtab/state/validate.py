@@ -44,6 +44,7 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
         owners=owners,
         service_admins=checker.table("service_admins", checker.service_admin),
     )
+    checker.unheld(state)
     places = Places(rows={table: tuple(rows) for table, rows in checker.kept.items()})
     return state, places, in_order(checker.findings)
 
@@ -114,6 +115,24 @@ class _Checker:
             else:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
         return tuple(good)
+
+    def unheld(self, state: State) -> None:
+        """Note groups that rows speak of and nobody is in, and roles that nobody holds but one of nearly that name is."""
+        semantics = self.program.semantics
+        filled = {group for _, group in state.memberships}
+        held = {a.role for a in state.assignments} | set(self.program.roles)
+        told: set[str] = set()
+        for table, column in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):
+            for row in self.kept[table]:
+                principal = row.cells[column]
+                kind, _, name = principal.partition(":")
+                if principal in told or kind not in ("group", "role"):
+                    continue
+                told.add(principal)
+                if kind == "group" and name not in filled and semantics.groups == ("state",):
+                    self.note(row, "S164", f"nobody is in `{principal}`", did_you_mean(name, filled))
+                elif kind == "role" and name not in held and (advice := did_you_mean(name, held)) is not None:
+                    self.note(row, "S165", f"nobody holds `{principal}`", advice)
 
     def grant(self, row: RawRow) -> Grant | None:
         """One row of `grants`."""
@@ -274,7 +293,11 @@ class _Checker:
         """Report what is odd about a row that stays in the state."""
         self._report(row, Problem(code, message, advice), "warning")
 
-    def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning"]) -> None:
+    def note(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
+        """Report what is most likely meant otherwise, of a row that is right."""
+        self._report(row, Problem(code, message, advice), "note")
+
+    def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:
         self.findings.append(
             StateFinding(
                 place=row.place,

@@ -67,7 +67,7 @@ def _at(text: str, error: CellError) -> tuple[str | None, bool]:
     if first == "deny":
         return "rows require, and denials are rows of the state: `{grantee: …, effect: deny, …}`", True
     inside = before.count("(") > before.count(")")
-    told = {
+    told: str | None = {
         "||": "write `or`", "|": "write `or`", "or": "write `or`",
         "&&": "write `and`", "and": "write `and`",
         "if": "write `when`, and the name of a flag behind it", "provided": "write `when`, and the name of a flag behind it",

@@ -1,0 +1,74 @@
+"""What a question names that no row of the state names: most likely a slip of the pen, which the answer would not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from privtab.analysis.universe import rows_entities, users
+from privtab.checks._hints import nearest
+from privtab.ir.nodes import Program
+from privtab.request import Entity, Request, decode_name
+from privtab.state.nodes import State
+
+
+def notes(
+    program: Program, state: State, principals: Iterable[str] = (), entities: Iterable[Entity] = ()
+) -> tuple[str, ...]:
+    """A sentence for each principal (`user:alice`) and each entity that no row names, with the nearest that one does."""
+    found: list[str] = []
+    known: dict[str, frozenset[str]] = {}
+    for principal in dict.fromkeys(principals):
+        kind, _, name = principal.partition(":")
+        if kind not in known:
+            known[kind] = users(program, state) if kind == "user" else named(program, state, kind)
+        if name not in known[kind]:
+            near = nearest(name, known[kind], cutoff=0.6)
+            found.append(f"`{principal}` is not in the state" + (f"; did you mean `{kind}:{near}`?" if near else ""))
+    for entity in dict.fromkeys(entities):
+        found += _of_entity(program, state, entity)
+    return tuple(found)
+
+
+def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
+    """The entities that are there already where a request makes sense: of one that is created, what contains it."""
+    rule = program.rules.get((request.resource.type, request.action))
+    slots = [] if rule is None else [w.name for w in rule.withs]
+    whole = len(request.resource.names) == program.depths[request.resource.type]
+    if whole and not (rule is not None and rule.creates):
+        yield request.resource
+    else:
+        parent = program.entities[request.resource.type].parent
+        if parent is not None:
+            yield Entity(parent, "/".join(request.resource.names[: program.depths[parent]]))
+    yield from (request.with_[slot] for slot in slots if slot in request.with_)
+
+
+def named(program: Program, state: State, kind: str) -> frozenset[str]:
+    """Every group, or every role, that a row names; roles that the policy declares too."""
+    principals = {g.grantee for g in state.grants} | {owner for _, owner in state.owners}
+    principals |= {a.principal for a in state.assignments}
+    found = {p.partition(":")[2] for p in principals if p.startswith(f"{kind}:")}
+    if kind == "group":
+        found |= {group for _, group in state.memberships}
+    else:
+        found |= {a.role for a in state.assignments} | set(program.roles)
+    types = {t.name for t in program.entities.values() if t.principal == kind}
+    if types:
+        found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in types and e.names}
+    return frozenset(found)
+
+
+def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
+    """Whether neither the entity nor anything in it is named; with what is above it, where rights come from there."""
+    base = entity.type
+    while program.entities[base].single and program.entities[base].parent is not None:
+        base = str(program.entities[base].parent)
+    holding = {type_ for type_ in program.entities if base in program.chain(type_)}
+    depth = program.depths[base]
+    paths = {"/".join(e.names[:depth]) for e in rows_entities(state) if e.type in holding}
+    if entity.id in paths:
+        return []
+    near = nearest(entity.id, paths, cutoff=0.8)
+    if near is not None:
+        return [f"`{entity}` is not in the state; did you mean `{entity.type}:{near}`?"]
+    return [f"`{entity}` is not in the state"]
