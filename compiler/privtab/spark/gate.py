@@ -47,7 +47,7 @@ def require(
         return decision
     if policy is None:
         raise UsageError("without a client a policy is needed: give its name or path")
-    if not name:
+    if not name or name == "user:":
         raise InvalidRequest(f"subject is {subject!r}: give the name of the user who asks")
     from privtab.client._protocol import request
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import Literal, TypeVar, cast
 
 from privtab.ir.nodes import Program
-from privtab.request import Entity
+from privtab.request import KINDS, Entity
 from privtab.state.findings import in_order
-from privtab.state.names import KINDS, Names, Problem
+from privtab.state.names import Names, Problem
 from privtab.state.nodes import Assignment, Effect, Grant, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState, did_you_mean

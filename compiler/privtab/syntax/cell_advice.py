@@ -59,8 +59,7 @@ def _at(text: str, error: CellError) -> tuple[str | None, bool]:
     """For what stands where the parser stopped."""
     found, before, after = text[error.start : error.end], text[: error.start], text[error.end :]
     if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:
-        told = "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`"
-        return told, False
+        return "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`", False
     first = text.split(None, 1)[0].lower() if text.strip() else ""
     if first in ("allow", "requires", "require", "is", "has", "grant"):
         return f"leave `{text.split(None, 1)[0]}` out: a row says what is required", True

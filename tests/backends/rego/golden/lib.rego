@@ -20,11 +20,10 @@ ready if {
 	not state.shards
 }
 
-# Only a user with a name can ask.
+# Only a user with a name can ask, and nobody is called by wildcards alone.
 subject if {
 	input.subject.type == "user"
-	is_string(input.subject.id)
-	input.subject.id != ""
+	trim(input.subject.id, "*?%") != ""
 }
 
 # What stands beside subject, action and resource is of the right kind: a flag or a group in a value of another kind would
@@ -56,8 +55,7 @@ well_formed if {
 
 # An item of a batch may be allowed: a user with a name, and the keys on the path of one entity.
 item(user, keys) if {
-	user != ""
-	is_string(user)
+	trim(user, "*?%") != ""
 	is_path(input.resource.type, keys)
 }
 
@@ -107,14 +105,29 @@ path_names(id) := names if {
 	well_spelt(id)
 }
 
-# In a name only `/` and `%` are escaped, so that an entity has one spelling.
-well_spelt(id) if not contains(id, "%")
+# In a name only `/` and `%` are escaped, and `*` and `?` where it is made of nothing else: so an entity has one spelling.
+well_spelt(id) if {
+	not contains(id, "%")
+	not contains(id, "*")
+	not contains(id, "?")
+}
 
 well_spelt(id) if {
-	contains(id, "%")
+	every name in split(id, "/") {
+		name_well_spelt(name)
+	}
+}
+
+name_well_spelt(name) if {
+	trim(name, "*?") != ""
 
 	# Something stays in the place of an escape: what stood beside it may not come together to another one.
-	not contains(replace(replace(id, "%2F", "_"), "%25", "_"), "%")
+	not contains(replace(replace(name, "%2F", "_"), "%25", "_"), "%")
+}
+
+name_well_spelt(name) if {
+	contains(name, "%")
+	replace(replace(name, "%2A", ""), "%3F", "") == ""
 }
 
 # The keys of a `with` object; undefined unless it is whole and of one of the types.
@@ -186,13 +199,16 @@ in_group(user, key) if {
 in_group_named(user, name) if concat(":", ["group", name]) in split(state.principals[user], "\n")
 
 # A principal's name means the entity with this key when it is its last name, or spells its whole path.
-names_of(key) := [path_of(key), replace(replace(last_name(key), "%2F", "/"), "%25", "%")]
+names_of(key) := [path_of(key), decoded(last_name(key))]
 
 path_of(key) := substring(key, indexof(key, ":") + 1, -1)
 
 last_name(key) := names[count(names) - 1] if names := split(path_of(key), "/")
 
-is_self(user, key) if last_name(key) == replace(replace(user, "%", "%25"), "/", "%2F")
+is_self(user, key) if user == decoded(last_name(key))
+
+# A name of a path as names of principals are written.
+decoded(name) := replace(replace(name, "%2F", "/"), "%25", "%")
 
 holds(user, key) if {
 	some name in names_of(key)
