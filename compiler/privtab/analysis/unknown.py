@@ -22,7 +22,7 @@ def notes(
         if kind not in known:
             known[kind] = users(program, state) if kind == "user" else named(program, state, kind)
         if name not in known[kind]:
-            near = nearest(name, known[kind], cutoff=0.6)
+            near = nearest(name, sorted(known[kind]), cutoff=0.6)
             found.append(f"`{principal}` is not in the state" + (f"; did you mean `{kind}:{near}`?" if near else ""))
     for entity in dict.fromkeys(entities):
         found += _of_entity(program, state, entity)
@@ -68,7 +68,7 @@ def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
     paths = {"/".join(e.names[:depth]) for e in rows_entities(state) if e.type in holding}
     if entity.id in paths:
         return []
-    near = nearest(entity.id, paths, cutoff=0.8)
+    near = nearest(entity.id, sorted(paths), cutoff=0.8)
     if near is not None:
         return [f"`{entity}` is not in the state; did you mean `{entity.type}:{near}`?"]
     return [f"`{entity}` is not in the state"]
