@@ -31,6 +31,7 @@ def test_the_request_of_the_specification_is_read() -> None:
         resource=Entity("table", "m/c/s/t"),
         groups=("hr",),
         with_={"object": Entity("table", "m/c/s/t")},
+        flags=frozenset({"override=false"}),
     )
     assert Request.from_json(request.to_json()) == request
 
@@ -64,7 +65,16 @@ def test_what_is_no_request_says_which_part(part: str, value: object) -> None:
 
 def test_a_flag_is_set_unless_it_is_false() -> None:
     context = {"a": True, "b": False, "c": None, "d": 0, "e": "no"}
-    assert Request.from_json({**FULL, "context": context}).flags == {"a", "c", "d", "e"}
+    assert Request.from_json({**FULL, "context": context}).flags == {"a", "b=false", "c", "d", "e"}
+
+
+def test_what_is_said_of_flags_is_sent_as_it_was_read() -> None:
+    request = Request.from_json({**FULL, "context": {"a": True, "b": False, "c=false": True}})
+    assert request.flags == {"a", "b=false"}
+    assert request.to_json()["context"] == {"a": True, "b": False}
+    assert Request.from_json(request.to_json()) == request
+    both = Request(user="a", action="b", resource=Entity("c", "d"), flags=frozenset({"a", "a=false"}))
+    assert both.to_json()["context"] == {"a": True}, "a flag can only ask for more"
 
 
 def test_the_vocabulary_of_the_bundle_is_that_of_the_program(known: Vocabulary) -> None:

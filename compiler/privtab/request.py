@@ -120,9 +120,16 @@ class Entity:
         return cls(type_, path)
 
 
+NOT_SET = "=false"
+"""What follows a flag that the context says is not set."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """May `user` do `action` on `resource`? `with_` holds further objects by name, `flags` what the context sets."""
+    """The question whether `user` may do `action` on `resource`.
+
+    `with_` holds further objects by name. `flags` is what the context says: `pii` is set, `pii=false` is said not to be.
+    """
 
     user: str
     action: str
@@ -174,7 +181,10 @@ class Request:
             "action": {"name": self.action},
             "resource": {"type": self.resource.type, "id": self.resource.id},
         }
-        context: dict[str, Any] = dict.fromkeys(sorted(self.flags), True)
+        context: dict[str, Any] = {
+            name: name == flag for flag in sorted(self.flags, reverse=True) for name in (said(flag),)
+        }
+        context = dict(sorted(context.items()))
         if self.with_:
             context["with"] = {name: {"type": e.type, "id": e.id} for name, e in sorted(self.with_.items())}
         if context:
@@ -287,6 +297,12 @@ class OperationShape:
     unnamed: bool
     withs: Mapping[str, tuple[str, ...]]
     flags: frozenset[str]
+    required_flags: frozenset[str] = frozenset()
+    """Those of the flags that a request must say, set or not."""
+
+    def unsaid(self, flags: Iterable[str]) -> frozenset[str]:
+        """The flags that a request with these must say and does not."""
+        return self.required_flags.difference(map(said, flags)) if self.required_flags else self.required_flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +328,8 @@ class Vocabulary:
                     name: OperationShape(
                         unnamed=rule["unnamed"],
                         withs={w: tuple(types) for w, types in rule["with"].items()},
-                        flags=frozenset(rule["flags"]),
+                        flags=frozenset((*rule["flags"], *rule.get("required_flags", ()))),
+                        required_flags=frozenset(rule.get("required_flags", ())),
                     )
                     for name, rule in rules.items()
                 }
@@ -330,11 +347,15 @@ class Vocabulary:
         """Check what a request asks for, whoever its user is; raises InvalidRequest."""
         shape = self.check_operation(request.resource.type, request.action)
         self.check_path(request.resource, unnamed=shape.unnamed)
-        self.check_withs(request, shape)
+        self.check_beside(request, shape)
         return shape
 
-    def check_withs(self, request: Request, shape: OperationShape) -> None:
-        """Check the `with` objects that an operation looks at; raises InvalidRequest. Others are nobody's concern."""
+    def check_beside(self, request: Request, shape: OperationShape) -> None:
+        """Check the `with` objects and the flags that an operation looks at; raises InvalidRequest. Others are ignored."""
+        for flag in sorted(shape.unsaid(request.flags)):
+            raise InvalidRequest(
+                f"`{request.action}` on `{request.resource.type}` needs the flag `{flag}`: say whether it is set, true or false"
+            )
         for name, types in shape.withs.items():
             entity = request.with_.get(name)
             if entity is None:
@@ -426,6 +447,15 @@ def check_unicode(name: str) -> None:
         raise InvalidRequest(f"a name is not valid Unicode: {name!a:.80}")
 
 
+def said(flag: str) -> str:
+    """The name of a flag, set or not.
+
+    >>> said("pii=false")
+    'pii'
+    """
+    return flag.removesuffix(NOT_SET)
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """`; did you mean …?` for the nearest known name, else an empty string."""
     near = difflib.get_close_matches(name, list(known), n=1)
@@ -453,5 +483,6 @@ def _entity(value: object, where: str) -> Entity:
 
 
 def _flags(context: Mapping[str, Any]) -> Iterable[str]:
-    """Names of the context that are set: all but those that say `false`, since a flag can only ask for more."""
-    return (name for name, value in context.items() if name != "with" and value is not False)
+    """What the context says of flags: all are set but those that say `false`, since a flag can only ask for more."""
+    named = ((name, value) for name, value in context.items() if name != "with" and "=" not in name)
+    return (f"{name}{NOT_SET}" if value is False else name for name, value in named)

@@ -55,7 +55,7 @@ def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.Monkey
     asked: dict[str, Any] = {
         "ways": rnd.choice(["first", "all"]),
         "with_": {n: worlds.entity(program, rnd.choice(t), rnd) for n, t in slots.items() if rnd.random() < 0.7},
-        "flags": sorted(f for f in known if rnd.random() < 0.5),
+        "flags": sorted(f if rnd.random() < 0.5 else f"{f}=false" for f in known),
     }
     if rnd.random() < 0.5:
         named = [worlds.entity(program, type_, rnd) for type_ in program.entities for _ in range(5)]

@@ -113,7 +113,7 @@ def compare(seed: int) -> int:
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     withs = {n: worlds.entity(program, rnd.choice(types), rnd) for n, types in slots.items() if rnd.random() < 0.7}
     known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
-    question = Question(withs=withs, flags=frozenset(f for f in known if rnd.random() < 0.5))
+    question = Question(withs=withs, flags=frozenset(f if rnd.random() < 0.5 else f"{f}=false" for f in known))
     entities = asked_of(program, rnd)
     reference = Reference(program, state)
     wanted: dict[tuple[str, ...], Any] = {}

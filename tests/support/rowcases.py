@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from worlds import spoken
+
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import call_condition, item_condition, rule_flags
 from privtab.ir.nodes import (
@@ -156,7 +158,9 @@ class World:
         if not named:
             resource = Entity(resource.type, "/".join(resource.names[:-1]))
         objects = {s: self.entity(Target(slot=s, type=t)) for s, t in self.types.items() if s != RESOURCE}
-        return Request(user=self.user, action=self.rule.operation, resource=resource, with_=objects, flags=flags)
+        return Request(
+            user=self.user, action=self.rule.operation, resource=resource, with_=objects, flags=spoken(self.rule, flags)
+        )
 
 
 def _subsets(names: tuple[str, ...]) -> list[frozenset[str]]:

@@ -10,8 +10,8 @@ from functools import lru_cache
 from nasty import ALIKE, CARRIED, UNUSABLE
 
 from privtab.characters import is_unicode
-from privtab.ir.nodes import Program
-from privtab.request import Entity, Request, encode_name
+from privtab.ir.nodes import Program, Rule
+from privtab.request import NOT_SET, Entity, Request, encode_name
 from privtab.state.nodes import Assignment, Grant, State
 
 USERS = ("ann", "bob", "a/b", "c%")
@@ -193,6 +193,11 @@ def _row(draft: Draft, type_: str, operation: str) -> list[str]:
     if draft.owners and rnd.random() < 0.2:
         parts.append("becomes: owner")
     draft.rows.append((type_, operation, bool(withs)))
+    flags = [flag for flag in ("force", "deep") if any(f"when {flag}" in part for part in parts)]
+    # Not drawn from the draft's numbers: a seed gives the same policies, with and without such flags.
+    saying = {flag: random.Random(f"{flag}{parts}").choice(["required", "optional"]) for flag in flags}
+    if saying:
+        parts.append(f"flags: {{{', '.join(f'{flag}: {word}' for flag, word in saying.items())}}}")
     return [f"    {operation}: {{{', '.join(parts)}}}"]
 
 
@@ -324,7 +329,12 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     resource=resource,
                     groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
                     with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
-                    flags=frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3),
+                    flags=spoken(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
                 )
             )
     return asked
+
+
+def spoken(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
+    """The flags, and of the others that the rule requires that they are not set."""
+    return flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags}

@@ -51,17 +51,21 @@ def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
 
 
 def operation_goal(
-    reference: Reference, operation: str, entity: Entity, with_: Mapping[str, Entity] | None = None
+    reference: Reference,
+    operation: str,
+    entity: Entity,
+    with_: Mapping[str, Entity] | None = None,
+    flags: frozenset[str] = frozenset(),
 ) -> Goal:
     """The goal of being allowed an operation; further objects that are not named are chosen among what there is.
 
-    Raises InvalidRequest where the policy knows no such operation, entity or object.
+    Raises InvalidRequest where the policy knows no such operation, entity or object, or needs a flag that is not said.
     """
     shape = reference.vocabulary.check_operation(entity.type, operation)
     reference.vocabulary.check_path(entity)
     given = {name: entity for name, entity in (with_ or {}).items() if name in shape.withs}
-    reference.vocabulary.check_withs(
-        Request(user="", action=operation, resource=entity, with_=given),
+    reference.vocabulary.check_beside(
+        Request(user="", action=operation, resource=entity, with_=given, flags=flags),
         replace(shape, withs={name: types for name, types in shape.withs.items() if name in given}),
     )
     rule = reference.program.rules[entity.type, operation]

@@ -59,7 +59,7 @@ def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> W
     shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
     asked = request(body, reads_groups=vocabulary.request_groups)
-    vocabulary.check_withs(asked, shape)
+    vocabulary.check_beside(asked, shape)
     return Walk(
         names=directory.paths(search.type),
         asks=lambda name: replace(asked, resource=Entity(search.type, name)),

@@ -64,6 +64,8 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "defined": {"file": rule.span.path, "line": rule.span.line},
         **sets,
     }
+    if rule.required_flags:
+        described["required_flags"] = list(rule.required_flags)
     if rule.withs:
         described["with"] = {slot.name: list(slot.types) for slot in rule.withs}
     slots = sorted({node.slot for node in walk(item_condition(rule)) if isinstance(node, ByType)})

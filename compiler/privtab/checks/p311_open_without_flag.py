@@ -27,7 +27,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     seen: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for condition in conditions(row):
-            if not _asks_nothing(condition, flags=False) or _asks_nothing(condition, flags=True):
+            if not asks_nothing(condition, flags=False) or asks_nothing(condition, flags=True):
                 continue
             first = _first(condition)
             if first is not None and (key := (id(first.spot.cell), first.spot.start)) not in seen:
@@ -35,17 +35,17 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                 yield _finding(condition, first)
 
 
-def _asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
+def asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
     """Whether the condition always holds where the request sets all flags, or none. What `can` refers to asks for something."""
     from privtab.model import nodes as m
 
     match condition:
         case m.AllOf(parts=parts):
-            return all(_asks_nothing(part, flags=flags) for part in parts)
+            return all(asks_nothing(part, flags=flags) for part in parts)
         case m.AnyOf(parts=parts):
-            return any(_asks_nothing(part, flags=flags) for part in parts)
+            return any(asks_nothing(part, flags=flags) for part in parts)
         case m.Required(body=body):
-            return not flags or _asks_nothing(body, flags=flags)
+            return not flags or asks_nothing(body, flags=flags)
         case m.Held() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo():
             return False
         case _:
@@ -62,7 +62,7 @@ def _first(condition: m.Condition) -> m.Required | None:
         case m.AllOf(parts=parts):
             return None if m.AllOf() in parts else next(filter(None, map(_first, parts)), None)
         case m.AnyOf(parts=parts):
-            return next(filter(None, (_first(part) for part in parts if _asks_nothing(part, flags=False))), None)
+            return next(filter(None, (_first(part) for part in parts if asks_nothing(part, flags=False))), None)
         case _:
             return None
 

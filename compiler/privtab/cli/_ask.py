@@ -15,7 +15,7 @@ import typer
 from privtab.cli._output import err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.printable import no_formula
-from privtab.request import Entity, bare_name, check_user, hint, is_wildcard
+from privtab.request import NOT_SET, Entity, bare_name, check_user, hint, is_wildcard, said
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,10 @@ TableFormatOption = Annotated[
 WithOption = Annotated[
     list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A further object of the request.")
 ]
-FlagOption = Annotated[list[str] | None, typer.Option("--flag", help="A flag that the request's context sets.")]
+FlagOption = Annotated[
+    list[str] | None,
+    typer.Option("--flag", metavar="NAME[=false]", help="A flag that the context sets, or says is not set."),
+]
 GroupOption = Annotated[list[str] | None, typer.Option("--group", help="A group that the caller says the user is in.")]
 StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Longer paths do not count.")]
 
@@ -116,13 +119,21 @@ def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
 
     if not given:
         return frozenset()
-    known = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
-    for flag in given:
+    rules = program.rules.values()
+    known = sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
+    for flag in (said(flag).removesuffix("=true") for flag in given):
         if flag not in known:
             raise UsageError(
                 f"no row asks about a flag `{flag}`" + (hint(flag, known) if known else "; there are none")
             )
-    return frozenset(given)
+    return frozenset(flag.removesuffix("=true") for flag in given)
+
+
+def check_said(flags: frozenset[str], program: Program) -> None:
+    """Ask for the flags that some operation requires; raises UsageError where one is not said."""
+    for rule in program.rules.values():
+        for flag in sorted({*rule.required_flags}.difference(map(said, flags))):
+            raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

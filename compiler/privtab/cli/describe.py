@@ -130,6 +130,7 @@ def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     remarks: dict[str, list[str]] = {}
     for row in rows:
         said = [row["note"]] if row["note"] else []
+        said += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
         said += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
         if row["ambiguous"]:
             said += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]

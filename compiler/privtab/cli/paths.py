@@ -11,6 +11,7 @@ from privtab.cli._ask import (
     GroupOption,
     StepsOption,
     WithOption,
+    check_said,
     entity,
     flag_names,
     group_names,
@@ -94,10 +95,12 @@ def paths(
 
     _check(user, wanted, resource, operation, everybody=everybody)
     program = load_program(policy, variant=variant, readings=readings(reading))
+    flags = flag_names(flag, program)
+    check_said(flags, program)
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
         reference = Reference(program, loaded)
-    ask = _Ask(reference, loaded, max_steps, format_, limit, flag_names(flag, program), group_names(group))
+    ask = _Ask(reference, loaded, max_steps, format_, limit, flags, group_names(group))
     if everybody:
         found = ask.everybody()
         raise typer.Exit(1 if found or partial else 0)
@@ -113,7 +116,7 @@ def paths(
     elif operation is not None:
         from privtab.analysis.goals import operation_goal
 
-        ask.target(name, operation_goal(reference, operation, entity(wanted), objects(with_)))
+        ask.target(name, operation_goal(reference, operation, entity(wanted), objects(with_), flags))
     else:
         from privtab.analysis.goals import goal
 

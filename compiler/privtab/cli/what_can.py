@@ -13,6 +13,7 @@ from privtab.cli._ask import (
     GroupOption,
     TableFormat,
     TableFormatOption,
+    check_said,
     entity,
     flag_names,
     group_names,
@@ -88,6 +89,8 @@ def what_can(
     if brought and principal.startswith(("group:", "role:")):
         raise UsageError("`--group` is for a user: leave it out")
     program = load_program(policy, variant=variant, readings=readings(reading))
+    flags = flag_names(flag, program)
+    check_said(flags, program)
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
         found = asked(
@@ -95,7 +98,7 @@ def what_can(
             loaded,
             principal,
             about,
-            flags=flag_names(flag, program),
+            flags=flags,
             groups=brought,
         )
         notes = unknown(

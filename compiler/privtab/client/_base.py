@@ -91,7 +91,7 @@ class Asker:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
         return self._run(self._asking.check(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -104,7 +104,7 @@ class Asker:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """The answer with its explanation: the rule, what is missing or by which grants it holds, what success does."""
         return self._run(self._asking.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -119,7 +119,7 @@ class Asker:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """The decision of an allow; raises AccessDenied, which says what is missing, for a denial."""
         return self._run(self._asking.require(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -132,7 +132,7 @@ class Asker:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> tuple[str, ...]:
         """What the caller has to carry out on success; raises AccessDenied for a denial, which has no effects."""
         return self._run(self._asking.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -162,7 +162,7 @@ class Asker:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> list[T]:
         """The items of a listing that `user` may see, in their order.
 
@@ -182,7 +182,7 @@ class Asker:
         key: Callable[[T], EntityLike] | None = None,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> list[T]:
         """The items that `user` may do `action` on, in their order; `key` gives the entity of an item, of any type.
 

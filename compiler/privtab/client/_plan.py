@@ -46,7 +46,8 @@ def batches(
     mixed: list[int] = []
     request_groups = known.vocabulary.request_groups
     for at, (request, shape) in enumerate(zip(asked, shapes, strict=True)):
-        if request.with_ or (request.groups and request_groups) or not request.flags.isdisjoint(shape.flags):
+        flags = shape.required_flags or not request.flags.isdisjoint(shape.flags)
+        if request.with_ or (request.groups and request_groups) or flags:
             mixed.append(at)
         else:
             plain.setdefault((request.resource.type, request.action), []).append(at)
@@ -77,7 +78,7 @@ def check_listing(asked: Request, items: Sequence[Entity], known: Known) -> None
     """Raise InvalidRequest unless every item could be asked for on its own."""
     shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
     check_caller(asked.user, asked.groups)
-    known.vocabulary.check_withs(asked, shape)
+    known.vocabulary.check_beside(asked, shape)
     for at, item in enumerate(items):
         try:
             if item.type != asked.resource.type:

@@ -37,7 +37,7 @@ from privtab.client._answers import (
     read_visible,
 )
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Decision, Entity, Request, Vocabulary
+from privtab.request import NOT_SET, Decision, Entity, Request, Vocabulary, said
 from privtab.typed import path_of
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def request(
     *,
     with_: Mapping[str, EntityLike] | None = None,
     groups: Iterable[str] = (),
-    flags: Iterable[str] = (),
+    flags: Iterable[str] | Mapping[str, bool] = (),
 ) -> Request:
     """A request from the arguments of a call; raises InvalidRequest for what is missing or of a wrong type."""
     if isinstance(user, Request):
@@ -140,7 +140,10 @@ def request(
 
 
 def beside(
-    *, with_: Mapping[str, EntityLike] | None = None, groups: Iterable[str] = (), flags: Iterable[str] = ()
+    *,
+    with_: Mapping[str, EntityLike] | None = None,
+    groups: Iterable[str] = (),
+    flags: Iterable[str] | Mapping[str, bool] = (),
 ) -> dict[str, Any]:
     """What a request has beside user, action and resource; raises InvalidRequest."""
     if with_ is not None and not isinstance(with_, Mapping):
@@ -148,8 +151,18 @@ def beside(
     return {
         "groups": _names(groups, "groups") if groups != () else (),
         "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
-        "flags": frozenset(_names(flags, "flags")) if flags != () else frozenset(),
+        "flags": frozenset(_names(_said(flags), "flags")) if flags != () else frozenset(),
     }
+
+
+def _said(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
+    """Flags as a request holds them; raises InvalidRequest for a value that is neither True nor False."""
+    if not isinstance(flags, Mapping):
+        return flags
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InvalidRequest(f"the flag `{name}` is {value!r}; say True or False")
+    return [name if value else f"{name}{NOT_SET}" for name, value in flags.items()]
 
 
 def well_formed(asked: object) -> Request:
@@ -186,7 +199,7 @@ def check_flags(flags: Iterable[str], known: Known) -> None:
     A flag can only ask for more, so a misspelt one would ask for less than the caller meant.
     """
     for flag in flags:
-        if flag not in known.flags:
+        if said(flag) not in known.flags:
             names = ", ".join(f"`{name}`" for name in sorted(known.flags)) or "none"
             raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{known.system}`: {names}")
 

@@ -122,7 +122,7 @@ class AsyncClient:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> bool:
         """As Client.check."""
         return await self._run(self._asking.check(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -135,7 +135,7 @@ class AsyncClient:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """As Client.decide."""
         return await self._run(self._asking.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -150,7 +150,7 @@ class AsyncClient:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
         """As Client.require."""
         return await self._run(self._asking.require(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -163,7 +163,7 @@ class AsyncClient:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> tuple[str, ...]:
         """As Client.effects."""
         return await self._run(self._asking.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
@@ -187,7 +187,7 @@ class AsyncClient:
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> list[T]:
         """As Client.visible."""
         return await self._run(
@@ -203,7 +203,7 @@ class AsyncClient:
         key: Callable[[T], EntityLike] | None = None,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> list[T]:
         """As Client.filter."""
         return await self._run(self._asking.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))

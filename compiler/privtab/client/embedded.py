@@ -158,7 +158,7 @@ class Embedded(Asker):
         *,
         with_: Mapping[str, EntityLike] | None = None,
         groups: Iterable[str] = (),
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
         if self._plain and with_ is None and not groups and not flags and not LOG.isEnabledFor(logging.DEBUG):

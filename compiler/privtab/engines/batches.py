@@ -19,6 +19,7 @@ from privtab.characters import is_unicode
 from privtab.engines.arrays import Arrays
 from privtab.engines.columns import (
     DEPTH,
+    FLAG,
     MALFORMED,
     NULL,
     OK,
@@ -36,7 +37,7 @@ from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.lookups import Codes, Truth
 from privtab.engines.python import PythonEngine
-from privtab.request import Entity, Request
+from privtab.request import NOT_SET, Entity, Request, said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,8 @@ class Batches:
             if of_action is None or of_type is None:
                 answers.reasons[_all_of(rows, len(names))] = NULL
                 continue
-            set_flags = {name for name, value in zip(of_rows, others[len(withs) :], strict=True) if value != NO}
+            of_these = zip(of_rows, others[len(withs) :], strict=True)
+            set_flags = {f"{name}{NOT_SET}" if value == NO else name for name, value in of_these}
             group = _Group(
                 type=of_type,
                 action=of_action,
@@ -190,7 +192,8 @@ class Batches:
             shape = known.get((request.resource.type, request.action))
             flags, slots = shape if shape is not None else (frozenset(), ())
             types = tuple((slot, request.with_[slot].type) for slot in slots if slot in request.with_)
-            key = (request.resource.type, request.action, request.flags & flags, types)
+            set_flags = frozenset(flag for flag in request.flags if said(flag) in flags)
+            key = (request.resource.type, request.action, set_flags, types)
             groups.setdefault(key, []).append(number)
         return groups
 
@@ -207,6 +210,9 @@ class Batches:
         rule = self.engine.program["rules"].get(group.type, {}).get(group.action)
         if rule is None:
             answers.reasons[:] = UNKNOWN
+            return answers
+        if not set(map(said, group.flags)).issuperset(rule.get("required_flags", ())):
+            answers.reasons[:] = FLAG
             return answers
         slots: Mapping[str, Sequence[str]] = rule["with"]
         kinds = {slot: group.withs.get(slot) for slot in slots}

@@ -17,9 +17,17 @@ Texts: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""
 Reasons: TypeAlias = npt.NDArray[np.uint8]
 
-REASONS = (None, "null", "malformed path", "wrong depth", "unknown operation", "not of a type that the operation takes")
+REASONS = (
+    None,
+    "null",
+    "malformed path",
+    "wrong depth",
+    "unknown operation",
+    "not of a type that the operation takes",
+    "a required flag is not said",
+)
 """Why a row is denied without having been asked, by its code; 0: it was asked."""
-OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH = range(len(REASONS))
+OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG = range(len(REASONS))
 
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
 WILDCARD = r"\A[*?]+\z"

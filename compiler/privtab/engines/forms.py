@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from privtab.engines.columns import Texts, texts
 from privtab.engines.lookups import Codes
+from privtab.request import NOT_SET
 
 Value: TypeAlias = str | Texts
 """A constant, or a column."""
@@ -22,12 +23,13 @@ YES, NO = "yes", "no"
 
 
 def separate(flags: Iterable[str] | Mapping[str, bool | Truths]) -> tuple[dict[str, pa.Array], frozenset[str]]:
-    """Those that are set for some rows, as columns of texts, and those that are set for all."""
+    """Those that are set for some rows, as columns of texts, and what is said of the others for all."""
     if not isinstance(flags, Mapping):
         return {}, frozenset(flags)
     columns = {name: pa.array(value) for name, value in flags.items() if not isinstance(value, bool)}
     of_rows = {name: pc.if_else(column.fill_null(fill_value=True), YES, NO) for name, column in columns.items()}
-    return of_rows, frozenset(name for name, value in flags.items() if value is True)
+    constant = {name: value for name, value in flags.items() if isinstance(value, bool)}
+    return of_rows, frozenset(name if value else f"{name}{NOT_SET}" for name, value in constant.items())
 
 
 def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[str | None, ...], Codes | None]]:

@@ -184,8 +184,9 @@ class PythonEngine:
         return plan
 
     def alone(self, type_: str, operation: str) -> bool:
-        """Whether an operation looks at nothing beside its resource."""
-        return not self.shapes[type_, operation][1]
+        """Whether a request for an operation needs nothing beside its resource."""
+        rule = self.program["rules"][type_][operation]
+        return not rule["with"] and not rule.get("required_flags")
 
     def single(self, type_: str) -> bool:
         """Whether an entity of a type has the path of what contains it."""

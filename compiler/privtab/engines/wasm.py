@@ -88,9 +88,9 @@ class WasmEngine:
         return answers
 
     def _alone(self, type_: str, action: str) -> bool:
-        """Whether the policy has an operation, and it looks at nothing beside its resource."""
+        """Whether the policy has an operation, and a request for it needs nothing beside its resource."""
         shape = self._vocabulary.operations.get(type_, {}).get(action)
-        return shape is not None and not shape.withs
+        return shape is not None and not shape.withs and not shape.required_flags
 
     def _items(self, requests: Sequence[Request], type_: str, *, checked: bool) -> Callable[[int], str]:
         """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is made once.

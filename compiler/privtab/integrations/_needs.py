@@ -10,7 +10,7 @@ from uuid import UUID
 
 from privtab.client._protocol import EntityLike, entity, named
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Entity, encode_name
+from privtab.request import NOT_SET, Entity, encode_name
 
 Place: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """Which entity: `"table:{catalog}/{schema}/{table}"`, each argument one name of the path; `("table", "table_id")`, the argument
@@ -47,7 +47,7 @@ class Needs:
 
     def fill(self, values: Mapping[str, Any]) -> Filled:
         """The question for these arguments; raises InvalidRequest for one that is no name, path or entity."""
-        flags = [flag for flag, name in self.flags_by.items() if values[name]]
+        flags = [flag if values[name] else f"{flag}{NOT_SET}" for flag, name in self.flags_by.items()]
         return Filled(
             action=self.action,
             resource=self.resource(values),

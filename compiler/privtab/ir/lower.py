@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from dataclasses import replace
+from typing import TypeAlias, assert_never
 
 from privtab.ir import nodes as ir
+from privtab.ir.formula import item_condition, references
 from privtab.model import nodes as m
+
+_Pair: TypeAlias = tuple[str, str]
 
 
 def lower(policy: m.Policy) -> ir.Program:
     """The program of a sound policy; rows keep the order of the file."""
     lowering = Lowering(policy)
+    rules = {pair: lowering.rule(row) for pair, row in policy.rows.items()}
     return ir.Program(
         system=policy.system,
         version=policy.version,
@@ -22,10 +27,29 @@ def lower(policy: m.Policy) -> ir.Program:
         sets=policy.sets,
         roles=policy.roles,
         semantics=policy.semantics,
-        rules={pair: lowering.rule(row) for pair, row in policy.rows.items()},
+        rules=_with_required_flags(policy, rules),
         sources=policy.sources,
         conflicts=policy.conflicts,
     )
+
+
+def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[_Pair, ir.Rule]:
+    """The rules with the flags that requests must say: who forgets one would be asked for less behind a `can`, too."""
+    required = {pair: {f.name.value for f in row.decl.flags if f.required} for pair, row in policy.rows.items()}
+    waiting = [pair for pair, flags in required.items() if flags]
+    if not waiting:
+        return rules
+    asked_by: dict[_Pair, set[_Pair]] = {}
+    for pair, rule in rules.items():
+        for can in references(item_condition(rule)):
+            asked_by.setdefault((can.target.type, can.operation), set()).add(pair)
+    while waiting:
+        reached = waiting.pop()
+        for pair in asked_by.get(reached, ()):
+            if not required[reached] <= required[pair]:
+                required[pair] |= required[reached]
+                waiting.append(pair)
+    return {pair: replace(rule, required_flags=tuple(sorted(required[pair]))) for pair, rule in rules.items()}
 
 
 class Lowering:

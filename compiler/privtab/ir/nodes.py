@@ -243,6 +243,8 @@ class Rule:
     each: Formula | None
     span: Span
     withs: tuple[WithSlot, ...] = ()
+    required_flags: tuple[str, ...] = ()
+    """Flags that a request must say, set or not: those of the row, and of the rows that it reaches by `can`; sorted."""
     report: str | None = None
     effects: tuple[Effect, ...] = ()
     creates: bool = False

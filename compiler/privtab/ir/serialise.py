@@ -81,7 +81,8 @@ def vocabulary(program: Program) -> Vocabulary:
         operations[entity][operation] = OperationShape(
             unnamed=rule.unnamed,
             withs={w.name: w.types for w in rule.withs},
-            flags=frozenset(rule_flags(program, rule)),
+            flags=frozenset((*rule_flags(program, rule), *rule.required_flags)),
+            required_flags=frozenset(rule.required_flags),
         )
     return Vocabulary(
         system=program.system,
@@ -121,6 +122,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "unnamed": rule.unnamed,
         "with": {w.name: list(w.types) for w in rule.withs},
         "flags": list(rule_flags(program, rule)),
+        **({"required_flags": list(rule.required_flags)} if rule.required_flags else {}),
         "report": rule.report,
         "call": formula_json(call),
         "each": None if rule.each is None else formula_json(rule.each),

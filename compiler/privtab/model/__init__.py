@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from privtab.checks import (
@@ -10,6 +10,7 @@ from privtab.checks import (
     p102_unknown_type,
     p103_undefined_object,
     p104_target_not_on_path,
+    p108_unknown_flag,
     p201_duplicate_row,
     p202_contradicting_row,
 )
@@ -23,6 +24,7 @@ from privtab.model.nodes import Policy
 from privtab.model.rows import Rows
 from privtab.model.same import same_meaning
 from privtab.model.select import Chosen, Selection, apply_readings, find_variant, select
+from privtab.model.walk import flags_read
 from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
 
 __all__ = ["Policy", "resolve"]
@@ -59,6 +61,7 @@ def resolve(
     _clashes(rows, selection, found)
     _unused(rows, selection, found)
     found.extend(find_cycles(resolved))
+    found.extend(_unknown_flags(resolved))
     roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     conflicts = resolve_conflicts(tables.conflicts, names, selection.pairs, rows.rows_unknown, found)
     for other in tables.variants:
@@ -113,6 +116,17 @@ def _resolve_rows(
             shared.extend((d, pair[0]) for d in mine)
     found.extend(_grouped(shared))
     return resolved
+
+
+def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
+    """One finding for each flag that a row declares and does not ask about, however many types it is for."""
+    told: set[int] = set()
+    for pair, row in rows.items():
+        read = flags_read(rows, pair) if row.decl.flags else None
+        for flag in row.decl.flags:
+            if read is not None and flag.name.value not in read and id(flag) not in told:
+                told.add(id(flag))
+                yield p108_unknown_flag.finding(flag.name.span, row.operation, flag.name.value, read)
 
 
 def _grouped(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:

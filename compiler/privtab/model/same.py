@@ -19,6 +19,7 @@ def _row(row: m.Row) -> Hashable:
         row.report,
         row.creates,
         row.withs,
+        frozenset(flag.name.value for flag in row.decl.flags if flag.required),
         frozenset((o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type) for o in row.outcomes),
     )
 

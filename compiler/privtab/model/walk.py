@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from privtab.model import nodes as m
@@ -78,6 +78,27 @@ def flags(condition: m.Condition) -> Iterator[m.Required]:
             yield from flags(body)
         case _:
             return
+
+
+def flags_read(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> frozenset[str] | None:
+    """The flags that a row asks about: its gate, its own conditions, and those of the rows that it reaches by `can`.
+
+    None where one of those has no meaning.
+    """
+    found: set[str] = set()
+    seen, waiting = {pair}, [pair]
+    while waiting:
+        row = rows.get(waiting.pop())
+        if row is None:
+            return None
+        for condition in (*conditions(row), *(() if row.gate is None else (row.gate,))):
+            found |= {when.flag for when in flags(condition)}
+            for term in terms(condition):
+                if isinstance(term, m.CanDo):
+                    reached = {(type_, term.operation) for place in term.places for type_ in place.types}
+                    waiting += sorted(reached - seen)
+                    seen |= reached
+    return frozenset(found)
 
 
 def conditions(row: m.Row) -> Iterator[m.Condition]:

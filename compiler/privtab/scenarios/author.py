@@ -10,7 +10,7 @@ from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.request import Entity, Request
+from privtab.request import Entity, Request, said
 from privtab.scenarios.nodes import Because, Case, Expected
 from privtab.scenarios.params import Combinations, Params
 from privtab.scenarios.tree import Fields, Reader
@@ -105,7 +105,9 @@ class Author:
             message, _, advice = said.partition("; ")
             self.reader.report("T103", span, message, advice or None)
             return None
-        unknown = sorted(request.flags - self.vocabulary.operations[request.resource.type][action].flags)
+        unknown = sorted(
+            {said(flag) for flag in request.flags} - self.vocabulary.operations[request.resource.type][action].flags
+        )
         if unknown:
             self.reader.report(
                 "T103", span, f"`{action}` on `{request.resource.type}` asks about no flag `{unknown[0]}`"

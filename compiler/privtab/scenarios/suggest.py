@@ -33,6 +33,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.request import NOT_SET
 from privtab.scenarios.coverage import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
@@ -82,8 +83,9 @@ class _Writer:
         if types:
             objects = (f"{slot}: {_quoted(names.key(Target(slot=slot, type=t)))}" for slot, t in types.items())
             keys["with"] = "{" + ", ".join(objects) + "}"
-        if flags:
-            keys["flags"] = f"[{', '.join(sorted(flags))}]"
+        told = [*sorted(flags), *(f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags)]
+        if told:
+            keys["flags"] = f"[{', '.join(told)}]"
         tree = _Ways(self, names, flags, types).tree(condition)
         part = next((name for name, known in self.lets.items() if known == tree and isinstance(tree, dict)), None)
         if part is not None:

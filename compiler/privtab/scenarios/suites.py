@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from privtab.diagnostics import Span
-from privtab.request import Entity, Request
+from privtab.request import Entity, Request, said
 from privtab.scenarios.author import ASKED, Author
 from privtab.scenarios.findings import near
 from privtab.scenarios.nodes import Case, Expected, Text
@@ -47,8 +47,9 @@ class _Matrix:
         if rule is None or operation in self.named:
             return rule is not None
         with_, flags = self.given
-        known = self.author.vocabulary.operations[type_][operation].flags
-        return with_ == {slot.name for slot in rule.withs} and flags <= known
+        shape = self.author.vocabulary.operations[type_][operation]
+        knows = {said(flag) for flag in flags} <= shape.flags and not shape.unsaid(flags)
+        return knows and with_ == {slot.name for slot in rule.withs}
 
     def cells(self) -> Iterator[Cell]:
         """Every cell that the policy has an operation for."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Vocabulary, hint
+from privtab.request import Vocabulary, hint, said
 from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
 from privtab.spark.paths import encoded, joined
@@ -53,7 +53,7 @@ class Asked:
     slots: tuple[str, ...]
     """The `with` objects that came along and that the policy knows."""
     flags: tuple[str, ...]
-    """The flags that are set for some row and that the policy knows."""
+    """The flags that are set for some row, and required ones, that the policy knows."""
     unasked: Column | None = field(default=None)
     """Why a row is no request, in words; null where it may be one. Those rows are denied, whatever a plan says."""
     hidden: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def asked(
     set_flags = reader.flags(flags)
     if groups is not None:
         reader.groups(groups)
-    reader.check(tuple(objects), slots)
+    reader.check(tuple(objects), slots, set_flags)
     reader.check_kinds()
     unasked = F.coalesce(*reader.unasked) if reader.unasked else None
     hidden = reader.hidden
@@ -137,6 +137,7 @@ class _Reader:
         shapes = [shape for operations in self.known.operations.values() for shape in operations.values()]
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
         self.known_flags = {flag for shape in shapes for flag in shape.flags}
+        self.required_flags = {flag for shape in shapes for flag in shape.required_flags}
         self.names = list(df.columns)
         self.exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
         self.taken = [*self.names, *taken]
@@ -233,23 +234,23 @@ class _Reader:
         return joined(map(encoded, names))
 
     def flags(self, given: FlagsLike) -> tuple[str, ...]:
-        """Those that are set for some row; a null is a flag that is set, since a flag can only ask for more.
+        """Those that are set for some row, and required ones; a null is a flag that is set, since a flag can only ask for more.
 
         So a misspelt one would ask for less than the caller means: it is refused.
         """
         if isinstance(given, str | Column) or not isinstance(given, Iterable):
             raise UsageError(f"flags is {described(given)}: give a list of names, or a mapping")
-        values = given if isinstance(given, Mapping) else dict.fromkeys(given, True)
+        values = given if isinstance(given, Mapping) else {said(str(flag)): flag == said(str(flag)) for flag in given}
         found = []
         for name, value in values.items():
             if name not in self.known_flags:
                 named = ", ".join(f"`{flag}`" for flag in sorted(self.known_flags)) or "none"
                 raise InvalidRequest(f"unknown flag `{name}`; flags of system `{self.known.system}`: {named}")
-            if value is False:
+            if value is False and name not in self.required_flags:
                 continue
             found.append(name)
-            if value is True:
-                self.constants[f"flag_{name}"] = True
+            if isinstance(value, bool):
+                self.constants[f"flag_{name}"] = value
             else:
                 given_column = self.column(value, f"flag `{name}`", ", True or False")
                 column = given_column.try_cast("boolean")
@@ -304,7 +305,7 @@ class _Reader:
             found[what] = fields[0].dataType
         return found
 
-    def check(self, given: tuple[str, ...], slots: tuple[str, ...]) -> None:
+    def check(self, given: tuple[str, ...], slots: tuple[str, ...], flags: tuple[str, ...]) -> None:
         """Raise InvalidRequest for constants that the policy has no operation for."""
         for slot in given:
             if slot not in self.known_slots:
@@ -317,6 +318,8 @@ class _Reader:
             for slot, types in shape.withs.items():
                 if slot not in slots:
                     raise InvalidRequest(f"`{action}` on `{kind}` needs with_: `{slot}`, of type {' or '.join(types)}")
+            for flag in sorted(shape.unsaid(flags)):
+                raise InvalidRequest(f"`{action}` on `{kind}` needs the flag `{flag}`: True, False or a column")
         elif isinstance(action, str):
             operations = {name for of_type in self.known.operations.values() for name in of_type}
             if action not in operations:

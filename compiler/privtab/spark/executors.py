@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines.columns import DEPTH, MALFORMED, NULL, UNKNOWN, WITH
+from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
 from privtab.engines.repeats import distinct
 from privtab.errors import DecisionError, InvalidRequest, UsageError
-from privtab.request import Entity, Request, Vocabulary
+from privtab.request import NOT_SET, Entity, Request, Vocabulary
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, asked
 from privtab.spark.deciding import answered, check_names
 from privtab.spark.following import REFRESH, check_refresh
@@ -224,6 +224,8 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
     shape = vocabulary.operations.get(kind, {}).get(action)
     if shape is None:
         return UNKNOWN
+    if shape.unsaid(layout.flags):
+        return FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():
         if slot not in layout.slots:
@@ -245,7 +247,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         resource=Entity(kind, path),
         with_=withs,
         groups=tuple(groups or ()),
-        flags=frozenset(name for name in layout.flags if given[f"flag_{name}"] is not False),
+        flags=frozenset(f"{n}{NOT_SET}" if given[f"flag_{n}"] is False else n for n in layout.flags),
     )
     try:
         vocabulary.check(request)

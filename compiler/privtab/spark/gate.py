@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
-from privtab.request import Decision, Request, bare_name
+from privtab.request import NOT_SET, Decision, Request, bare_name
 from privtab.spark.policies import PolicyLike, open_policy
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def require(
     if isinstance(name, str):
         name = bare_name(name, "user")
     if isinstance(flags, Mapping):
-        flags = [flag for flag, value in flags.items() if value is not False]
+        flags = [f"{flag}{NOT_SET}" if value is False else flag for flag, value in flags.items()]
     ask = getattr(state, "require", None)
     if callable(ask):
         decision = ask(name, action, resource, with_=with_, flags=flags, groups=groups)

@@ -93,6 +93,11 @@ KEYS: dict[str, tuple[Key, ...]] = {
         *_ROW_BODY,
         Key("title", "text", "the document's words for the operation"),
         Key("with", "with", "further objects of the request, by name: a type, a list of types, or `any`"),
+        Key(
+            "flags",
+            "flags",
+            "flags of the conditions: `required`: every request says whether it is set; `optional`: left off, it is not set",
+        ),
         Key("gate", "none", "`none`: the gate of the file does not apply"),
         Key("creates", "flag", "the request may leave off the last name: the entity does not exist yet"),
         Key("note", "text", "a remark"),
@@ -152,6 +157,7 @@ KEYS["row of any"] = (
 VALUES: dict[str, tuple[str, ...]] = {
     "report": ("errors",),
     "none": ("none",),
+    "saying": ("required", "optional"),
     "principal": ("user", "group", "role", "none"),
     "inheritance": ("none", "down"),
     "deny": ("none", "overrides"),

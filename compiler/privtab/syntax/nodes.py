@@ -111,6 +111,14 @@ class AmbiguousDecl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlagDecl:
+    """A flag of the row, and whether every request must say if it is set."""
+
+    name: Word
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowDecl:
     """One row for one operation."""
 
@@ -119,6 +127,7 @@ class RowDecl:
     span: Span
     title: str | None = None
     withs: tuple[WithDecl, ...] = ()
+    flags: tuple[FlagDecl, ...] = ()
     ungated: bool = False
     creates: Located[bool] | None = None
     note: str | None = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.checks import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
 from privtab.diagnostics import Located
 from privtab.syntax.keys import SNAKE
-from privtab.syntax.nodes import AmbiguousDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
+from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
 from privtab.syntax.reader import Fields, Reader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -72,6 +72,7 @@ def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
         span=name.span,
         title=_text(reader, fields, "title"),
         withs=_withs(reader, fields["with"][1]) if "with" in fields else (),
+        flags=_flags(reader, fields["flags"][1]) if "flags" in fields else (),
         ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
         creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
         note=_text(reader, fields, "note"),
@@ -145,6 +146,16 @@ def _withs(reader: Reader, node: Node) -> tuple[WithDecl, ...]:
         any_ = len(types) == 1 and types[0].value == "any"
         withs.append(WithDecl(name=name, types=None if any_ else types, instances=reader.span(value)))
     return tuple(withs)
+
+
+def _flags(reader: Reader, node: Node) -> tuple[FlagDecl, ...]:
+    flags: list[FlagDecl] = []
+    for key, value in reader.entries(node, "`flags`"):
+        name = reader.name(key, "a flag", snake=True)
+        word = reader.choice(value, "saying", f"the flag `{key.text}`")
+        if name is not None and word is not None:
+            flags.append(FlagDecl(name=name, required=word == "required"))
+    return tuple(flags)
 
 
 def _ambiguous(reader: Reader, node: Node, body: RowBody) -> AmbiguousDecl | None:

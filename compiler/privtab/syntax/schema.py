@@ -112,6 +112,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "properties": {"any": {"anyOf": [_NOTHING, _ref("any_rows")]}},
     },
     "with": _by_name(_NAME, _ref("words")),
+    "flags": _by_name(_NAME, _ref("saying")),
     "row_source": _one_or_many(
         {
             "anyOf": [

@@ -46,6 +46,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "each": cell.each,
         "gate": cell.gate,
         "with": list(cell.withs),
+        "flags": list(cell.flags),
         "effects": list(cell.effects),
         "report": cell.report,
         "unnamed": cell.unnamed,

@@ -211,6 +211,8 @@ def parts(before: Rule, after: Rule) -> Iterator[str]:
     """The parts of a row that say something else, in the order in which a row is written."""
     if before.withs != after.withs:
         yield "with"
+    if before.required_flags != after.required_flags:
+        yield "flags"
     if before.gate != after.gate:
         yield "gate"
     if before.requires != after.requires:
@@ -237,6 +239,7 @@ def cell(program: Program, rule: Rule) -> Cell:
         each=rule.each_text,
         gate=None if rule.gate == ALWAYS else program.semantics.gate,
         withs=tuple(f"{slot.name}: {' | '.join(slot.types)}" for slot in rule.withs),
+        flags=tuple(f"{flag}: required" for flag in rule.required_flags),
         effects=effect_texts(rule),
         report=rule.report,
         parent=program.entities[rule.entity].parent,
@@ -249,7 +252,7 @@ def cell(program: Program, rule: Rule) -> Cell:
 
 def _said(rule: Rule) -> tuple[object, ...]:
     """What a row says of who may, without its words."""
-    return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs
+    return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs, rule.required_flags
 
 
 def _meaning(semantics: Semantics) -> tuple[object, ...]:

@@ -46,6 +46,8 @@ class Cell:
     """None: no gate applies."""
     withs: tuple[str, ...]
     """`name: type`, or `name: type | type`."""
+    flags: tuple[str, ...]
+    """`name: required`."""
     effects: tuple[str, ...]
     report: str | None
     parent: str | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from privtab.analysis.diff.shapes import Shape, Types, subsets
+from privtab.analysis.diff.shapes import Shape, Types, told
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.exact import Exact
 from privtab.ir.facts import Assigned, Fact, Facts, Granted, Owned
@@ -180,6 +180,6 @@ def _conditions(one: Shape, other: Shape, names: int, flags: frozenset[str], typ
 
 def _kinds(one: Shape, other: Shape) -> Iterator[_Kind]:
     for names in one.conditions:
-        for flags in subsets(one.flags | other.flags):
+        for flags in told(one, other):
             for types in one.objects():
                 yield names, flags, types

@@ -9,6 +9,7 @@ from itertools import combinations, product
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import asked_condition, item_condition, references, walk
 from privtab.ir.nodes import And, Formula, Or, Program, Rule, When
+from privtab.request import NOT_SET, said
 
 Types = dict[str, str]
 """The type of the object in each `with` slot."""
@@ -23,6 +24,8 @@ class Shape:
     conditions: Mapping[int, Formula]
     """By how many names the path of the resource has; for any other number a request is invalid."""
     flags: frozenset[str]
+    required_flags: frozenset[str]
+    """Those that a request must say, set or not."""
     _sets: dict[tuple[int, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = field(
         default_factory=dict
     )
@@ -34,10 +37,18 @@ class Shape:
         conditions = {depth: item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
             conditions[depth - 1] = asked_condition(program, rule, named=False)
-        return cls(program=program, rule=rule, conditions=conditions, flags=flags_of(program, rule, known))
+        return cls(
+            program=program,
+            rule=rule,
+            conditions=conditions,
+            flags=flags_of(program, rule, known),
+            required_flags=frozenset(rule.required_flags),
+        )
 
     def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
         """What suffices for a request with that many names, such flags and such objects: none, where it is invalid."""
+        if not self.required_flags <= {said(flag) for flag in flags}:
+            return ()
         if names not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
             return ()
         key = names, flags & self.flags, tuple((slot.name, types[slot.name]) for slot in self.rule.withs)
@@ -71,3 +82,13 @@ def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
     """Every set of the flags, small ones first."""
     for size in range(len(flags) + 1):
         yield from map(frozenset, combinations(sorted(flags), size))
+
+
+def told(one: Shape, other: Shape) -> Iterator[frozenset[str]]:
+    """What requests say of flags: every set of them, with the required ones said; then without what one side requires."""
+    required = one.required_flags | other.required_flags
+    for flags in subsets(one.flags | other.flags):
+        unset = frozenset(f"{flag}{NOT_SET}" for flag in required - flags)
+        yield flags | unset
+        for flag in sorted((one.required_flags ^ other.required_flags) - flags):
+            yield flags | unset - {f"{flag}{NOT_SET}"}

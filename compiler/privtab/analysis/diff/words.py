@@ -131,7 +131,7 @@ def also_by(row: RowChange) -> tuple[str, ...]:
     Declarations only where the condition is another though the row asks for the same.
     """
     reached = tuple(reason for reason in row.because if reason.startswith("can "))
-    own = {"with", "gate", "requires", "each", "creates"} & set(row.parts)
+    own = {"with", "flags", "gate", "requires", "each", "creates"} & set(row.parts)
     if reached or own or row.condition in {None, Verdict.EQUAL}:
         return reached
     return row.because
@@ -191,6 +191,8 @@ def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
     """A row as it was written: (key, text), the condition first."""
     if cell.withs:
         yield "with", ", ".join(cell.withs)
+    if cell.flags:
+        yield "flags", ", ".join(cell.flags)
     if cell.requires is not None or cell.each is None:
         yield "requires", cell.requires or "anyone"
     if cell.each is not None:
@@ -212,7 +214,11 @@ def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
         {key: _anywhere(row, cell, text) if anywhere else text for key, text in cell_lines(cell)} if cell else {}
         for cell in (row.before, row.after)
     )
-    keys = [key for key in ("with", "requires", "each", "gate", "effects", "report") if key in before or key in after]
+    keys = [
+        key
+        for key in ("with", "flags", "requires", "each", "gate", "effects", "report")
+        if key in before or key in after
+    ]
     pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in keys]
     changed = [pair for pair in pairs if pair[1] != pair[2]]
     return changed or [pair for pair in pairs if pair[0] in {"requires", "each"}]

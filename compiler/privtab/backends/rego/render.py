@@ -34,6 +34,39 @@ _SHARDED = (
 """What the explanation's look-ups become where what is held on entities comes in shards."""
 
 
+_REQUIRED_FLAGS = (
+    ("\n\tform\n", "\n\tform\n\tcount(unsaid) == 0\n"),
+    (
+        "} if {\n\tnot valid\n}\n",
+        """} if {
+	not valid
+	count(unsaid) == 0
+}
+
+context := {
+	"error": {"kind": "invalid_request", "message": concat("", [
+		"the context must say of these flags whether they are set, true or false: ",
+		concat(", ", sort(unsaid)),
+	])},
+	"missing": [],
+	"reasons": [],
+	"effects": [],
+	"revision": program.revision,
+} if {
+	count(unsaid) > 0
+}
+
+# Flags that a request must say, and that this one does not.
+unsaid contains flag if {
+	some flag in rule.required_flags
+	not lib.said(flag)
+}
+""",
+    ),
+)
+"""What explains requests that leave off flags, for policies that require some."""
+
+
 def render(
     program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False
 ) -> Mapping[str, str]:
@@ -56,7 +89,7 @@ def render(
         f"{base}/lib.rego": _template("lib.rego.j2").render(
             **common, role_grants=role_grants(program), links=links(program), paths=key_paths(program)
         ),
-        f"{base}/explain.rego": explanation(name, program.system, sharded=sharded),
+        f"{base}/explain.rego": explanation(name, program, sharded=sharded),
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
@@ -71,14 +104,15 @@ def read_library(name: str) -> str:
     return (opa() / "lib" / name).read_text(encoding="utf-8")
 
 
-def explanation(name: str, system: str, *, sharded: bool) -> str:
-    """The hand-written module that explains decisions, made out for a system and the layout of its state."""
+def explanation(name: str, program: Program, *, sharded: bool) -> str:
+    """The hand-written module that explains decisions, made out for a policy and the layout of its state."""
     text = read_library("explain.rego")
-    for whole, by_shard in _SHARDED if sharded else ():
-        if text.count(whole) != 1:
-            raise ValueError(f"`{whole}` is not once in the explanation")
-        text = text.replace(whole, by_shard)
-    return instantiate(text, name, system)
+    required = any(rule.required_flags for rule in program.rules.values())
+    for usual, here in (*(_SHARDED if sharded else ()), *(_REQUIRED_FLAGS if required else ())):
+        if text.count(usual) != 1:
+            raise ValueError(f"`{usual}` is not once in the explanation")
+        text = text.replace(usual, here)
+    return instantiate(text, name, program.system)
 
 
 def instantiate(text: str, name: str, system: str) -> str:

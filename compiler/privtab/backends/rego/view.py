@@ -150,6 +150,7 @@ class Emitter:
             f'input.action.name == "{rule.operation}"',
             f'input.resource.type == "{rule.entity}"',
             f"count(path) {length}",
+            *(f'lib.said("{flag}")' for flag in rule.required_flags),
         )
         return body.clause(ENTRY, lines, before=reached)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.request import OperationShape
+from privtab.request import NOT_SET, OperationShape
 
 _TAKEN = (
     *("Any", "Asker", "AsyncAsker", "Decision", "Entity", "EntityType", "Final", "Iterable", "Literal", "Request"),
@@ -46,6 +46,8 @@ class GroupView:
     with_alias: str | None
     withs: tuple[WithView, ...]
     flags: tuple[str, ...]
+    flags_required: bool
+    """Whether a request must say some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ def _groups(
     """The operations of a type by what must and may stand beside them."""
     alike: dict[tuple[object, ...], list[str]] = {}
     for operation, shape in shapes.items():
-        key = (tuple(sorted(shape.withs.items())), tuple(sorted(shape.flags)))
+        key = (tuple(sorted(shape.withs.items())), tuple(sorted(shape.flags)), shape.required_flags)
         alike.setdefault(key, []).append(operation)
     found: list[GroupView] = []
     for number, operations in enumerate(alike.values(), 1):
@@ -144,7 +146,8 @@ def _groups(
                     WithView(name=slot, classes=tuple(classes[type_] for type_ in types))
                     for slot, types in sorted(shape.withs.items())
                 ),
-                flags=tuple(sorted(shape.flags)),
+                flags=tuple(sorted((*shape.flags, *(f"{flag}{NOT_SET}" for flag in shape.required_flags)))),
+                flags_required=bool(shape.required_flags),
             )
         )
     return tuple(found)

@@ -73,6 +73,8 @@ class Rule:
     """Whether the last name may be left off."""
     cases: Mapping[tuple[bool, tuple[str, ...], tuple[str, ...]], int]
     """By (named, flags set, types of the `with` objects)."""
+    required_flags: tuple[str, ...] = ()
+    """Flags that every request must say."""
 
 
 class Numbers:
@@ -216,7 +218,13 @@ def layout(
             found[named, set_, types] = number
         rules.append(
             Rule(
-                type=of_type, action=operation, slots=objects, flags=tuple(sorted(asked)), unnamed=unnamed, cases=found
+                type=of_type,
+                action=operation,
+                slots=objects,
+                flags=tuple(sorted(asked)),
+                unnamed=unnamed,
+                cases=found,
+                required_flags=tuple(row.get("required_flags", ())),
             )
         )
     return Layout(engine, rules, cases)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.engines.columns import DEPTH, MALFORMED, NULL, REASONS, UNKNOWN, WITH
+from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, REASONS, UNKNOWN, WITH
 from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part
 from privtab.spark.joins.text import beginning, both, chosen, either, literal, one_of, quoted
 
@@ -102,6 +102,8 @@ def _word(code: int) -> str:
 def _wrong(rule: Rule, layout: Layout, names: Names) -> str:
     """What is wrong with a row of an operation; null: nothing."""
     user, path = names.text("user"), names.text("path")
+    if not all(names.has(f"flag_{flag}") for flag in rule.required_flags):
+        return _word(FLAG)
     tests: list[tuple[str, int]] = []
     for slot, types in rule.slots.items():
         name = names.text(f"with_{slot}_type")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from privtab.engines.conditions import RESOURCE, Condition, Form
 from privtab.engines.plan import beginnings
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Entity, Vocabulary, hint
+from privtab.request import NOT_SET, Entity, Vocabulary, hint, said
 from privtab.spark.matrix.candidates import chunks
 from privtab.spark.matrix.pairs import Entities, Pairs
 from privtab.spark.matrix.people import Truth
@@ -68,8 +68,12 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
     for name in sorted((question.operations or frozenset()) - known):
         raise UsageError(f"unknown operation `{name}`" + hint(name, sorted(known)))
     flags = {flag for shape in shapes.values() for flag in shape.flags}
-    for flag in sorted(question.flags - flags):
+    for flag in sorted({said(flag) for flag in question.flags} - flags):
         raise UsageError(f"no operation asks about the flag `{flag}`" + hint(flag, sorted(flags)))
+    for name, shape in shapes.items():
+        asked = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))
+        for flag in sorted(shape.unsaid(question.flags)) if asked else ():
+            raise UsageError(f"`{name}` needs the flag `{flag}`: add `{flag}` or `{flag}{NOT_SET}` to the flags")
     slots = {slot for shape in shapes.values() for slot in shape.withs}
     for slot, entity in (question.withs or {}).items():
         if slot not in slots:

@@ -1,0 +1,26 @@
+"""P108: `flags` of a row names a flag that no condition of the row asks about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from privtab.checks._hints import listed, nearest
+from privtab.diagnostics import Diagnostic, Severity, Span
+
+CODE = "P108"
+NAME = "unknown-flag"
+SEVERITY = Severity.ERROR
+
+
+def finding(span: Span, operation: str, flag: str, read: Collection[str]) -> Diagnostic:
+    """Neither the row nor the rows that it reaches by `can` ask about the flag; `read`: those that they ask about."""
+    near = nearest(flag, read)
+    known = f"the row asks about {listed(sorted(read))}" if read else "write `CONDITION when FLAG`, or drop it"
+    return Diagnostic(
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"no condition of the row `{operation}` asks about the flag `{flag}`",
+        span=span,
+        help=f"did you mean `{near}`?" if near else known,
+    )

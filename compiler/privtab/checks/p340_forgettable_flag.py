@@ -1,0 +1,47 @@
+"""P340: a row that asks for less where the caller forgets a flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+
+CODE = "P340"
+NAME = "forgettable-flag"
+SEVERITY = Severity.NOTE
+
+
+def find(policy: m.Policy) -> Iterator[Diagnostic]:
+    """The first `when` of each flag that a row reads itself and of which `flags` says nothing; each once.
+
+    A condition that asks for nothing without flags is P311's, or says with `anyone` that it is meant so.
+    """
+    from privtab.checks.p311_open_without_flag import asks_nothing
+    from privtab.model.walk import conditions, flags
+
+    told: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        declared = {flag.name.value for flag in row.decl.flags}
+        for condition in conditions(row):
+            if asks_nothing(condition, flags=False):
+                continue
+            for when in flags(condition):
+                key = (id(when.spot.cell), when.spot.start)
+                if when.flag in declared:
+                    continue
+                declared.add(when.flag)
+                if key in told:
+                    continue
+                told.add(key)
+                yield Diagnostic(
+                    code=CODE,
+                    name=NAME,
+                    severity=SEVERITY,
+                    message=f"a request that forgets the flag `{when.flag}` is asked for less",
+                    span=when.spot.span,
+                    help=f"let every request say it: `flags: {{{when.flag}: required}}`; or `optional`, where less is meant",
+                )

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def test_a_flag_of_which_the_row_says_nothing(only: Callable[..., Any]) -> None:
+    found = only("tables: {shop: {open: READ (shop) and (WRITE (shop) when private)}}\n", "P340")
+    assert found.message == "a request that forgets the flag `private` is asked for less"
+    assert found.help == "let every request say it: `flags: {private: required}`; or `optional`, where less is meant"
+    assert found.under == "when private"
+
+
+def test_one_finding_for_each_flag_of_a_row(codes: Callable[[str], list[str]]) -> None:
+    text = """\
+        any:
+          open:
+            requires: READ (entity) and (WRITE (entity) when a) and (WRITE (shop) when b) and (WRITE (shop) when a)
+            flags: {b: required}
+        """
+    assert codes(text).count("P340") == 1
+
+
+@pytest.mark.parametrize("saying", ["required", "optional"])
+def test_a_flag_of_which_the_row_says_something(codes: Callable[[str], list[str]], saying: str) -> None:
+    row = f"{{requires: READ (shop) and (WRITE (shop) when private), flags: {{private: {saying}}}}}"
+    assert "P340" not in codes(f"tables: {{shop: {{open: {row}}}}}\n")

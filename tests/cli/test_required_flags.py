@@ -1,0 +1,82 @@
+"""Every command asks for a flag that is required, and shows that it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+POLICY = """\
+privtab: 1
+system: clinic
+version: "1"
+entities: {ward: {file:}}
+privileges: [READ, SECRET]
+tables:
+  file:
+    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
+"""
+STATE = """\
+grants:
+  - {grantee: user:ann, effect: allow, privilege: READ, entity: file:w/1}
+"""
+NEEDS = "needs the flag `pii`"
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> list[str]:
+    (tmp_path / "clinic.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
+    return ["-p", str(tmp_path / "clinic.yaml"), "-s", str(tmp_path / "state.yaml")]
+
+
+@pytest.mark.parametrize(
+    "ask", [["explain", "ann", "read", "file:w/1"], ["who-can", "read", "file:w/1"], ["what-can", "ann"]]
+)
+def test_questions_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
+    forgot = privtab(*ask, *clinic)
+    assert forgot.code == 2, forgot.out
+    assert NEEDS in forgot.err
+    said = privtab(*ask, "--flag", "pii=false", *clinic)
+    assert said.code == 0, said.err
+    assert "pii" in privtab(*ask, "--flag", "pii", *clinic).out or ask[0] == "what-can"
+    assert "no row asks about a flag `ppi`" in privtab(*ask, "--flag", "ppi=false", *clinic).err
+
+
+def test_decide_denies_what_forgets_it(privtab: Callable[..., Any], clinic: list[str], tmp_path: Path) -> None:
+    request = {
+        "subject": {"type": "user", "id": "ann"},
+        "action": {"name": "read"},
+        "resource": {"type": "file", "id": "w/1"},
+    }
+    contexts: list[dict[str, Any]] = [{}, {"context": {"pii": False}}, {"context": {"pii": True}}]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(request | c) + "\n" for c in contexts), encoding="utf-8")
+    for engine in ("reference", "python"):
+        ran = privtab("decide", *clinic, "--requests", tmp_path / "asked.jsonl", "--engine", engine)
+        answers = [json.loads(line) for line in ran.out.splitlines()]
+        assert [answer["decision"] for answer in answers] == [False, True, False]
+        assert NEEDS in answers[0]["context"]["error"]["message"]
+        assert ran.code == 1
+
+
+def test_cases_must_say_it(privtab: Callable[..., Any], clinic: list[str], tmp_path: Path) -> None:
+    case = "  - {user: ann, action: read, resource: 'file:w/1', decision: allow%s}\n"
+    for more, code in (("", 1), (", flags: [pii=false]", 0)):
+        text = "scenarios: 1\npolicy: clinic.yaml\nstate: state.yaml\ncases:\n" + case % more
+        (tmp_path / "clinic.scenarios.yaml").write_text(text, encoding="utf-8")
+        ran = privtab("test", clinic[1], "--engine", "reference")
+        assert ran.code == code, ran.out + ran.err
+        assert (NEEDS in ran.out + ran.err) is (code == 1)
+
+
+def test_describe_and_stubs_show_it(privtab: Callable[..., Any], clinic: list[str]) -> None:
+    (read,) = json.loads(privtab("describe", clinic[1], "--format", "json").out)["operations"]
+    assert read["required_flags"] == ["pii"]
+    assert "every request says pii: true or false" in privtab("describe", clinic[1]).out
+    stubs = privtab("stubs", clinic[1]).out
+    assert 'flags: Iterable[Literal["pii", "pii=false"]]' in stubs
+    assert 'Literal["pii", "pii=false"]] = ()' not in stubs
+    compile(stubs, "clinic.py", "exec")

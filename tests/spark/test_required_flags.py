@@ -1,0 +1,69 @@
+"""Rows that forget a flag which their operation requires are denied with the reason, by every plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.errors import InvalidRequest, UsageError
+from privtab.spark import decide, entitlements, require
+
+POLICY = """\
+privtab: 1
+system: clinic
+version: "1"
+entities: {ward: {file:}}
+privileges: [READ, SECRET]
+tables:
+  file:
+    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
+    touch: READ (file)
+"""
+STATE = """\
+grants:
+  - {grantee: user:ann, effect: allow, privilege: READ, entity: file:w/1}
+"""
+NOT_SAID = "a required flag is not said"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "clinic.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
+    return str(tmp_path / "clinic.yaml"), str(tmp_path / "state.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["kernel", "joins"])
+def test_rows_say_it_or_are_denied(plan: str, spark: SparkSession, files: tuple[str, str]) -> None:
+    rows = [(0, "read", True), (1, "read", False), (2, "read", None), (3, "touch", None)]
+    df = spark.createDataFrame(rows, "n int, op string, pii boolean")
+    asked: dict[str, Any] = {"subject": F.lit("ann"), "action": F.col("op"), "resource": ("file", F.lit("w/1"))}
+
+    def answers(**more: Any) -> list[tuple[bool, str | None]]:
+        decided = decide(df, *files, **asked, **more, plan=plan).orderBy("n").collect()
+        return [(row["allowed"], row["reason"]) for row in decided]
+
+    no, yes = (False, "not granted"), (True, None)
+    assert answers() == [(False, NOT_SAID)] * 3 + [yes]
+    assert answers(flags={"pii": "pii"}) == [no, yes, no, yes]
+    assert answers(flags={"pii": False}) == answers(flags=["pii=false"]) == [yes] * 4
+    assert answers(flags=["pii"]) == [no] * 3 + [yes]
+
+
+def test_one_operation_for_all_rows_asks_for_the_flag(spark: SparkSession, files: tuple[str, str]) -> None:
+    df = spark.range(1)
+    with pytest.raises(InvalidRequest, match="`read` on `file` needs the flag `pii`: True, False or a column"):
+        decide(df, *files, subject=F.lit("ann"), action="read", resource=("file", F.lit("w/1")))
+
+
+def test_require_and_the_matrix_ask_for_the_flag(spark: SparkSession, files: tuple[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="needs the flag `pii`"):
+        require(*files, "ann", "read", "file:w/1", spark=spark)
+    assert require(*files, "ann", "read", "file:w/1", flags={"pii": False}, spark=spark).allowed
+    with pytest.raises(UsageError, match="`file/read` needs the flag `pii`: add `pii` or `pii=false` to the flags"):
+        entitlements(*files, spark=spark)
