@@ -239,6 +239,9 @@ def request_of(text: str) -> Request:
         user=user,
         action=action,
         resource=Entity.parse(resource),
-        with_={name: Entity.parse(e) for name, _, e in (word.partition("=") for word in more if "=" in word)},
+        with_={
+            name: Entity.parse(e)
+            for name, _, e in (word.partition("=") for word in more if "=" in word and word[0] != "+")
+        },
         flags=frozenset(word.removeprefix("+") for word in more if word.startswith("+")),
     )
