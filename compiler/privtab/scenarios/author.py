@@ -101,8 +101,8 @@ class Author:
             )
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:
-            said = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)
-            message, _, advice = said.partition("; ")
+            told = error.written(r"`with: {\1: TYPE:PATH}`") if isinstance(error, InvalidRequest) else str(error)
+            message, _, advice = told.partition("; ")
             self.reader.report("T103", span, message, advice or None)
             return None
         unknown = sorted(
@@ -154,8 +154,8 @@ class Author:
     def why(self, fields: Fields) -> str | None:
         """Why an entry says what it says, and where that stands."""
         source = ", ".join(text.value for text in self.reader.texts(fields.get("source"), "`source`"))
-        said = [self.optional(fields, "why"), f"from {source}" if source else None]
-        return ", ".join(text for text in said if text) or None
+        words = [self.optional(fields, "why"), f"from {source}" if source else None]
+        return ", ".join(text for text in words if text) or None
 
     def optional(self, fields: Fields, key: str) -> str | None:
         """A text of an entry; None where it is not there."""
