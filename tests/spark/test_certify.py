@@ -5,18 +5,23 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import decks
 import generated
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from privtab import pipeline
 from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark import certify
-from privtab.spark.certification import findings
+from privtab.spark.certification import findings, making
 from privtab.spark.certification.page import script_json, seen
 from privtab.spark.folders import whole
 from privtab.state.nodes import Assignment, Grant, State
@@ -80,14 +85,17 @@ class Page(HTMLParser):
             self.scripts[-1] += data
 
 
-@pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+@pytest.fixture(scope="module", params=["process", "spark"])
+def written(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
     program, _ = generated.read(POLICY)
     assert program is not None
     folder = tmp_path_factory.mktemp("certified") / "it"
     made = certify(
-        program, STATE, folder, people=["ann", NASTY], by=QUOTED, title=f"For {NASTY}", format="csv", spark=spark
-    )
+        program, STATE, folder, people=["ann", NASTY], by=QUOTED, title=f"For {NASTY}", format="csv", plan=request.param,
+        spark=spark,
+    )  # fmt: skip
     return folder, made.to_json()
 
 
@@ -173,6 +181,102 @@ def test_json_in_a_script_ends_nothing() -> None:
     text = script_json(["</script>", "<!--", "\u2028", "&lt;"])
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == ["</script>", "<!--", "\u2028", "&lt;"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tmp_path: Path) -> None:
+    files = decks.files(tmp_path)
+    deck = pipeline.load_program(files[0])
+    depot, _ = generated.read(POLICY)
+    for name, policy, state in (("deck", deck, files[1]), ("depot", depot, STATE), ("nobody", depot, State())):
+        assert policy is not None
+        for plan in ("process", "spark"):
+            told: list[str] = []
+            certify(
+                policy,
+                state,
+                tmp_path / name / plan,
+                by="x",
+                format=kind,
+                shown=5,
+                plan=plan,
+                spark=spark,
+                tell=told.append,
+            )
+            assert f"{plan}: the caller asks for it" in told
+        one, other = (tmp_path / name / plan for plan in ("process", "spark"))
+        for file in ("report.html", "summary.json", "findings.csv"):
+            texts = [re.sub(r"20\d\d-\d\d-\d\d \d\d:\d\d", "", (each / file).read_text()) for each in (one, other)]
+            assert texts[0] == texts[1], file
+        assert written_rows(one / "entitlements", kind) == written_rows(other / "entitlements", kind)
+
+
+def written_rows(folder: Path, kind: str) -> list[str]:
+    if kind == "parquet":
+        return sorted(map(repr, pq.read_table(folder).to_pylist()))
+    return sorted(repr(row) for file in folder.glob("*.csv") for row in csv.DictReader(file.open(newline="")))
+
+
+def test_without_spark_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    policy, state = decks.files(tmp_path)
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; from privtab.spark.jobs import certify; "
+        f"sys.exit(certify.main(['-p', {policy!r}, '-s', {state!r}, '-o', {str(tmp_path / 'it')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "process: the state has 8 rows" in done.stderr
+    assert "WARN" not in done.stderr
+
+
+def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_asked_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, _ = generated.read(POLICY)
+    assert program is not None
+    monkeypatch.setattr(making, "MOST", 5)
+    made: dict[str, Any] = {}
+    told: list[str] = []
+    for plan, spoken in (
+        ("auto", "spark: the matrix has more than 5 rows"),
+        ("process", "process: the caller asks for it"),
+    ):
+        told.clear()
+        started: list[bool] = []
+
+        def start(started: list[bool] = started) -> SparkSession:
+            started.append(True)
+            return spark
+
+        made[plan] = certify(program, STATE, tmp_path / plan, plan=plan, spark=start, tell=told.append)
+        assert spoken in told
+        assert started == [True] * (plan == "auto")
+    assert made["auto"].totals == made["process"].totals
+    monkeypatch.setattr(making, "ROWS", 5)
+    assert certify(program, STATE, tmp_path / "rows", spark=spark, tell=told.append).totals == made["auto"].totals
+    assert "spark: the state has 7 rows, more than 5" in told
+    with pytest.raises(UsageError, match="a state given as a dict is read by Spark: take the plan `spark` or `auto`"):
+        certify(program, {}, tmp_path / "no", plan="process")
+    with pytest.raises(UsageError, match="there is no plan `procss`: it is `auto`, `process` or `spark`"):
+        certify(program, STATE, tmp_path / "no", plan="procss")
+
+
+def test_somebody_who_may_destroy_in_person_is_named_once(tmp_path: Path) -> None:
+    program, _ = generated.read(POLICY)
+    assert program is not None
+    made = certify(program, STATE, tmp_path / "it")
+    texts = {f.about: f.text for f in made.findings if f.kind == "destructive operations"}
+    assert texts["user:gone"] == "box/drop on 1 entity, in person"
+    both = State(
+        assignments=(Assignment(principal="user:mia", role="reader"),),
+        grants=tuple(
+            Grant(grantee=who, effect="allow", privilege="DROP", entity=Entity("box", f"d/{who[0]}"))
+            for who in ("user:mia", "role:reader")
+        ),
+    )
+    made = certify(program, both, tmp_path / "both")
+    (text,) = (f.text for f in made.findings if f.kind == "destructive operations")
+    assert text == "box/drop on 2 entities, in person and through role:reader"
 
 
 def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import decks
 import pyarrow as pa
 import pyspark
 import pytest
+import sparks
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
@@ -257,3 +258,32 @@ def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "3 rows, 2 allowed, 1 denied, 1 of these no request" in ran.stdout
     assert parquet.read_table(tmp_path / "out").num_rows == 3
+
+
+@pytest.mark.slow
+def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected: bool) -> None:
+    if connected:
+        pytest.skip("the session of a job is its own")
+    policy, state = decks.files(tmp_path)
+    given = [
+        "-p",
+        policy,
+        "-s",
+        state,
+        "-i",
+        str(asked),
+        "--user",
+        "ann",
+        "--action",
+        "look",
+        "--type",
+        "box",
+        "--path",
+        "path",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "privtab", "spark", "visible", *given, "-o", str(tmp_path / "out"), "--master", "local[1]"],
+        capture_output=True, text=True, check=False, timeout=420, env=sparks.environment(), cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not [line for line in done.stderr.splitlines() if " WARN " in line or "log4j" in line or "log level" in line]

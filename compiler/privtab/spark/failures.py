@@ -17,8 +17,10 @@ _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 def spark_errors() -> tuple[type[Exception], ...]:
     """What Spark raises; of a Classic session also what the JVM says and PySpark has no class for."""
-    from pyspark.errors import PySparkException
-
+    try:
+        from pyspark.errors import PySparkException
+    except ImportError:
+        return ()
     try:
         from py4j.protocol import Py4JError
     except ImportError:

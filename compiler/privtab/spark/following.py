@@ -184,12 +184,12 @@ class _RowsPlace(Place):
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:
-        from privtab.spark.state.tables import _checked
+        from privtab.spark.state.checked import checked_rows
         from privtab.state.index import index
 
         program = self.policy.checked("a state")
         try:
-            return index(program, _checked(program, Path(self.where)))
+            return index(program, checked_rows(program, Path(self.where)))
         except (FileError, UsageError):
             raise
         except PrivtabError as error:

@@ -88,7 +88,7 @@ def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
 
 
 def _program(policy: OpenPolicy) -> Any:
-    from privtab.spark.state.tables import program_of
+    from privtab.spark.state.checked import program_of
 
     return program_of(policy)
 
@@ -100,10 +100,10 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     if isinstance(state, State):
         return state
     if isinstance(state, str | os.PathLike) and not (Path(state) / "_MANIFEST.json").is_file():
-        from privtab.spark.state.tables import _checked
+        from privtab.spark.state.checked import checked_rows
 
         key = ("rows", policy.digest, *mark(state))
-        return _remembered(key, state, lambda: _checked(_program(policy), Path(state)))
+        return _remembered(key, state, lambda: checked_rows(_program(policy), Path(state)))
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} is a state that Spark reads, and there is no session: make one, or give it as `spark=`"

@@ -12,25 +12,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab import __version__
 from privtab.errors import UsageError
-from privtab.printable import FORMULA, no_formula
+from privtab.printable import no_formula
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
-from privtab.spark.certification.figures import Totals, first_rows, heat_maps, totals
+from privtab.spark.certification.making import Maker, SessionLike
 from privtab.spark.certification.page import Origin, render
+from privtab.spark.certification.results import Rows, Totals
 from privtab.spark.folders import whole
+from privtab.spark.frames import of_spark
 from privtab.spark.matrix.compute import Matrix, Question
-from privtab.spark.matrix.frame import EntitiesLike, UsersLike, listed, matrix_frame, objects, session_of, user_names
-from privtab.spark.matrix.opening import Source, open_state, open_world
+from privtab.spark.matrix.named import listed, objects
+from privtab.spark.matrix.opening import Source, open_world
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from privtab.spark.matrix.frame import EntitiesLike, UsersLike
 
 DESTRUCTIVE = ("delete", "destroy", "drop", "erase", "purge", "remove", "revoke", "truncate")
 """Words in the name of an operation that destroys something."""
@@ -39,8 +39,6 @@ SHOWN = 2_000
 DATA = "entitlements"
 NAMED = 8
 """Names that the page lists of what was asked about."""
-_BARE = ("user", "path")
-"""Columns whose cells begin with a name; the others begin with a word of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +84,17 @@ def certify(
     by: str | None = None,
     shown: int = SHOWN,
     overwrite: bool = False,
-    spark: SparkSession | None = None,
+    plan: str = "auto",
+    spark: SessionLike = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
     """Write the matrix with figures, findings and a page into a folder that is there whole or not at all.
 
-    Driver and executors share the folder. It has `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
+    `plan`: `process` works in this process, without Spark; `spark` has executors that share the folder with the driver; `auto` takes
+    this process for up to 1,000,000 rows of state and 20,000,000 of the matrix, where nothing else needs Spark. `spark`: the session,
+    or a function that starts one where it is needed.
+
+    The folder has `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
     shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words by
     which operations are told that destroy something. `by`: who asked for it. `tell` hears what is going on. The other arguments
     are as in `entitlements`. Raises UsageError where the folder exists and is not to be overwritten.
@@ -101,11 +104,13 @@ def certify(
     target = Path(folder)
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists: name another folder, or say that it may be overwritten")
-    session = session_of(entities, users, spark)
     tell("reading the policy and the state")
     opened = open_policy(policy)
-    source = open_state(opened, state, session)
-    world = open_world(opened, source, users=user_names(users), principals=principals)
+    entities, users = of_spark(entities), of_spark(users)
+    maker = Maker(opened, state, entities, users, spark, plan)
+    tell(f"{maker.plan}: {maker.why}")
+    source = maker.source()
+    world = open_world(opened, source, users=maker.users(), principals=principals)
     asked = None if operations is None else frozenset(listed(operations, "operations"))
     matrix = Matrix(world, Question(operations=asked, withs=objects(with_), flags=frozenset(listed(flags, "flags"))))
     origin = Origin(
@@ -123,38 +128,32 @@ def certify(
     )
     with whole(target) as place:
         tell("writing the matrix")
-        matrix_frame(session, matrix, source, entities).write.parquet((place / ".rows").as_uri())
-        rows = session.read.parquet((place / ".rows").as_uri())
+        rows = maker.rows(place / ".rows", matrix, source, destructive, shown, tell)
         tell("counting")
-        counted = totals(rows, destructive)
+        counted = rows.totals()
         tell("looking for what stands out")
         certificate = Certificate(
             folder=target,
             origin=origin,
             totals=counted,
-            findings=found.in_order(_findings(rows, matrix, opened, source, people, destructive)),
+            findings=found.in_order(_findings(rows, matrix, opened, source, people)),
             shown=min(shown, counted.entitlements),
             left_out=matrix.left_out(),
             unasked=_unasked(source, people),
         )
         tell("writing the page")
-        _write(place, rows, certificate, destructive, format)
+        _write(place, rows, certificate, format)
     return certificate
 
 
 def _findings(
-    rows: DataFrame,
-    matrix: Matrix,
-    policy: OpenPolicy,
-    source: Source,
-    people: Collection[str] | None,
-    words: Sequence[str],
+    rows: Rows, matrix: Matrix, policy: OpenPolicy, source: Source, people: Collection[str] | None
 ) -> Iterator[found.Finding]:
-    yield from found.of_matrix(rows, words)
+    yield from found.of_matrix(rows)
     if source.rows is not None:
         yield from found.of_state(policy.checked("a state"), source.rows, people)
-    having = [row["user"] for row in rows.select("user").distinct().collect() if row["user"] is not None]
-    yield from found.without_entitlement([user for user in matrix.world.people.users if user is not None], having)
+    users = [user for user in matrix.world.people.users if user is not None]
+    yield from found.without_entitlement(users, rows.users())
 
 
 def _unasked(source: Source, people: Collection[str] | None) -> dict[str, str]:
@@ -187,23 +186,16 @@ def _asked(
 
 
 def _some(given: UsersLike) -> str:
-    return found.few(sorted(given), NAMED) if isinstance(given, Sized) else "users of a table"
+    return found.few(sorted(cast("Collection[str]", given)), NAMED) if isinstance(given, Sized) else "users of a table"
 
 
-def _write(place: Path, rows: DataFrame, certificate: Certificate, words: Sequence[str], kind: str) -> None:
+def _write(place: Path, rows: Rows, certificate: Certificate, kind: str) -> None:
     """Everything but the rows themselves, which are there already."""
-    maps = heat_maps(rows)
-    shown = first_rows(rows, words, certificate.shown)
+    maps = rows.heat_maps()
+    shown = rows.first_rows(certificate.shown)
     data = place / DATA
     if kind == "csv":
-        harmless = {
-            name: F.when(F.col(name).rlike(FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name))
-            for name in _BARE
-        }
-        flat = rows.withColumns({"via": F.to_json("via"), **harmless})
-        # Spaces are part of a name; Spark would cut them off.
-        spaces = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
-        flat.write.csv(data.as_uri(), header=True, escape='"', **spaces)  # type: ignore[arg-type]  # by name
+        rows.write_csv(data)
         shutil.rmtree(place / ".rows")
     else:
         (place / ".rows").rename(data)

@@ -1,138 +1,149 @@
-"""What a certification says of a matrix in numbers; nothing that grows with the matrix comes to the driver."""
+"""The rows of a matrix counted by Spark; nothing that grows with the matrix comes to the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
+from privtab.printable import FORMULA
+from privtab.spark.certification.results import (
+    BARE,
+    GROUPS,
+    PAIRS,
+    SIDE,
+    Destroyer,
+    HeatMap,
+    Totals,
+    assembled,
+)
 from privtab.spark.matrix.ways import ANYONE, KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SIDE = 30
-"""Rows and columns of a heat map at the most."""
 _KINDS = (*KINDS, ANYONE)
-GROUPS = 2
-"""Names of a path by which entities are put together in a heat map."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """How much there is."""
+class SparkRows:
+    """The rows of a matrix as a DataFrame."""
 
-    entitlements: int
-    principals: int
-    entities: int
-    operations: int
-    destructive: int
-    kinds: tuple[tuple[str, int], ...]
-    """By what they rest on, the most frequent first."""
+    def __init__(self, rows: DataFrame, words: Sequence[str]) -> None:
+        """`words`: those in the name of an operation that destroys something: `drop`, `delete_all`."""
+        self.rows = rows
+        parts = F.split(F.lower(F.col("operation")), "_")
+        self.destroys = F.arrays_overlap(parts, F.array(*map(F.lit, words))) if words else F.lit(False)  # noqa: FBT003  (a value)
+        self.operation = F.concat(F.col("type"), F.lit("/"), F.col("operation"))
+        self.way = F.coalesce(F.col("via_principal"), F.lit(ANYONE))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
-    """Entitlements by row and column. `left_out`: how many rows and columns there are beside those shown."""
-
-    name: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: tuple[tuple[int, ...], ...]
-    left_out: tuple[int, int]
-
-    @property
-    def most(self) -> int:
-        """The greatest cell."""
-        return max((cell for row in self.cells for cell in row), default=0)
-
-
-def operation_name() -> Column:
-    """An operation as rows name it: `table/load`."""
-    return F.concat(F.col("type"), F.lit("/"), F.col("operation"))
-
-
-def is_destructive(words: Sequence[str]) -> Column:
-    """Whether an operation's name has one of some words in it: `drop`, `delete_all`."""
-    parts = F.split(F.lower(F.col("operation")), "_")
-    return F.arrays_overlap(parts, F.array(*map(F.lit, words))) if words else F.lit(False)  # noqa: FBT003  (a value)
-
-
-def totals(matrix: DataFrame, words: Sequence[str]) -> Totals:
-    """All of a matrix, counted."""
-    row = matrix.agg(
-        F.count("*").alias("entitlements"),
-        F.count_distinct("principal").alias("principals"),
-        F.count_distinct("type", "path").alias("entities"),
-        F.count_distinct("type", "operation").alias("operations"),
-        F.count_if(is_destructive(words)).alias("destructive"),
-        *(F.count_if(F.col("via_kind") == kind).alias(f"kind_{at}") for at, kind in enumerate(_KINDS)),
-    ).first()
-    assert row is not None
-    kinds = ((kind, row[f"kind_{at}"]) for at, kind in enumerate(_KINDS))
-    return Totals(
-        entitlements=row["entitlements"],
-        principals=row["principals"],
-        entities=row["entities"],
-        operations=row["operations"],
-        destructive=row["destructive"],
-        kinds=tuple(sorted((pair for pair in kinds if pair[1]), key=lambda pair: (-pair[1], pair[0]))),
-    )
-
-
-def heat_maps(matrix: DataFrame) -> tuple[HeatMap, ...]:
-    """Who holds, and through whom, by operation and by entity: the fullest rows and columns. Two jobs, whatever the size."""
-    sides = {
-        "principals": F.col("principal"),
-        "ways": F.coalesce(F.col("via_principal"), F.lit(ANYONE)),
-        "operations": operation_name(),
-        "entities": F.substring_index(F.col("path"), "/", GROUPS),
-    }
-    counted = _by(matrix, [F.struct(F.lit(side).alias("side"), value.alias("value")) for side, value in sides.items()])
-    window = Window.partitionBy("side")
-    ranked = counted.select(
-        "*",
-        F.row_number().over(window.orderBy(F.desc("n"), "value")).alias("rank"),
-        F.count("*").over(window).alias("all"),
-    )
-    chosen: dict[str, list[str]] = {side: [] for side in sides}
-    beside = dict.fromkeys(sides, 0)
-    for found in ranked.where(F.col("rank") <= SIDE).orderBy("side", "rank").collect():
-        chosen[found["side"]].append(found["value"])
-        beside[found["side"]] = max(0, found["all"] - SIDE)
-    pairs = [(row, column) for row in ("principals", "ways") for column in ("operations", "entities")]
-    structs = [
-        F.when(
-            sides[row].isin(*chosen[row]) & sides[column].isin(*chosen[column]),
-            F.struct(F.lit(f"{row} by {column}").alias("map"), sides[row].alias("row"), sides[column].alias("column")),
+    def totals(self) -> Totals:
+        """As Rows.totals."""
+        row = self.rows.agg(
+            F.count("*").alias("entitlements"),
+            F.count_distinct("principal").alias("principals"),
+            F.count_distinct("type", "path").alias("entities"),
+            F.count_distinct("type", "operation").alias("operations"),
+            F.count_if(self.destroys).alias("destructive"),
+            *(F.count_if(F.col("via_kind") == kind).alias(f"kind_{at}") for at, kind in enumerate(_KINDS)),
+        ).first()
+        assert row is not None
+        kinds = ((kind, row[f"kind_{at}"]) for at, kind in enumerate(_KINDS))
+        return Totals(
+            entitlements=row["entitlements"],
+            principals=row["principals"],
+            entities=row["entities"],
+            operations=row["operations"],
+            destructive=row["destructive"],
+            kinds=tuple(sorted((pair for pair in kinds if pair[1]), key=lambda pair: (-pair[1], pair[0]))),
         )
-        for row, column in pairs
-        if chosen[row] and chosen[column]
-    ]
-    cells = {(c["map"], c["row"], c["column"]): c["n"] for c in _by(matrix, structs).collect()} if structs else {}
-    return tuple(
-        HeatMap(
-            name=f"{row} by {column}",
-            rows=tuple(chosen[row]),
-            columns=tuple(chosen[column]),
-            cells=tuple(tuple(cells.get((f"{row} by {column}", r, c), 0) for c in chosen[column]) for r in chosen[row]),
-            left_out=(beside[row], beside[column]),
+
+    def heat_maps(self) -> tuple[HeatMap, ...]:
+        """As Rows.heat_maps: two jobs, whatever the size."""
+        sides = {
+            "principals": F.col("principal"),
+            "ways": self.way,
+            "operations": self.operation,
+            "entities": F.substring_index(F.col("path"), "/", GROUPS),
+        }
+        counted = self._by([F.struct(F.lit(side).alias("side"), value.alias("value")) for side, value in sides.items()])
+        window = Window.partitionBy("side")
+        ranked = counted.select(
+            "*",
+            F.row_number().over(window.orderBy(F.desc("n"), "value")).alias("rank"),
+            F.count("*").over(window).alias("all"),
         )
-        for row, column in pairs
-    )
+        chosen: dict[str, list[str]] = {side: [] for side in sides}
+        beside = dict.fromkeys(sides, 0)
+        for found in ranked.where(F.col("rank") <= SIDE).orderBy("side", "rank").collect():
+            chosen[found["side"]].append(found["value"])
+            beside[found["side"]] = max(0, found["all"] - SIDE)
+        structs = [
+            F.when(
+                sides[row].isin(*chosen[row]) & sides[column].isin(*chosen[column]),
+                F.struct(
+                    F.lit(f"{row} by {column}").alias("map"), sides[row].alias("row"), sides[column].alias("column")
+                ),
+            )
+            for row, column in PAIRS
+            if chosen[row] and chosen[column]
+        ]
+        cells = {(c["map"], c["row"], c["column"]): c["n"] for c in self._by(structs).collect()} if structs else {}
+        return assembled(chosen, beside, cells)
 
+    def first_rows(self, limit: int) -> list[dict[str, Any]]:
+        """As Rows.first_rows."""
+        order = (F.desc("destructive"), "principal", "path", "type", "operation")
+        shown = self.rows.withColumn("destructive", self.destroys).orderBy(*order).limit(limit)
+        return [row.asDict(recursive=True) for row in shown.collect()]
 
-def _by(matrix: DataFrame, structs: Sequence[Column]) -> DataFrame:
-    """How many rows have each of some values; a row counts once for each struct that is not null."""
-    each = matrix.select(F.explode(F.array(*structs)).alias("each")).where(F.col("each").isNotNull()).select("each.*")
-    return each.groupBy(*each.columns).agg(F.count("*").alias("n"))
+    def destroyers(self, most: int) -> tuple[list[Destroyer], int]:
+        """As Rows.destroyers."""
+        by = (
+            self.rows.where(self.destroys)
+            .groupBy("principal")
+            .agg(
+                F.count("*").alias("n"),
+                F.count_distinct("type", "path").alias("entities"),
+                F.array_sort(F.collect_set(self.operation)).alias("operations"),
+                F.array_sort(F.collect_set(self.way)).alias("through"),
+            )
+        )
+        found = [
+            Destroyer(
+                principal=row["principal"],
+                entities=row["entities"],
+                operations=tuple(row["operations"]),
+                through=tuple(row["through"]),
+            )
+            for row in by.orderBy(F.desc("n"), "principal").limit(most + 1).collect()
+        ]
+        return found[:most], len(found) if len(found) <= most else by.count()
 
+    def open_operations(self) -> list[tuple[str, int]]:
+        """As Rows.open_operations."""
+        opened = self.rows.where(F.col("via_kind") == ANYONE).groupBy(self.operation.alias("operation"))
+        rows = opened.agg(F.count_distinct("path").alias("n")).orderBy("operation").collect()
+        return [(row["operation"], row["n"]) for row in rows]
 
-def first_rows(matrix: DataFrame, words: Sequence[str], limit: int) -> list[dict[str, Any]]:
-    """The rows that a page shows: what destroys first, then by principal and entity."""
-    order = (F.desc("destructive"), "principal", "path", "type", "operation")
-    shown = matrix.withColumn("destructive", is_destructive(words)).orderBy(*order).limit(limit)
-    return [row.asDict(recursive=True) for row in shown.collect()]
+    def users(self) -> set[str]:
+        """As Rows.users."""
+        return {row["user"] for row in self.rows.select("user").distinct().collect() if row["user"] is not None}
+
+    def write_csv(self, folder: Path) -> None:
+        """The rows as CSV, no cell of which a spreadsheet takes for a formula."""
+        harmless = {
+            name: F.when(F.col(name).rlike(FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name)) for name in BARE
+        }
+        flat = self.rows.withColumns({"via": F.to_json("via"), **harmless})
+        # Spaces are part of a name; Spark would cut them off.
+        spaces = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
+        flat.write.csv(folder.as_uri(), header=True, escape='"', **spaces)  # type: ignore[arg-type]  # by name
+
+    def _by(self, structs: Sequence[Column]) -> DataFrame:
+        """How many rows have each of some values; a row counts once for each struct that is not null."""
+        each = self.rows.select(F.explode(F.array(*structs)).alias("each")).where(F.col("each").isNotNull())
+        each = each.select("each.*")
+        return each.groupBy(*each.columns).agg(F.count("*").alias("n"))

@@ -7,15 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
-
-from privtab.spark.certification.figures import is_destructive, operation_name
-
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from privtab.ir.nodes import Program
+    from privtab.spark.certification.results import Destroyer, Rows
     from privtab.state.nodes import State
 
 Level = Literal["high", "medium", "low"]
@@ -53,29 +47,25 @@ OF_ROWS = ("orphaned owner", "dormant role", "empty role", "direct grant")
 """The kinds that are looked for in the rows of a state, which a bundle does not have."""
 
 
-def of_matrix(matrix: DataFrame, words: Sequence[str]) -> Iterator[Finding]:
+def of_matrix(rows: Rows) -> Iterator[Finding]:
     """What the matrix shows."""
-    asked = matrix.where(is_destructive(words))
-    by = asked.groupBy("principal").agg(
-        F.count("*").alias("n"),
-        F.count_distinct("type", "path").alias("entities"),
-        F.array_sort(F.collect_set(operation_name())).alias("operations"),
-        F.array_sort(F.collect_set(F.coalesce("via_principal", F.lit("anyone")))).alias("through"),
-    )
-    count = 0
-    ranked = by.withColumn("all", F.count("*").over(Window.partitionBy(F.lit(1))))
-    for row in ranked.orderBy(F.desc("n"), "principal").limit(EACH).collect():
-        count = row["all"]
+    destroyers, count = rows.destroyers(EACH)
+    for who in destroyers:
         text = (
-            f"{few(row['operations'])} on {row['entities']:,} {'entity' if row['entities'] == 1 else 'entities'}, "
-            f"through {few(row['through'])}"
+            f"{few(who.operations)} on {who.entities:,} {'entity' if who.entities == 1 else 'entities'}, {_held(who)}"
         )
-        yield Finding(kind="destructive operations", level="high", about=row["principal"], text=text)
+        yield Finding(kind="destructive operations", level="high", about=who.principal, text=text)
     yield from _more("destructive operations", "high", count)
-    opened = matrix.where(F.col("via_kind") == "anyone").groupBy(operation_name().alias("operation"))
-    for row in opened.agg(F.count_distinct("path").alias("n")).orderBy("operation").limit(EACH).collect():
-        text = f"asks for nothing: everybody may, on {row['n']:,} of the entities"
-        yield Finding(kind="open to anyone", level="medium", about=row["operation"], text=text)
+    for operation, paths in rows.open_operations()[:EACH]:
+        text = f"asks for nothing: everybody may, on {paths:,} of the entities"
+        yield Finding(kind="open to anyone", level="medium", about=operation, text=text)
+
+
+def _held(who: Destroyer) -> str:
+    """Through whom; the principal themselves is not named again."""
+    others = [name for name in who.through if name != who.principal]
+    own = ["in person"] if len(others) < len(who.through) else []
+    return " and ".join([*own, *([f"through {few(others)}"] if others else [])])
 
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privtab.spark.certification.figures import HeatMap, Totals
 from privtab.spark.certification.findings import WHAT, Finding
+from privtab.spark.certification.results import HeatMap, Totals
 
 SHADES = 6
 _COLUMNS = ("principal", "operation", "type", "path", "via_kind", "via_principal", "via_entity", "destructive")

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -30,6 +30,9 @@ FINDINGS, USAGE, WORLD = 1, 2, 3
 SHOWN = 20
 """Wrong rows of a state that are told."""
 NOT_GRANTED = "not granted"
+LOGGING = Path(__file__).with_name("log4j2.properties")
+"""How Spark logs where a job starts it: errors alone."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 READING: Mapping[str, dict[str, str]] = {
     "csv": {"header": "true", "escape": '"', "mode": "FAILFAST"},
     "json": {"mode": "FAILFAST"},
@@ -244,6 +247,7 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
         # Its default draws bars into logs, too.
         bars = sys.stderr.isatty() and not options.quiet
         builder = builder.config("spark.ui.showConsoleProgress", str(bars).lower())
+        settings = dict(_quiet(settings))
     for key, value in settings.items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
@@ -251,6 +255,16 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
         yield made
     finally:
         made.stop()
+
+
+def _quiet(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of a session that logs errors alone, unless its user has a configuration of the log."""
+    given = settings.get(_JAVA_OPTIONS, "")
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    if "log4j" in given or (folder is not None and (Path(folder) / "log4j2.properties").exists()):
+        return settings
+    return {**settings, _JAVA_OPTIONS: f"{given} -Dlog4j2.configurationFile={LOGGING.as_uri()}".strip()}
 
 
 def _on_a_server(remote: str | None) -> bool:
@@ -334,25 +348,30 @@ def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence
 
 def run(
     job: str,
-    body: Callable[[argparse.Namespace, SparkSession, Told], int],
+    body: Callable[[argparse.Namespace, Any, Told], int],
     made: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None = None,
+    *,
+    lazily: bool = False,
 ) -> int:
     """Run a job and give its exit code: 0 fine, 1 findings, 2 bad usage, 3 the world failed. No traceback for what is expected.
 
-    `before` raises for what is wrong with the options, before Spark is started.
+    `before` raises for what is wrong with the options, before Spark is started. `body` gets the session, or with `lazily` a function
+    that starts it.
     """
     with printable_output():
-        return _run(job, body, made, arguments, before)
+        return _run(job, body, made, arguments, before, lazily=lazily)
 
 
 def _run(
     job: str,
-    body: Callable[[argparse.Namespace, SparkSession, Told], int],
+    body: Callable[[argparse.Namespace, Any, Told], int],
     made: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None,
+    *,
+    lazily: bool,
 ) -> int:
     try:
         options = made.parse_args(arguments)
@@ -363,10 +382,15 @@ def _run(
         if before is not None:
             before(options)
         check(options)
-        tell("starting Spark")
-        with session(options, job) as spark:
-            tell.watch(spark)
-            return body(options, spark, tell)
+        with ExitStack() as stack:
+
+            def start() -> SparkSession:
+                tell("starting Spark")
+                spark = stack.enter_context(session(options, job))
+                tell.watch(spark)
+                return spark
+
+            return body(options, start if lazily else start(), tell)
     except (PolicyInvalid, StateInvalid) as error:
         _complain(_told(error))
         return FINDINGS

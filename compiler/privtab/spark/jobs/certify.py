@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,14 @@ from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs._before import lines
 from privtab.spark.jobs.entitlements import entities, matrix_options, objects, wanted
+from privtab.spark.matrix.named import from_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.spark.certification.findings import Finding
     from privtab.spark.jobs._progress import Told
+    from privtab.spark.matrix.frame import EntitiesLike
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,9 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--by", metavar="NAME", help="who asked for it; the user of this process where left off")
     made.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
     made.add_argument(
+        "--plan", choices=("auto", "process", "spark"), default="auto",
+        help="where to work: in this process, on Spark, or by size (auto)",
+    )  # fmt: skip
+    made.add_argument(
         "--fail-on", choices=("high", "medium", "low"), help="exit code 1 where there are findings as grave"
     )
-    return job.run("certify", _certify, made, arguments, _wanted)
+    return job.run("certify", _certify, made, arguments, _wanted, lazily=True)
 
 
 def _wanted(options: argparse.Namespace) -> None:
@@ -53,9 +59,11 @@ def _wanted(options: argparse.Namespace) -> None:
     if options.shown < 0:
         raise UsageError(f"`--shown {options.shown}`: give a number of rows")
     wanted(options)
+    if options.plan == "process" and (options.master or options.remote):
+        raise UsageError("`--plan process` starts no Spark: leave `--master` and `--remote` off")
 
 
-def _certify(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tell: Told) -> int:
     from privtab.spark import certify
     from privtab.spark.certification.certifying import DESTRUCTIVE
     from privtab.spark.certification.findings import LEVELS
@@ -64,7 +72,7 @@ def _certify(options: argparse.Namespace, spark: SparkSession, tell: Told) -> in
         options.policy,
         options.state,
         options.output,
-        entities(spark, options),
+        _entities(options, spark),
         operations=options.operation,
         users=options.user,
         principals=options.principal,
@@ -77,6 +85,7 @@ def _certify(options: argparse.Namespace, spark: SparkSession, tell: Told) -> in
         by=options.by,
         shown=options.shown,
         overwrite=options.overwrite,
+        plan="spark" if options.plan == "auto" and (options.master or options.remote) else options.plan,
         spark=spark,
         tell=tell,
     )
@@ -90,6 +99,16 @@ def _certify(options: argparse.Namespace, spark: SparkSession, tell: Told) -> in
     job.show(options, written.to_json() | {"output": options.output}, told)
     grave = LEVELS[: LEVELS.index(options.fail_on) + 1] if options.fail_on else ()
     return job.FINDINGS if any(finding.level in grave for finding in written.findings) else 0
+
+
+def _entities(options: argparse.Namespace, spark: Callable[[], SparkSession]) -> EntitiesLike:
+    """The entities as a list where no Spark is needed to read them."""
+    path = None if options.entities is None else Path(options.entities)
+    if path is None or options.plan == "spark" or not path.is_file():
+        return None if path is None else entities(spark(), options)
+    if path.suffix.lower() in (".csv", ".parquet"):
+        return from_file(path)
+    return entities(None, options)
 
 
 def _kinds(findings: Sequence[Finding]) -> list[str]:

@@ -89,12 +89,14 @@ def objects(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def entities(spark: SparkSession, options: argparse.Namespace) -> DataFrame | list[str] | None:
-    """The entities of a matrix."""
+def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFrame | list[str] | None:
+    """The entities of a matrix; a table needs a session."""
     if options.entities is None:
         return None
     if _listed(options.entities):
         return _entities(Path(options.entities))
+    if spark is None:
+        raise UsageError(f"{options.entities} is read by Spark: take the plan `spark`")
     of_input = argparse.Namespace(input=options.entities, input_format=None, input_option=[])
     return job.read(spark, of_input)
 

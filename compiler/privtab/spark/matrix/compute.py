@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -18,6 +19,8 @@ from privtab.spark.matrix.pairs import Entities, Pairs
 from privtab.spark.matrix.people import Truth
 from privtab.spark.matrix.ways import LINKS, Way, links, way_of
 from privtab.spark.matrix.world import World
+
+LOG = logging.getLogger("privtab.spark")
 
 Ways: TypeAlias = Literal["first", "all"]
 
@@ -218,3 +221,9 @@ class Matrix:
             yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
         if len(left) and self.question.ways == "first":
             raise AssertionError(f"{type_}/{operation.name}: allowed by its condition and by none of its minimal sets")
+
+
+def tell_left_out(matrix: Matrix) -> None:
+    """Write to the log which operations have no rows."""
+    for name, why in matrix.left_out().items():
+        LOG.info("entitlements: `%s` is left out: it %s", name, why)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -14,7 +13,8 @@ from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix import named
-from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways
+from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
+from privtab.spark.matrix.named import listed, objects
 from privtab.spark.matrix.opening import Source, asked_about, open_state, open_world
 from privtab.spark.matrix.travel import opened, ship
 from privtab.spark.padding import without_padding
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from privtab.spark.state import SparkState
-
-LOG = logging.getLogger("privtab.spark")
 
 EntitiesLike: TypeAlias = "DataFrame | PandasFrame[Any] | Iterable[str | Entity] | None"
 """A DataFrame with a column `entity` (`type:path`) or with `type` and `path`; a list; None: all that the state names."""
@@ -97,12 +95,6 @@ def matrix_frame(
         frame = _local(session, "entity", named.of_source(source, matrix.world.reader.chains))
     count = partitions or _partitions(session)
     return frame.distinct().repartition(count).mapInArrow(rows, DDL)
-
-
-def tell_left_out(matrix: Matrix) -> None:
-    """Write to the log which operations have no rows."""
-    for name, why in matrix.left_out().items():
-        LOG.info("entitlements: `%s` is left out: it %s", name, why)
 
 
 def _apart(
@@ -191,25 +183,6 @@ def _first(users: UsersLike) -> DataFrame:
     """The first column of a DataFrame, as texts."""
     frame = without_padding(cast("DataFrame", users))
     return frame.select(F.col(f"`{frame.columns[0].replace('`', '``')}`").cast("string").alias("user"))
-
-
-def listed(names: Iterable[str], what: str) -> list[str]:
-    """Names as a list; raises UsageError for a text, whose letters are no names."""
-    if isinstance(names, str):
-        raise UsageError(f"{what} is the text `{names}`: give a list")
-    return list(names)
-
-
-def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
-    """The `with` objects by slot; raises UsageError for a text that is no entity."""
-    return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}
-
-
-def _entity(slot: str, text: str) -> Entity:
-    try:
-        return Entity.parse(text)
-    except ValueError as error:
-        raise UsageError(f"with_ `{slot}`: {error}") from error
 
 
 def _is_frame(value: object) -> bool:

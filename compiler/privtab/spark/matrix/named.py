@@ -65,6 +65,25 @@ def texts(entities: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def listed(names: Iterable[str], what: str) -> list[str]:
+    """Names as a list; raises UsageError for a text, whose letters are no names."""
+    if isinstance(names, str):
+        raise UsageError(f"{what} is the text `{names}`: give a list")
+    return list(names)
+
+
+def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
+    """The `with` objects by slot; raises UsageError for a text that is no entity."""
+    return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}
+
+
+def _entity(slot: str, text: str) -> Entity:
+    try:
+        return Entity.parse(text)
+    except ValueError as error:
+        raise UsageError(f"with_ `{slot}`: {error}") from error
+
+
 def from_file(path: Path) -> list[str]:
     """Entities from a file: CSV or Parquet with a column `entity` or with `type` and `path`, JSON, or a text with one a line."""
     if not path.exists():
@@ -72,9 +91,13 @@ def from_file(path: Path) -> list[str]:
     suffix = path.suffix.lower()
     try:
         if suffix == ".csv":
-            from pyarrow import csv
+            from pyarrow import csv, string
 
-            table = csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+            # A name of digits stays as it is written.
+            texts_of = dict.fromkeys(("entity", "type", "path"), string())
+            table = csv.read_csv(
+                path, convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=texts_of)
+            )
         elif suffix == ".parquet" or path.is_dir():
             from pyarrow import parquet
 

@@ -16,10 +16,11 @@ from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.spark.preflight import check_executors
 from privtab.spark.state import checks, files
+from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.sources import Source, Sources, open_sources
-from privtab.spark.state.tables import DENIES, SparkState, program_of
+from privtab.spark.state.tables import SparkState
 from privtab.spark.state.vocabulary import names_of
 from privtab.state.load import no_table
 from privtab.state.names import Names
@@ -261,15 +262,6 @@ def given(program: Program, grants: DataFrame) -> DataFrame:
     each = fn.when(other, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(fn.array(fn.col("privilege")))
     columns = [fn.explode(each).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]
     return grants.select(*columns)
-
-
-def may_deny(program: Program, table: str, effect: object) -> bool:
-    """Whether leaving a row out could let somebody do more: it denies, or it gives a role or group that is denied."""
-    if program.semantics.deny == "none":
-        return False
-    if table == "grants":
-        return str(effect or "").lower() != "allow"
-    return table in {"assignments", "memberships", ""}
 
 
 def check_quarantined(program: Program, quarantined: DataFrame) -> None:

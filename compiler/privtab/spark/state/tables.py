@@ -16,17 +16,14 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark.frames import of_spark
+from privtab.spark.state.checked import checked_rows, program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
-from privtab.spark.state.vocabulary import differences, names_of, program_from_json
+from privtab.spark.state.vocabulary import differences, names_of
 from privtab.state.names import Names
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-DENIES = "they may carry a denial, and without it somebody would get more"
-"""Why wrong rows stop a state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +78,7 @@ class SparkState:
             return replace(cls.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
         if (path / "_MANIFEST.json").is_file():
             return read_written(spark, path, policy)
-        return cls.from_state(spark, program_of(policy), _checked(program_of(policy), path))
+        return cls.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))
 
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
@@ -131,28 +128,6 @@ class SparkState:
         if sum(self.counts().values()) > limit:
             return None
         return from_arrow({t: self.tables[t].toArrow() for t in TABLES if self._counts[t]})
-
-
-def program_of(policy: object) -> Program:
-    """The program of a policy, however it is given; raises UsageError where only compiled JSON is there."""
-    if isinstance(policy, Program):
-        return policy
-    if isinstance(policy, str | Path) and not str(policy).endswith(".tar.gz"):
-        from privtab.pipeline import load_program
-
-        return load_program(policy)
-    program = getattr(policy, "program", None)
-    if isinstance(program, Program):
-        return program
-    document = getattr(policy, "json", None)
-    if not isinstance(document, Mapping):
-        from privtab.spark.policies import open_policy
-
-        opened = open_policy(cast("Any", policy))
-        if isinstance(opened.program, Program):
-            return opened.program
-        document = opened.json
-    return program_from_json(document)
 
 
 def local_frame(spark: SparkSession, table: str, rows: list[tuple[str | None, ...]]) -> DataFrame:
@@ -228,19 +203,3 @@ def _rows(table: str, state: State, names: Names | None) -> list[tuple[str | Non
             return [(entity.type, entity.id, owner) for entity, owner in state.owners]
         case _:
             return [(user,) for user in state.service_admins]
-
-
-def _checked(program: Program, path: Path) -> State:
-    """The good rows of files; raises StateInvalid where a wrong row may carry a denial."""
-    from privtab.errors import StateInvalid
-    from privtab.spark.state.read import may_deny
-    from privtab.state.load import load
-    from privtab.state.validate import validate
-
-    state, findings = validate(program, load(path))
-    stopping = tuple(
-        f for f in findings if f.severity == "error" and may_deny(program, f.place.table, f.row.get("effect"))
-    )
-    if stopping:
-        raise StateInvalid(stopping, DENIES)
-    return state

@@ -1,0 +1,223 @@
+"""The matrix written and counted in this process: no Spark is started, and memory does not grow with the matrix."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from privtab.errors import PrivtabError
+from privtab.printable import no_formula
+from privtab.spark.certification.results import (
+    BARE,
+    GROUPS,
+    PAIRS,
+    SIDE,
+    SIDES,
+    Destroyer,
+    HeatMap,
+    Totals,
+    assembled,
+)
+from privtab.spark.matrix.compute import SCHEMA, Matrix
+from privtab.spark.matrix.ways import ANYONE
+
+CHUNK = 1 << 20
+"""Rows that are written and counted at once."""
+ENTITIES = 256
+"""Entities that are looked at at once."""
+_ORDER = [("destructive", "descending"), *((name, "ascending") for name in ("principal", "path", "type", "operation"))]
+FILE = "part-00000.parquet"
+
+
+class TooLargeError(PrivtabError):
+    """A matrix has more rows than one process should go through."""
+
+
+def write_matrix(matrix: Matrix, keys: Sequence[str], folder: Path, most: int | None) -> None:
+    """Write the rows of some entities as one Parquet file; raises TooLargeError beyond `most` rows, None being no bound."""
+    folder.mkdir()
+    count = size = 0
+    waiting: list[pa.RecordBatch] = []
+    with parquet.ParquetWriter(folder / FILE, SCHEMA) as writer:
+        for at in range(0, len(keys), ENTITIES):
+            for batch in matrix.of(keys[at : at + ENTITIES]):
+                waiting.append(batch)
+                count += batch.num_rows
+                size += batch.num_rows
+                if most is not None and count > most:
+                    raise TooLargeError(f"the matrix has more than {most:,} rows")
+                if size >= CHUNK:
+                    writer.write_table(pa.Table.from_batches(waiting, SCHEMA), row_group_size=CHUNK)
+                    waiting, size = [], 0
+        writer.write_table(pa.Table.from_batches(waiting, SCHEMA), row_group_size=CHUNK)
+
+
+class LocalRows:
+    """The written rows of a matrix, counted in two passes."""
+
+    def __init__(self, folder: Path, words: Sequence[str], shown: int) -> None:
+        """`words`: those in the name of an operation that destroys; `shown`: how many rows `first_rows` gives at the most."""
+        self.file = parquet.ParquetFile(folder / FILE)
+        self.words = frozenset(words)
+        self._sides: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+        self._kinds: Counter[str] = Counter()
+        self._entities: set[tuple[str, str]] = set()
+        self._open: dict[str, set[str]] = {}
+        self._destroyers: Counter[str] = Counter()
+        self._users: set[str] = set()
+        self._rows = self._destructive = 0
+        first = SCHEMA.empty_table().append_column("destructive", pa.array([], pa.bool_()))
+        for chunk in self._chunks(SCHEMA.names):
+            self._count(chunk)
+            if shown:
+                both = pa.concat_tables([first, chunk.drop_columns(list(SIDES))])
+                first = both.take(pc.select_k_unstable(both, min(shown, len(both)), _ORDER))
+        self._first: list[dict[str, Any]] = first.to_pylist()
+
+    def totals(self) -> Totals:
+        """As Rows.totals."""
+        return Totals(
+            entitlements=self._rows,
+            principals=len(self._sides["principals"]),
+            entities=len(self._entities),
+            operations=len(self._sides["operations"]),
+            destructive=self._destructive,
+            kinds=tuple(sorted(self._kinds.items(), key=_most_first)),
+        )
+
+    def first_rows(self, limit: int) -> list[dict[str, Any]]:
+        """As Rows.first_rows."""
+        return self._first[:limit]
+
+    def users(self) -> set[str]:
+        """As Rows.users."""
+        return self._users
+
+    def open_operations(self) -> list[tuple[str, int]]:
+        """As Rows.open_operations."""
+        return sorted((operation, len(paths)) for operation, paths in self._open.items())
+
+    def destroyers(self, most: int) -> tuple[list[Destroyer], int]:
+        """As Rows.destroyers."""
+        named = [name for name, _ in sorted(self._destroyers.items(), key=_most_first)[:most]]
+        found: dict[str, tuple[set[tuple[str, str]], set[str], set[str]]] = {
+            name: (set(), set(), set()) for name in named
+        }
+        if named:
+            for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
+                left = chunk.filter(
+                    pc.and_(chunk["destructive"], pc.is_in(chunk["principal"], pa.array(named, pa.string())))
+                )
+                names = ("principal", "type", "path", "operations", "ways")
+                for who, type_, path, operation, way in zip(*(left[n].to_pylist() for n in names), strict=True):
+                    entities, operations, through = found[who]
+                    entities.add((type_, path))
+                    operations.add(operation)
+                    through.add(way)
+        made = [
+            Destroyer(
+                principal=who, entities=len(entities), operations=tuple(sorted(ops)), through=tuple(sorted(through))
+            )
+            for who, (entities, ops, through) in found.items()
+        ]
+        return made, len(self._destroyers)
+
+    def heat_maps(self) -> tuple[HeatMap, ...]:
+        """As Rows.heat_maps."""
+        chosen = {
+            side: [v for v, _ in sorted(counts.items(), key=_most_first)[:SIDE]] for side, counts in self._sides.items()
+        }
+        beside = {side: max(0, len(counts) - SIDE) for side, counts in self._sides.items()}
+        cells: Counter[tuple[str, str, str]] = Counter()
+        for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
+            for row, column in PAIRS:
+                kept = chunk.filter(pc.and_(_among(chunk[row], chosen[row]), _among(chunk[column], chosen[column])))
+                for one, other, count in _counted(kept, [row, column]):
+                    cells[f"{row} by {column}", one, other] += count
+        return assembled(chosen, beside, cells)
+
+    def write_csv(self, folder: Path) -> None:
+        """The rows as CSV, no cell of which a spreadsheet takes for a formula."""
+        folder.mkdir()
+        with (folder / "part-00000.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(SCHEMA.names)
+            for batch in self.file.iter_batches(CHUNK):
+                writer.writerows(map(_cells, batch.to_pylist()))
+
+    def _chunks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows with the sides of the heat maps and whether they destroy, beside some of their own columns."""
+        for batch in self.file.iter_batches(CHUNK, columns=list(columns)):
+            table = pa.Table.from_batches([batch])
+            operations = pc.binary_join_element_wise(table["type"], table["operation"], "/").combine_chunks()
+            sides = {
+                "principals": table["principal"],
+                "ways": pc.fill_null(table["via_principal"], ANYONE),
+                "operations": operations,
+                "entities": _beginning(table["path"].combine_chunks()),
+            }
+            for name, column in sides.items():
+                table = table.append_column(name, column)
+            encoded = table["operation"].combine_chunks().dictionary_encode()
+            destroys = pa.array(
+                [not self.words.isdisjoint(n.lower().split("_")) for n in encoded.dictionary.to_pylist()], pa.bool_()
+            )
+            yield table.append_column("destructive", destroys.take(encoded.indices))
+
+    def _count(self, chunk: pa.Table) -> None:
+        self._rows += len(chunk)
+        for side, counts in self._sides.items():
+            for value, count in _counted(chunk, [side]):
+                counts[value] += count
+        for kind, count in _counted(chunk, ["via_kind"]):
+            self._kinds[kind] += count
+        self._entities.update(zip(*(column.to_pylist() for column in _distinct(chunk, ["type", "path"])), strict=True))
+        self._users.update(user for user in pc.unique(chunk["user"]).to_pylist() if user is not None)
+        destroying = chunk.filter(chunk["destructive"])
+        self._destructive += len(destroying)
+        for who, count in _counted(destroying, ["principal"]):
+            self._destroyers[who] += count
+        opened = chunk.filter(pc.equal(chunk["via_kind"], ANYONE))
+        for operation, path in zip(*(c.to_pylist() for c in _distinct(opened, ["operations", "path"])), strict=True):
+            self._open.setdefault(operation, set()).add(path)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str | None]:
+    """A row of CSV; links without what they have not."""
+    links = [{name: value for name, value in link.items() if value is not None} for link in row["via"]]
+    via = json.dumps(links, separators=(",", ":"), ensure_ascii=False)
+    cells = {**row, "via": via}
+    return [no_formula(text) if name in BARE and text else text for name, text in cells.items()]
+
+
+def _counted(table: pa.Table, keys: list[str]) -> Iterable[tuple[Any, ...]]:
+    grouped = table.group_by(keys).aggregate([([], "count_all")])
+    return zip(*(grouped[name].to_pylist() for name in (*keys, "count_all")), strict=True)
+
+
+def _distinct(table: pa.Table, keys: list[str]) -> list[pa.ChunkedArray]:
+    grouped = table.group_by(keys).aggregate([])
+    return [grouped[name] for name in keys]
+
+
+def _beginning(paths: pa.Array) -> pa.Array:
+    """The first names of paths, as heat maps put them together."""
+    encoded = paths.dictionary_encode()
+    short = ["/".join(path.split("/")[:GROUPS]) for path in encoded.dictionary.to_pylist()]
+    return pa.array(short, pa.string()).take(encoded.indices)
+
+
+def _among(column: pa.ChunkedArray, values: Sequence[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(values, pa.string()))
+
+
+def _most_first(pair: tuple[str, int]) -> tuple[int, str]:
+    return -pair[1], pair[0]

@@ -1,0 +1,132 @@
+"""Where the matrix of a certification is made: in this process, or by Spark where it is too large or only Spark reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from privtab.errors import UsageError
+from privtab.spark.certification.local import LocalRows, TooLargeError, write_matrix
+from privtab.spark.certification.results import Rows
+from privtab.spark.matrix import named
+from privtab.spark.matrix.compute import DDL, Matrix, tell_left_out
+from privtab.spark.matrix.opening import Source, open_state
+from privtab.spark.policies import OpenPolicy
+from privtab.state.nodes import TABLES, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from privtab.spark.matrix.frame import EntitiesLike, UsersLike
+
+SessionLike: TypeAlias = "SparkSession | Callable[[], SparkSession] | None"
+"""A session, or a function that starts one where it is needed."""
+ROWS = 1_000_000
+"""Rows of a state up to which this process makes the matrix."""
+MOST = 20_000_000
+"""Rows of a matrix beyond which Spark takes over, unless this process was asked for."""
+PLANS = ("auto", "process", "spark")
+
+
+class Maker:
+    """Makes the rows of a matrix by the plan that it chose."""
+
+    def __init__(
+        self,
+        policy: OpenPolicy,
+        state: object,
+        entities: EntitiesLike,
+        users: UsersLike,
+        spark: SessionLike,
+        plan: str,
+    ) -> None:
+        """Choose; raises UsageError for a plan that there is not, and for this process where only Spark can read what was given."""
+        if plan not in PLANS:
+            raise UsageError(f"there is no plan `{plan}`: it is `auto`, `process` or `spark`")
+        self.policy, self.state, self.entities, self.asked, self.spark = policy, state, entities, users, spark
+        self.forced = plan == "process"
+        self._read: Source | None = None
+        needs = _needs_spark(state, entities, users)
+        if needs is not None and self.forced:
+            raise UsageError(f"{needs} is read by Spark: take the plan `spark` or `auto`")
+        if plan == "spark" or needs is not None:
+            self.plan, self.why = "spark", f"{needs} is read by Spark" if needs else "the caller asks for it"
+            return
+        self._read = open_state(policy, state)
+        self.plan, self.why = self._by_size(self._read)
+
+    def _by_size(self, source: Source) -> tuple[str, str]:
+        if self.forced:
+            return "process", "the caller asks for it"
+        if source.rows is None:
+            return "process", "a state bundle is an index already"
+        count = sum(len(getattr(source.rows, table)) for table in TABLES)
+        if count > ROWS:
+            return "spark", f"the state has {count:,} rows, more than {ROWS:,}"
+        return "process", f"the state has {count:,} rows"
+
+    def session(self) -> SparkSession:
+        """The session, started where it was not."""
+        from privtab.spark.matrix.frame import session_of
+        from privtab.spark.preflight import check_executors
+
+        if callable(self.spark) and not hasattr(self.spark, "createDataFrame"):
+            self.spark = self.spark()
+        session = session_of(self.entities, self.asked, cast("SparkSession | None", self.spark))
+        check_executors(session)
+        return session
+
+    def source(self) -> Source:
+        """The state."""
+        return self._read or open_state(self.policy, self.state, self.session())
+
+    def users(self) -> Collection[str] | None:
+        """Who is asked about."""
+        if not hasattr(self.asked, "mapInArrow"):
+            return self.asked
+        from privtab.spark.matrix.frame import user_names
+
+        return user_names(self.asked)
+
+    def rows(
+        self,
+        folder: Path,
+        matrix: Matrix,
+        source: Source,
+        words: Sequence[str],
+        shown: int,
+        tell: Callable[[str], None],
+    ) -> Rows:
+        """The rows, written into a folder. `words`: those of operations that destroy; `shown`: how many the page has."""
+        if self.plan == "process":
+            tell_left_out(matrix)
+            try:
+                write_matrix(matrix, self._keys(source, matrix), folder, None if self.forced else MOST)
+                return LocalRows(folder, words, shown)
+            except TooLargeError as error:
+                shutil.rmtree(folder)
+                tell(f"spark: {error}")
+        from privtab.spark.certification.figures import SparkRows
+        from privtab.spark.matrix.frame import matrix_frame
+
+        session = self.session()
+        matrix_frame(session, matrix, source, self.entities).write.parquet(folder.as_uri())
+        return SparkRows(session.read.schema(DDL).parquet(folder.as_uri()), words)
+
+    def _keys(self, source: Source, matrix: Matrix) -> list[str]:
+        if self.entities is None:
+            return named.of_source(source, matrix.world.reader.chains)
+        return sorted(named.texts(cast("Iterable[object]", self.entities)))
+
+
+def _needs_spark(state: object, entities: EntitiesLike, users: UsersLike) -> str | None:
+    """What of the arguments only Spark reads; None: nothing."""
+    for what, given in (("the DataFrame of entities", entities), ("the DataFrame of users", users)):
+        if hasattr(given, "mapInArrow"):
+            return what
+    if isinstance(state, str | os.PathLike):
+        return f"{os.fspath(state)}, which Spark wrote," if (Path(state) / "_MANIFEST.json").is_file() else None
+    return None if isinstance(state, State) or state is None else f"a state given as a {type(state).__name__}"

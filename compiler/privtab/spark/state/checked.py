@@ -1,0 +1,60 @@
+"""Rows of files, checked in this process; nothing here needs Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from privtab.ir.nodes import Program
+from privtab.spark.state.vocabulary import program_from_json
+from privtab.state.nodes import State
+
+DENIES = "they may carry a denial, and without it somebody would get more"
+"""Why wrong rows stop a state."""
+
+
+def program_of(policy: object) -> Program:
+    """The program of a policy, however it is given; raises UsageError where only compiled JSON is there."""
+    if isinstance(policy, Program):
+        return policy
+    if isinstance(policy, str | Path) and not str(policy).endswith(".tar.gz"):
+        from privtab.pipeline import load_program
+
+        return load_program(policy)
+    program = getattr(policy, "program", None)
+    if isinstance(program, Program):
+        return program
+    document = getattr(policy, "json", None)
+    if not isinstance(document, Mapping):
+        from privtab.spark.policies import open_policy
+
+        opened = open_policy(cast("Any", policy))
+        if isinstance(opened.program, Program):
+            return opened.program
+        document = opened.json
+    return program_from_json(document)
+
+
+def checked_rows(program: Program, path: Path) -> State:
+    """The good rows of files; raises StateInvalid where a wrong row may carry a denial."""
+    from privtab.errors import StateInvalid
+    from privtab.state.load import load
+    from privtab.state.validate import validate
+
+    state, findings = validate(program, load(path))
+    stopping = tuple(
+        f for f in findings if f.severity == "error" and may_deny(program, f.place.table, f.row.get("effect"))
+    )
+    if stopping:
+        raise StateInvalid(stopping, DENIES)
+    return state
+
+
+def may_deny(program: Program, table: str, effect: object) -> bool:
+    """Whether leaving a row out could let somebody do more: it denies, or it gives a role or group that is denied."""
+    if program.semantics.deny == "none":
+        return False
+    if table == "grants":
+        return str(effect or "").lower() != "allow"
+    return table in {"assignments", "memberships", ""}
