@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark import decide, entitlements, read_state, visible
+from privtab.spark import Limits, decide, entitlements, plan, read_state, visible
+from privtab.spark.joins import JoinLimits
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 PLANS = ("kernel", "joins")
@@ -136,3 +137,24 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     assert [(row["grantee"], row["path"]) for row in found] == [("user:ann     ", "s/a/2")]
     matrix = entitlements(*deck, padded.select("entity"), users=padded.select("user"), operations=["look"], spark=spark)
     assert [(row["user"], row["path"]) for row in matrix.collect()] == [("ann", "s/a/1")]
+
+
+def test_rows_of_an_undeclared_random_function_are_pinned_for_joins(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes the function for one that always gives the same; joins would see other rows each time."""
+
+    def drawn(_: int) -> str:
+        import random
+
+        return f"s/a/{random.randrange(1_000_000)}"
+
+    files = decks.files(tmp_path)
+    rows = spark.range(200).select(F.lit("ann").alias("user"), F.udf(drawn, "string")("id").alias("path"))
+    limits = Limits(joins=JoinLimits(pin=True))
+    asked: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path"), "plan": "joins"}
+    assert "`JoinLimits(pin=True)`" in plan(rows, *files, **asked).steps[-1]
+    assert plan(rows, *files, **asked, limits=limits).steps[-1] == "the rows were read once (`pin`)"
+    decided = decide(rows, *files, **asked, limits=limits)
+    assert decided.where("allowed").count() == 200
+    first, second = (decided.orderBy("path").collect() for _ in range(2))
+    assert first == second
+    assert {row["reason"] for row in first} == {None}

@@ -110,10 +110,10 @@ def settled(
         raise UsageError(f"limits is {limits!r}: give `Limits(…)`")
     check_refresh(refresh)
     choice = chosen(request, policy, state, plan=plan, limits=limits)
-    streams = request.frame.isStreaming
+    streaming = request.frame.isStreaming
     if choice.plan == "kernel":
-        return (replace(choice, steps=(_followed(policy, state, refresh),)) if streams else choice), None
-    if streams:
+        return (replace(choice, steps=(_followed(policy, state, refresh),)) if streaming else choice), None
+    if streaming:
         raise UsageError(
             f"{choice.why}, and joins cannot follow the state of a stream: decide each micro-batch by `each_batch`, or take "
             '`plan="kernel"`'

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 REFRESH = 60.0
 """Seconds after which a stream no longer answers by what it saw of the state, unless told otherwise."""
 BY_BATCH = "; or decide each micro-batch by `each_batch`"
-"""What else streams can do."""
+"""What else there is for a streaming query."""
 KEPT = 4
 """States that a worker process follows."""
 _TIMES = 3

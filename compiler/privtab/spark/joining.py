@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from privtab.spark.choose import Limits
 
 
+AGAIN = (
+    "the rows are read more than once, and each time they must be the same: a function of chance that is not declared as such needs "
+    "`JoinLimits(pin=True)`"
+)
+"""The last step of joins whose rows are not pinned."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
     """Requests with the joins that will decide them, and what is known of the rows."""
@@ -26,12 +33,15 @@ class Joining:
     rows: DataFrame
     joins: Joins
     figures: Figures
+    pinned: bool
+    """Whether the rows were read once, for all."""
 
     def steps(self) -> tuple[str, ...]:
         """What will be done, in words."""
         from privtab.spark.joins.explain import steps
 
-        return tuple(steps(self.joins, self.figures))
+        read = "the rows were read once (`pin`)" if self.pinned else AGAIN
+        return (*steps(self.joins, self.figures), read)
 
     def decided(self, allowed: str, reason: str) -> DataFrame:
         """The caller's rows with their answers."""
@@ -54,9 +64,13 @@ def joining(asked: Asked, policy: OpenPolicy, state: Any, limits: Limits) -> Joi
     if asked.unasked is not None:
         unasked = asked.frame.select("*", *asked.columns.values(), asked.unasked)
         rows = unasked.toDF(*rows.columns, "unasked")
+    if limits.joins.pin:
+        rows = rows.localCheckpoint()
     tables = spark_state(policy, state, asked.frame.sparkSession)
     joins = joins_for(rows, policy, tables, asked.constants, limits.joins)
-    return Joining(asked=asked, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows))
+    return Joining(
+        asked=asked, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows), pinned=limits.joins.pin
+    )
 
 
 def _readable(name: str, column: Column) -> Column:

@@ -26,6 +26,10 @@ class JoinLimits:
     """How what is derived from a state is kept. A local checkpoint is quicker; where executors come and go, `persist` lets
     Spark make anew what was lost with one, where a checkpoint would make the job fail."""
 
+    pin: bool = False
+    """Read the rows once, into a local checkpoint. For rows that are others each time they are read: joins read them several times,
+    and Spark cannot tell a random function that is not declared as such (`asNondeterministic`)."""
+
     def __post_init__(self) -> None:
         if self.keep not in ("checkpoint", "persist"):
             raise UsageError(f"keep is {self.keep!r}: it is `checkpoint` or `persist`")
