@@ -254,7 +254,7 @@ def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_aske
     assert made["auto"].totals == made["process"].totals
     monkeypatch.setattr(making, "ROWS", 5)
     assert certify(program, STATE, tmp_path / "rows", spark=spark, tell=told.append).totals == made["auto"].totals
-    assert "spark: the state has 7 rows, more than 5" in told
+    assert "spark: the state has 8 rows, more than 5" in told
     with pytest.raises(UsageError, match="a state given as a dict is read by Spark: take the plan `spark` or `auto`"):
         certify(program, {}, tmp_path / "no", plan="process")
     with pytest.raises(UsageError, match="there is no plan `procss`: it is `auto`, `process` or `spark`"):

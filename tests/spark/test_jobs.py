@@ -264,23 +264,7 @@ def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -
 def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("the session of a job is its own")
-    policy, state = decks.files(tmp_path)
-    given = [
-        "-p",
-        policy,
-        "-s",
-        state,
-        "-i",
-        str(asked),
-        "--user",
-        "ann",
-        "--action",
-        "look",
-        "--type",
-        "box",
-        "--path",
-        "path",
-    ]
+    given = ["-p", POLICY, "-s", STATE, "-i", str(asked), *LOADS]
     done = subprocess.run(
         [sys.executable, "-m", "privtab", "spark", "visible", *given, "-o", str(tmp_path / "out"), "--master", "local[1]"],
         capture_output=True, text=True, check=False, timeout=420, env=sparks.environment(), cwd=ROOT,
