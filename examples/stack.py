@@ -29,9 +29,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
+from privtab.cli._output import Terminal
 from privtab.opa import binary
 from privtab.pipeline import load_program
 
@@ -43,7 +43,7 @@ COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 HUSH = '"level":"info"'
 """Of OPA's own log only what is no routine is shown; decisions are counted at the server."""
 
-console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True)
+console = Terminal(highlight=False, emoji=False, markup=False, soft_wrap=True)
 
 
 @dataclass(kw_only=True)
@@ -195,7 +195,7 @@ def build(stack: Stack, options: argparse.Namespace) -> int:
 
     deploy = [*privtab, "deploy", options.policy, "--registry", str(registry), "--channel", CHANNEL]
     deploy += ["--state", options.state, "--fail-on", "none", "--why", "the stack was started"]
-    stack.log(None, shlex.join(["privtab", *deploy[3:]]))
+    stack.log(None, typed(*deploy[3:]))
     done = subprocess.run(deploy, capture_output=True, text=True, check=False)
     for line in (done.stdout + done.stderr).splitlines():
         stack.log(None, line)
@@ -213,12 +213,20 @@ def build(stack: Stack, options: argparse.Namespace) -> int:
     job = [sys.executable, options.job]
     stack.start(Part(name="job", command=job, environment={"OPA_URL": urls[0], **rounds}, ends=options.once))
     stack.log(None, f"everything runs; OPA at {', '.join(urls)}. Change the tables, and then:")
-    stack.log(None, f"  privtab deploy {options.policy} --registry {registry} --server {server}")
-    stack.log(None, f"  privtab rollback {system} --registry {registry} --server {server}")
-    stack.log(None, f"  privtab status --registry {registry} --server {server}")
+    place = ["--registry", str(registry), "--server", server]
+    for words in (["deploy", options.policy], ["rollback", system], ["status"]):
+        stack.log(None, f"  {typed(*words, *place)}")
     stack.told["ready"] = True
     stack.write()
     return stack.run()
+
+
+def typed(*words: str) -> str:
+    """A command line of privtab as a shell takes it: by the program of this environment, which need not be on PATH."""
+    program = Path(sys.executable).with_name("privtab")
+    here = Path.cwd()
+    shown = program.relative_to(here) if program.is_relative_to(here) else program
+    return shlex.join([str(shown), *words])
 
 
 def sidecar(name: str, url: str, server: str, system: str, zone: str) -> Part:

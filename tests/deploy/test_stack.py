@@ -28,6 +28,18 @@ PATIENCE = 150.0
 LOAD = re.compile(r"(^  table:\n(?:.*\n)*?    load:\n(?:      .*\n)*?      requires: ).*$", re.MULTILINE)
 
 
+def test_the_commands_it_prints_can_be_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No PATH is needed, and names with spaces are no two words."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    stack = importlib.import_module("stack")
+    for place in (ROOT, tmp_path):
+        monkeypatch.chdir(place)
+        command = stack.typed("describe", "cdap/final", "--format", "json")
+        ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": "/bin"})
+        assert json.loads(ran.stdout)["system"] == "cdap"
+    assert stack.typed("status", "--registry", "a b").endswith("privtab status --registry 'a b'")
+
+
 class Stack:
     """A running stack, its log and what it tells of itself."""
 

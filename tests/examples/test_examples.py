@@ -31,6 +31,22 @@ def test_the_walkthrough_answers_as_the_document_does() -> None:
     assert [int(line[:2]) for line in ran.stdout.splitlines() if line[:2].strip().isdigit()][:13] == list(range(1, 14))
 
 
+def test_the_demo_begins_with_a_decision_and_says_how_long_the_rest_takes() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, str(ROOT / "examples" / "demo.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as demo:
+        assert demo.stdout is not None
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if "The rest takes" in line:
+                break
+        demo.terminate()
+    assert "DENY" in said or "ALLOW" in said
+    assert "privtab compile" not in said
+    assert " minutes on two cores" in said
+
+
 @pytest.fixture
 def opa(tmp_path: Path) -> Iterator[OpaServer]:
     state = ROOT / "policy_src" / "gravitino" / "state.yaml"

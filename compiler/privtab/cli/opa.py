@@ -22,25 +22,33 @@ if TYPE_CHECKING:
 app = typer.Typer(help="A pinned OPA: find it, build it, run it on a policy.", no_args_is_help=True)
 
 
+RequireBuiltOption = Annotated[
+    bool, typer.Option("--require-built", help="Take no OPA but the one that was built here, as it was built.")
+]
+
+
 @app.command("install")
-def install() -> None:
+def install(require_built: RequireBuiltOption = False) -> None:
     """Install the pinned OPA, unless one is found already.
+
+    The build checks every module by its hash. Which OPA is taken, and why, goes to standard error.
 
     Example:
 
     \b
       privtab opa install
+      privtab opa install --require-built
     """
     from privtab.opa.binary import install as installed
 
-    with waiting("building OPA (a minute or two)"):
-        path = installed(lambda line: err().print(line, style="dim"))
+    with waiting("building OPA (some minutes)"):
+        path = installed(lambda line: err().print(line, style="dim", soft_wrap=True), require_built=require_built)
     out().print(str(path), soft_wrap=True)
 
 
 @app.command("path")
-def path() -> None:
-    """Print where the OPA is that privtab uses.
+def path(require_built: RequireBuiltOption = False) -> None:
+    """Print where the OPA is that privtab uses; why it is this one goes to standard error.
 
     Exit code 3 where there is none.
 
@@ -49,9 +57,11 @@ def path() -> None:
     \b
       $(privtab opa path) version
     """
-    from privtab.opa.binary import find
+    from privtab.opa.binary import choose
 
-    sys.stdout.write(f"{find()}\n")
+    chosen = choose(require_built=require_built)
+    err().print(chosen.why, style="dim", soft_wrap=True)
+    sys.stdout.write(f"{chosen.path}\n")
 
 
 @app.command("run")
@@ -68,6 +78,7 @@ def run(
     watch: Annotated[
         bool, typer.Option("--watch", help="Reload the policy and the state when their files change.")
     ] = False,
+    require_built: RequireBuiltOption = False,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
@@ -83,6 +94,7 @@ def run(
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """
     from privtab.cli._opa_run import Watched, keep
+    from privtab.opa.binary import choose
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
     from privtab.state.nodes import State
@@ -93,12 +105,14 @@ def run(
 
     if port:
         check_port("127.0.0.1", port)
+    chosen = choose(require_built=require_built)
+    err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim", soft_wrap=True)
     watched = Watched([find_policy(policy), *([state] if state else [])]) if watch else None
     program, loaded = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with served(packed(program, loaded), port=port) as server:
+    with served(packed(program, loaded), port=port, binary=chosen.path) as server:
         out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it", soft_wrap=True)
         out().print(_curl(program, server.url), soft_wrap=True)
         sys.stdout.flush()

