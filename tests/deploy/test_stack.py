@@ -35,7 +35,9 @@ def test_the_commands_it_prints_can_be_typed(monkeypatch: pytest.MonkeyPatch, tm
     for place in (ROOT, tmp_path):
         monkeypatch.chdir(place)
         command = stack.typed("describe", "cdap/final", "--format", "json")
-        ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": "/bin"})
+        ran = subprocess.run(
+            ["/bin/sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": "/bin"}
+        )
         assert json.loads(ran.stdout)["system"] == "cdap"
     assert stack.typed("status", "--registry", "a b").endswith("privtab status --registry 'a b'")
 

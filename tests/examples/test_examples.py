@@ -34,7 +34,9 @@ def test_the_walkthrough_answers_as_the_document_does() -> None:
 def test_the_demo_begins_with_a_decision_and_says_how_long_the_rest_takes() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, str(ROOT / "examples" / "demo.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as demo:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as demo:
         assert demo.stdout is not None
         said = ""
         for line in demo.stdout:

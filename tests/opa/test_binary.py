@@ -118,7 +118,7 @@ def test_only_what_was_built_here_counts_where_that_is_required(empty: Path, mon
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     with pytest.raises(OpaError, match="is another file than the one that was built"):
         binary.find()
-    assert binary.find() if binary.install() else None
+    assert binary.install() == binary.find()
 
 
 def test_a_hash_that_is_asked_for_holds_for_every_opa(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:

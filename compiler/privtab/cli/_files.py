@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from privtab._staged import staged
 from privtab.errors import BundleWriteError
 
 MANIFEST = ".privtab-manifest.json"
@@ -29,15 +29,14 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
     size = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, beside = staged(path.parent, f".{path.name[:40]}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 for piece in pieces:
                     size += file.write(piece)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
+            beside.replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from privtab._install import how_to_install
+from privtab._staged import staged
 from privtab.errors import RegistryError, UsageError
 
 
@@ -155,17 +155,15 @@ class LocalStore:
         """The content in a file beside its place, on the disk."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_STAGED)
-        staged = Path(name)
+        handle, beside = staged(target.parent, _STAGED)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            staged.chmod(0o644)
-            yield staged
+            yield beside
         finally:
-            staged.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
 
     def _settle(self, path: str) -> None:
         """Let the name outlive a power cut too."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from privtab._install import how_to_install
+from privtab._staged import staged
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 
 
@@ -68,14 +69,13 @@ class Root:
         path = self.path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+            handle, beside = staged(path.parent, f".{path.name[:40]}.")
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.writelines(pieces)
-                Path(temporary).chmod(0o644)
-                Path(temporary).replace(path)
+                beside.replace(path)
             except BaseException:
-                Path(temporary).unlink(missing_ok=True)
+                beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
             raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
