@@ -45,3 +45,10 @@ def test_a_file_that_is_not_there_is_a_missing_file(tmp_path: Path) -> None:
         source.load(tmp_path / "none.yaml")
     with pytest.raises(FileError):
         source.load(tmp_path)
+
+
+def test_a_file_of_more_bytes_than_a_policy_has_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "p.yaml").open("wb") as file:
+        file.truncate(source.LARGEST + 1)
+    with pytest.raises(FileError, match="more than 16 MiB"):
+        source.load(tmp_path / "p.yaml")

@@ -10,6 +10,8 @@ from pathlib import Path
 from privtab.diagnostics import Span
 from privtab.errors import FileError
 
+LARGEST = 16 << 20
+"""Bytes of a policy: hundreds of times what tables have that people keep."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -48,9 +50,14 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
     """
     file = Path(path)
     try:
-        raw = file.read_bytes()
+        with file.open("rb") as content:
+            raw = content.read(LARGEST + 1)
     except OSError as error:
         raise FileError(f"cannot read `{path}`: {error.strerror}") from error
+    if len(raw) > LARGEST:
+        raise FileError(
+            f"`{path}` has more than {LARGEST >> 20} MiB, which is the most that a policy or its scenarios have"
+        )
     return decode(raw, display or _shown(file))
 
 

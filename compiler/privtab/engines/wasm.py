@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import math
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -31,7 +33,13 @@ FEW = 100
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 """All JSON for a module is written by this, as UTF-8: OPA's Wasm misreads the surrogate pairs that ASCII needs beyond U+FFFF."""
+_ADDRESSES = (1 << 32) - 1
+"""Addresses come as signed numbers."""
 _PAGE = 64 * 1024
+LONGEST = 60.0
+"""Seconds that a call into a module may take: one that somebody tampered with may never end."""
+_TICK = 1.0
+"""Seconds between two looks at that."""
 
 
 class WasmEngine:
@@ -231,6 +239,7 @@ class Instance:
         self._data = data
         self._wanted = tuple(entrypoints)
         self._lock = threading.Lock()
+        self._close: Callable[[], object] = lambda: None
         self._start()
 
     def _start(self) -> None:
@@ -245,7 +254,13 @@ class Instance:
         logging.getLogger("opapywasm").addHandler(logging.NullHandler())
         most = 2**31 - 1
         try:
-            self._runtime: WasmtimeRuntime = WasmtimeRuntimeFactory(self._module).create_runtime()
+            factory = WasmtimeRuntimeFactory(self._module)
+            self._runtime: WasmtimeRuntime = factory.create_runtime()
+            factory.epoch.tick_seconds = _TICK
+            factory.epoch.ensure_running()
+            self._close()
+            self._close = weakref.finalize(self, factory.close)
+            self._limit(10 * LONGEST)
             abi = OpaAbi(self._runtime)
             codec = MemoryCodec(
                 abi, max_input_bytes=most, max_data_bytes=most, max_result_bytes=most, max_cstring_scan_bytes=most
@@ -254,9 +269,11 @@ class Instance:
             if needed := codec.decode_builtins():
                 raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(needed))}")
             self._address = codec.python_to_opa_value(self._data, limit=most, kind="data", validate=False)
-            self._heap = abi.opa_heap_ptr_get()
-        except OpaWasmError as error:
+            self._heap = abi.opa_heap_ptr_get() & _ADDRESSES
+        except (OpaWasmError, ValueError) as error:
             raise PolicyError(f"the Wasm of the policy cannot be run: {error}") from error
+        if not 0 < self._heap <= self._runtime.memory.data_len(self._runtime.store):
+            raise PolicyError("the Wasm of the policy cannot be run: its heap begins outside of its memory")
         missing = [name for name in self._wanted if name not in self._entrypoints]
         if missing:
             raise PolicyError(f"the Wasm has no entrypoint `{missing[0]}`")
@@ -276,12 +293,20 @@ class Instance:
                 # What a call that broke off leaves in its memory is anybody's guess.
                 self._start()
             self._failed = True
+            self._limit(LONGEST)
             try:
                 answer = self._evaluated(self._entrypoints[entrypoint], sent)
             except Exception as error:
                 raise DecisionUnavailable(f"the Wasm of the policy broke off: {error}") from error
             self._failed = False
-        return json.loads(answer)
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise PolicyError(f"the Wasm of the policy answered with no JSON: {error}") from None
+
+    def _limit(self, seconds: float) -> None:
+        """Let a call into the module end in time."""
+        self._runtime.set_epoch_deadline(math.ceil(seconds / _TICK) + 1)
 
     def _evaluated(self, number: int, sent: bytes) -> bytes:
         store, memory, heap = self._runtime.store, self._runtime.memory, self._heap
@@ -290,8 +315,18 @@ class Instance:
             memory.grow(store, missing // _PAGE + 1)
         ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + heap, sent, len(sent))
         at = self._eval(store, 0, number, self._address, heap, len(sent), end, 0)
-        # The module ends its answer with a zero byte, and its memory may have moved.
-        return ctypes.string_at(ctypes.addressof(memory.data_ptr(store).contents) + at)
+        # The memory may have moved. The module ends its answer with a zero byte, unless it was made to do harm: what lies behind
+        # its memory is this process's.
+        at, size = at & _ADDRESSES, memory.data_len(store)
+        if not 0 < at < size:
+            raise ValueError("its answer lies outside of its memory")
+        start = ctypes.addressof(memory.data_ptr(store).contents)
+        if ctypes.string_at(start + size - 1, 1) == b"\0":
+            return ctypes.string_at(start + at)
+        answer, zero, _ = ctypes.string_at(start + at, size - at).partition(b"\0")
+        if not zero:
+            raise ValueError("its answer does not end in its memory")
+        return answer
 
 
 def _decision(value: object) -> Decision:

@@ -19,6 +19,7 @@ CODES = {
     "S004": "wrong-shape",
     "S005": "two-files-for-one-table",
     "S006": "ignored-file",
+    "S007": "too-much",
     "S101": "unknown-column",
     "S102": "missing-column",
     "S103": "null-cell",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.errors import FileError, UsageError
 from privtab.state.nodes import TABLES, Place, StateFinding
-from privtab.state.raw import RawState, Reading
+from privtab.state.raw import LARGEST, RawState, Reading
 from privtab.state.read_csv import read_csv
 from privtab.state.read_json import read_json, read_value
 from privtab.state.read_parquet import read_parquet
@@ -99,6 +99,9 @@ def _file(file: Path, reading: Reading, table: str | None) -> None:
         return
     place = Place(path=path, table=table or "", row=0)
     try:
+        if (size := file.stat().st_size) > LARGEST:
+            reading.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
+            return
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = bytes(error.object[: error.start]).count(b"\n") + 1

@@ -9,6 +9,14 @@ from typing import Literal
 from privtab.request import hint
 from privtab.state.nodes import TABLES, Place, StateFinding
 
+LARGEST = 1 << 30
+"""Bytes of a file that is read here as a whole, and that a Parquet file unpacks to."""
+MOST_ROWS = 5_000_000
+"""Rows of one table that are read here: some 400 bytes of memory each."""
+MOST_VALUES = 30_000_000
+"""Objects, lists and members of a JSON text."""
+_ADVICE = "`privtab state build` reads larger ones, in Spark"
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -74,6 +82,7 @@ class Reading:
     def __init__(self) -> None:
         self.rows: dict[str, list[RawRow]] = {}
         self.findings: list[StateFinding] = []
+        self._full: set[str] = set()
         self.tables: set[str] = set()
         """Those that there are, rows or no rows."""
 
@@ -97,6 +106,10 @@ class Reading:
         self.findings.append(
             StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
         )
+
+    def too_much(self, what: str, place: Place) -> None:
+        """Report a file or a table that is larger than what is read here."""
+        self.report("S007", f"{what}; nothing after this place was read", place, help=_ADVICE)
 
     def unknown_table(self, name: str, place: Place) -> None:
         """Report a table that no state has."""
@@ -165,7 +178,12 @@ class Reading:
             )
 
     def _take(self, row: RawRow) -> None:
-        self.rows.setdefault(row.table, []).append(row)
+        rows = self.rows.setdefault(row.table, [])
+        if len(rows) < MOST_ROWS:
+            rows.append(row)
+        elif row.table not in self._full:
+            self._full.add(row.table)
+            self.too_much(f"`{row.table}` has more than {MOST_ROWS:,} rows", row.place)
 
     def _unknown_column(self, table: str, name: str, place: Place, cells: dict[str, object]) -> None:
         known = COLUMNS[table].all

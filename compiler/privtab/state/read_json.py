@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from privtab.state.nodes import TABLES, Place
-from privtab.state.raw import NotText, Reading
+from privtab.state.raw import MOST_VALUES, NotText, Reading
 
 
 class _Pairs(dict[str, object]):
@@ -18,6 +18,9 @@ class _Pairs(dict[str, object]):
 
 def read_json(text: str, path: str, reading: Reading, table: str | None = None) -> None:
     """Read the tables of a state, or one table where `table` names it. Rows have numbers, not lines."""
+    if len(text) > MOST_VALUES and sum(map(text.count, ",{[")) > MOST_VALUES:
+        reading.too_much(f"the text holds more than {MOST_VALUES:,} values", Place(path=path, table=table or "", row=0))
+        return
     try:
         value = json.loads(text, object_pairs_hook=_pairs, parse_int=str, parse_float=str, parse_constant=_constant)
     except json.JSONDecodeError as error:

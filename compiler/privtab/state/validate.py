@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Literal, TypeVar, cast
 
@@ -9,13 +10,15 @@ from privtab.ir.nodes import Program
 from privtab.request import KINDS, Entity
 from privtab.state.findings import in_order
 from privtab.state.names import Names, Problem
-from privtab.state.nodes import Assignment, Effect, Grant, State, StateFinding
+from privtab.state.nodes import Assignment, Effect, Grant, Place, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState, did_you_mean
 from privtab.state.uses import uses
 
 T = TypeVar("T")
 
+MOST_ALIKE = 10_000
+"""Findings of one kind in one table; of more the number is told."""
 _LONE_PRINCIPALS = ("user", "group")
 
 
@@ -45,6 +48,7 @@ def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places
         service_admins=checker.table("service_admins", checker.service_admin),
     )
     checker.unheld(state)
+    checker.uncounted()
     places = Places(rows={table: tuple(rows) for table, rows in checker.kept.items()})
     return state, places, in_order(checker.findings)
 
@@ -70,6 +74,7 @@ class RowChecker:
         """What a row says, as `State` has it, or None for a wrong one; and its findings."""
         checker = self._checker
         checker.findings = []
+        checker.alike.clear()
         value = self._tables[row.table](row)
         if value is not None:
             checker.spaces(row)
@@ -90,6 +95,7 @@ class _Checker:
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
         self.kept: dict[str, list[RawRow]] = {}
+        self.alike: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()
         self.mentioned: set[str] = set()
         self.grantable: dict[tuple[str, str], Problem | None] = {}
         self.roles: dict[str, str | None] = {}
@@ -297,7 +303,19 @@ class _Checker:
         """Report what is most likely meant otherwise, of a row that is right."""
         self._report(row, Problem(code, message, advice), "note")
 
+    def uncounted(self) -> None:
+        """Say how many rows have findings of which only the first were kept."""
+        for (path, table, code, severity), number in self.alike.items():
+            if number > MOST_ALIKE:
+                message = f"{number - MOST_ALIKE:,} more rows of `{table}` have a finding of this kind"
+                place = Place(path=path, table=table, row=0)
+                self.findings.append(StateFinding(place=place, message=message, code=code, severity=severity))
+
     def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:
+        kind = row.path, row.table, problem.code, severity
+        self.alike[kind] += 1
+        if self.alike[kind] > MOST_ALIKE:
+            return
         self.findings.append(
             StateFinding(
                 place=row.place,

@@ -1,0 +1,342 @@
+"""Every reader of bytes, on bytes that were spoilt: it ends, and says what is wrong in the way that it promises."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import generated
+import keyring
+import pyarrow
+import pyarrow.parquet
+import pytest
+import worlds
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privtab import fmt, model, source, syntax
+from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle.archive import archive
+from privtab.bundle.inspect import inspect
+from privtab.bundle.sign import signed
+from privtab.bundle.verify import verify
+from privtab.client._bundles import content, unpacked
+from privtab.diagnostics_render import render
+from privtab.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
+from privtab.ir.nodes import Program
+from privtab.signatures import Trust, canonical
+from privtab.state.findings import render_text, to_json
+from privtab.state.load import load
+from privtab.state.nodes import TABLES
+from privtab.state.raw import COLUMNS
+from privtab.state.validate import validate
+
+Target: TypeAlias = Callable[[bytes], None]
+
+TOKENS = (
+    *(
+        b"[",
+        b"{",
+        b"]",
+        b"}",
+        b":",
+        b": ",
+        b",",
+        b"- ",
+        b"? ",
+        b"#",
+        b"&a ",
+        b"*a",
+        b"!!str ",
+        b"<<: ",
+        b"'",
+        b'"',
+        b"|\n",
+        b">\n",
+    ),
+    *(
+        b"\n",
+        b"\r",
+        b"\t",
+        b" ",
+        b"\0",
+        b"\x1b[2J",
+        b"\x7f",
+        b"\xc2\x85",
+        b"\xe2\x80\xa8",
+        b"\xef\xbb\xbf",
+        b"\xff",
+        b"\xed\xa0\x80",
+    ),
+    *(
+        b"\\ud800",
+        b"\\u0000",
+        b"\\",
+        b"%2F",
+        b"%",
+        b"..",
+        b"/",
+        b"null",
+        b"true",
+        b"NaN",
+        b"1e999",
+        b"0x1F",
+        b"---\n",
+        b"...\n",
+    ),
+    *(
+        b"[" * 300,
+        b'{"a":' * 300,
+        b"- " * 300,
+        b"a" * 5000,
+        b"9" * 5000,
+        b"\xf0\xa0\x9c\x8e",
+        b"cafe\xcc\x81",
+        b"(",
+        b")",
+        b" and ",
+    ),
+)
+EDITS = st.lists(
+    st.tuples(
+        st.floats(0, 1),
+        st.sampled_from(["insert", "replace", "delete", "repeat", "cut", "flip"]),
+        st.sampled_from(TOKENS) | st.binary(max_size=12),
+        st.integers(1, 60),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def edited(text: bytes, edits: Sequence[tuple[float, str, bytes, int]]) -> bytes:
+    """The text with some places spoilt."""
+    for place, kind, token, length in edits:
+        at = int(place * len(text))
+        match kind:
+            case "insert":
+                text = text[:at] + token + text[at:]
+            case "replace":
+                text = text[:at] + token + text[at + len(token) :]
+            case "delete":
+                text = text[:at] + text[at + length :]
+            case "repeat":
+                text = text[:at] + text[at : at + length] * 3 + text[at + length :]
+            case "cut":
+                text = text[:at] if length > 50 else text
+            case _:
+                text = text[:at] + bytes(byte ^ length for byte in text[at : at + 1]) + text[at + 1 :]
+    return text
+
+
+def fuzzed(seeds: Sequence[bytes], target: Target, seconds: float | None) -> None:
+    """Call the target with spoilt seeds, so long or a few times; it raises where something comes out that must not."""
+    ends = time.monotonic() + (seconds or 30)
+
+    @settings(
+        max_examples=60 if seconds is None else 50_000,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.sampled_from(seeds), EDITS)
+    def spoilt(seed: bytes, edits: list[tuple[float, str, bytes, int]]) -> None:
+        if time.monotonic() < ends:
+            target(edited(seed, edits))
+
+    for seed in seeds:
+        target(seed)
+    spoilt()
+
+
+LENGTHS = pytest.mark.parametrize("seconds", [None, pytest.param(60.0, marks=pytest.mark.long)], ids=["short", "long"])
+PROGRAM = generated.program(3)
+STATE = worlds.state(PROGRAM, 3)
+
+
+def rows() -> dict[str, list[dict[str, str]]]:
+    """The rows of a state as files have them."""
+    found: dict[str, list[dict[str, str]]] = {
+        "members": [{"user": user, "of": str(entity)} for user, entity in STATE.members],
+        "memberships": [{"user": user, "group": group} for user, group in STATE.memberships],
+        "assignments": [
+            {"principal": a.principal, "role": a.role, "scope": str(a.scope) if a.scope else ""}
+            for a in STATE.assignments
+        ],
+        "grants": [
+            {"grantee": g.grantee, "effect": g.effect, "privilege": g.privilege, "entity": str(g.entity)}
+            for g in STATE.grants
+        ],
+        "owners": [{"entity": str(entity), "owner": owner} for entity, owner in STATE.owners],
+        "service_admins": [{"user": user} for user in STATE.service_admins],
+    }
+    return {table: some[:6] for table, some in found.items()}
+
+
+# --- policies --------------------------------------------------------------------------------------------------------
+
+
+def read_policy(text: bytes) -> None:
+    """Findings with places, or a policy; never an exception."""
+    file = source.decode(text, "p.yaml")
+    tables, found = syntax.read(file)
+    if tables is not None:
+        _, more = model.resolve(tables)
+        found = [*found, *more]
+    for one in found:
+        assert 1 <= one.span.line <= len(file.starts)
+    render(found, {"p.yaml": file.text})
+    fmt.format_source(file)
+
+
+@LENGTHS
+def test_policies(seconds: float | None) -> None:
+    fuzzed([worlds.policy(seed).encode() for seed in range(4)], read_policy, seconds)
+
+
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+def read_state(path: Path) -> Target:
+    """Rows and findings, or words about the file."""
+
+    def read(text: bytes) -> None:
+        path.write_bytes(text)
+        try:
+            raw = load(path if path.stem == "state" else path.parent)
+        except (UsageError, FileError):
+            return
+        _, findings = validate(PROGRAM, raw)
+        render_text(findings).encode()
+        json.dumps(to_json(findings), ensure_ascii=False)
+        for row in (row for table in raw.rows.values() for row in table):
+            for cell in row.cells.values():
+                assert cell
+                cell.encode()
+
+    return read
+
+
+def csv_text(table: str) -> bytes:
+    names = COLUMNS[table].all
+    lines = [",".join(names), *(",".join(f'"{row.get(name, "")}"' for name in names) for row in rows()[table])]
+    return "\n".join(lines).encode()
+
+
+def parquet(table: str) -> bytes:
+    sink = io.BytesIO()
+    columns = {
+        name: pyarrow.array([row.get(name) for row in rows()[table]], pyarrow.string()) for name in COLUMNS[table].all
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), sink)
+    return sink.getvalue()
+
+
+def yaml_text() -> bytes:
+    lines = []
+    for table, some in rows().items():
+        lines += [f"{table}:", *(f"  - {json.dumps(row, ensure_ascii=False)}" for row in some)]
+    return "\n".join(lines).encode()
+
+
+STATES: dict[str, Callable[[], bytes]] = {
+    "state.yaml": yaml_text,
+    "state.json": lambda: json.dumps(rows(), ensure_ascii=False).encode(),
+    "grants.csv": lambda: csv_text("grants"),
+    "assignments.csv": lambda: csv_text("assignments"),
+    "grants.parquet": lambda: parquet("grants"),
+}
+
+
+@LENGTHS
+@pytest.mark.parametrize("name", STATES)
+def test_states(name: str, seconds: float | None, tmp_path: Path) -> None:
+    assert set(rows()) == set(TABLES)
+    fuzzed([STATES[name]()], read_state(tmp_path / name), seconds)
+
+
+# --- bundles and signatures ------------------------------------------------------------------------------------------
+
+KEY = keyring.pair("ES256")
+TRUST = Trust.of([KEY.public])
+
+
+def bundles(program: Program) -> list[bytes]:
+    made = [policy_bundle(program), state_bundle(program, STATE)]
+    return [*made, *(signed(bundle, KEY.signing(sequence=3)) for bundle in made)]
+
+
+def read_bundle(bundle: bytes) -> None:
+    """What is in a bundle, or that it is broken or not signed."""
+    for look in (
+        lambda: inspect(bundle, TRUST),
+        lambda: verify(bundle, TRUST),
+        lambda: content(unpacked(bundle), lambda document: document),
+    ):
+        try:
+            look()
+        except (BrokenBundle, SignatureRefused, PolicyError):
+            continue
+
+
+@LENGTHS
+def test_bundles(seconds: float | None) -> None:
+    fuzzed(bundles(PROGRAM), read_bundle, seconds)
+
+
+@LENGTHS
+def test_archives_in_bundles(seconds: float | None) -> None:
+    tars = [gzip.decompress(bundle) for bundle in bundles(PROGRAM)]
+    fuzzed(tars, lambda tar: read_bundle(gzip.compress(tar, compresslevel=1)), seconds)
+
+
+@LENGTHS
+def test_files_in_bundles(seconds: float | None) -> None:
+    """Each file of a bundle, in an archive that is whole."""
+    inside = [keyring.files(bundle) for bundle in bundles(PROGRAM)]
+    seeds = [
+        json.dumps([number, name]).encode() + b"\n" + files[name]
+        for number, files in enumerate(inside)
+        for name in files
+    ]
+
+    def read(text: bytes) -> None:
+        head, _, changed = text.partition(b"\n")
+        try:
+            number, name = json.loads(head)
+            files = inside[number] | {name: changed}
+            tar = archive(files)
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError, tarfile.TarError):
+            return
+        read_bundle(tar)
+
+    fuzzed(seeds, read, seconds)
+
+
+@LENGTHS
+def test_signatures(seconds: float | None) -> None:
+    files = keyring.files(signed(policy_bundle(PROGRAM), KEY.signing(sequence=3)))
+
+    def read(text: bytes) -> None:
+        with contextlib.suppress(SignatureRefused):
+            TRUST.signed(text)
+        with contextlib.suppress(ValueError):
+            canonical(text)
+
+    fuzzed([files[".signatures.json"], files[".manifest"]], read, seconds)
+
+
+def test_a_reader_that_breaks_is_found() -> None:
+    def breaks(text: bytes) -> None:
+        if b"[[[" in text:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fuzzed([b"abc"], breaks, None)
