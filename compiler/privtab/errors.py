@@ -7,6 +7,7 @@ PrivtabError
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
 ├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
+│   └── Undecided             a question about conditions costs more than its budget (exit code 1)
 ├── FormatError               a file cannot be laid out anew; a defect of privtab (exit code 3)
 ├── BundleWriteError          a bundle could not be written (exit code 3)
 ├── BrokenBundle              a bundle is not whole, or is none (exit code 3)
@@ -88,6 +89,10 @@ class UnsupportedError(PrivtabError):
         place = f"{span.path}:{span.line}:{span.column}: " if span else ""
         super().__init__(place + message)
         self.span = span
+
+
+class Undecided(UnsupportedError):
+    """A question about conditions costs more than its budget: the answer may be yes or no."""
 
 
 class FormatError(PrivtabError):

@@ -10,6 +10,7 @@ from privtab import checks, model, syntax
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.lower import lower
 from privtab.ir.nodes import Program
+from privtab.model.nodes import Policy
 from privtab.source import SourceFile
 
 
@@ -32,3 +33,12 @@ def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
     if policy is None or any(d.severity is Severity.ERROR for d in found):
         return None, found
     return lower(policy), found
+
+
+def lowered(text: str) -> tuple[Program, Policy]:
+    """The program and the policy of a sound policy's text, without its checks."""
+    tables, found = syntax.read(SourceFile.of("world.yaml", text))
+    assert tables is not None, found
+    policy, more = model.resolve(tables)
+    assert policy is not None, more
+    return lower(policy), policy

@@ -14,11 +14,11 @@ The last two do not combine: where owners hold the privilege, the lower one may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias, assert_never
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
-from privtab.errors import UnsupportedError
+from privtab.errors import Undecided
 from privtab.ir.formula import call_condition, item_condition, move, resolve
 from privtab.ir.nodes import (
     RESOURCE,
@@ -45,8 +45,15 @@ Leaf: TypeAlias = Atom | ByType
 AtomSet: TypeAlias = frozenset[Leaf]
 MinimalSets: TypeAlias = tuple[tuple[Leaf, ...], ...]
 
-LIMIT = 20_000
-"""Minimal sets of one condition before it is refused: no table that people keep comes near."""
+STEPS = 20_000
+"""Pairs of sets that are compared for the minimal sets of one condition: some hundredths of a second."""
+
+
+class Listing(NamedTuple):
+    """The minimal sets of a condition, or the first few that are found where it has too many."""
+
+    sets: MinimalSets
+    complete: bool = True
 
 
 class Canonical:
@@ -60,16 +67,33 @@ class Canonical:
         self._held = frozenset(owner.holds) if owner else frozenset()
         self._down = program.semantics.inheritance == "down"
         self._denies = program.semantics.deny == "overrides"
-        self._can: dict[tuple[str, str, frozenset[str]], frozenset[AtomSet]] = {}
+        self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
+        self._left = STEPS
 
     def minimal_sets(
         self, formula: Formula, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
     ) -> MinimalSets:
-        """The minimal sets of a formula, in canonical order.
+        """The minimal sets of a formula, in canonical order; raises Undecided where they take more than `STEPS`.
 
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that may have several.
         """
+        self._left = STEPS
         return self.ordered(self._sets(formula, flags, types or {}))
+
+    def listing(
+        self,
+        formula: Formula,
+        flags: frozenset[str] = frozenset(),
+        types: Mapping[str, str] | None = None,
+    ) -> Listing:
+        """The minimal sets of a formula; the first few that are found where they take more than `STEPS`."""
+        self._left = STEPS
+        try:
+            return Listing(self.ordered(self._sets(formula, flags, types or {})))
+        except Undecided:
+            from privtab.ir.few import few
+
+            return Listing(self.ordered(few(self, formula, flags, types or {})), complete=False)
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sets and the atoms in them in the one order that every output uses."""
@@ -119,6 +143,25 @@ class Canonical:
             case _:
                 assert_never(atom)
 
+    def entailments(self, atoms: Collection[Atom]) -> Iterator[tuple[tuple[Atom, ...], Atom]]:
+        """What some atoms entail of each other: all of the first the second, as `entails` has it."""
+        owners = [atom for atom in atoms if isinstance(atom, Owner)]
+        by_name: dict[str, list[Has]] = {}
+        for atom in atoms:
+            if isinstance(atom, Has):
+                by_name.setdefault(atom.privilege, []).append(atom)
+        for name, same in by_name.items():
+            for lower in same:
+                held = name in self._held
+                if held:
+                    yield from (((owner,), lower) for owner in owners if self._reaches(owner.target, lower.target))
+                above = [a for a in same if a is not lower and self._down and self._reaches(a.target, lower.target)]
+                if not self._denies:
+                    yield from (((upper,), lower) for upper in above)
+                elif above and not held:
+                    below = [a for a in same if a is not lower and self._reaches(lower.target, a.target)]
+                    yield from (((upper, under), lower) for upper in above for under in below)
+
     def implies(self, one: Iterable[AtomSet], other: Iterable[AtomSet]) -> bool:
         """Whether each set of `one` suffices for some set of `other`: the first condition implies the second."""
         targets = list(other)
@@ -133,7 +176,7 @@ class Canonical:
             return False
         return upper.type in self._above[lower.type] if self._down else upper.type == lower.type
 
-    def _reduce(self, atoms: AtomSet) -> AtomSet:
+    def reduce(self, atoms: AtomSet) -> AtomSet:
         """Without the atoms that the others entail; the rest is unique, entailment having no cycles."""
         kept = atoms
         for atom in atoms:
@@ -149,11 +192,17 @@ class Canonical:
             return distinct
         weakest: list[AtomSet] = []
         for atoms in sorted(distinct, key=len):
+            self._spend(len(weakest))
             if any(self._suffices(atoms, known) for known in weakest):
                 continue
             weakest = [known for known in weakest if not self._suffices(known, atoms)]
             weakest.append(atoms)
         return frozenset(weakest)
+
+    def _spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise Undecided(f"the minimal sets of a condition take more than {STEPS:,} steps")
 
     def _sets(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
         match formula:
@@ -163,9 +212,8 @@ class Canonical:
                 product: frozenset[AtomSet] = frozenset({frozenset()})
                 for part in formula.parts:
                     right = self._sets(part, flags, types)
-                    if len(product) * len(right) > LIMIT * 4:
-                        raise UnsupportedError(f"a condition has more than {LIMIT} minimal sets")
-                    product = self._antichain(self._reduce(a | b) for a in product for b in right)
+                    self._spend(len(product) * len(right))
+                    product = self._antichain(self.reduce(a | b) for a in product for b in right)
                 return product
             case Or():
                 return self._antichain(s for part in formula.parts for s in self._sets(part, flags, types))
@@ -182,13 +230,19 @@ class Canonical:
                 assert_never(formula)
 
     def _resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
+        """The sets of what a `can` refers to, worked out once; their steps count each time, so that order does not matter."""
         key = (can.target.type, can.operation, flags)
         if key not in self._can:
             here = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
-            self._can[key] = self._sets(resolve(self.program, here), flags, {})
+            before = self._left
+            sets = self._sets(resolve(self.program, here), flags, {})
+            self._can[key] = sets, before - self._left
+        else:
+            self._spend(self._can[key][1])
+        sets, _ = self._can[key]
         if can.target.slot == RESOURCE:
-            return self._can[key]
-        return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in self._can[key])
+            return sets
+        return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
 
 
 def _moved(atom: Leaf, slot: str) -> Leaf:

@@ -1,8 +1,9 @@
 """Does one condition imply another: exactly, over every state and request, within a program or between two.
 
-A condition is monotone in what is allowed and in what is owned, joined or assigned, and falls with denials. So `f` fails to
-imply `g` just where some minimal set of `f` can be given in a way under which `g` does not hold even with every denial
-that leaves the set alone. There are few ways to give a set, and of two ways the one that gives less is enough:
+Whether it does is asked of a SAT solver (`ir.solver`). The fewest facts that show the contrary are looked for here: a condition
+is monotone in what is allowed and in what is owned, joined or assigned, and falls with denials, so `f` fails to imply `g`
+just where some minimal set of `f` can be given in a way under which `g` does not hold even with every denial that leaves the
+set alone. There are few ways to give a set, and of two ways the one that gives less is enough:
 
 * a privilege by a grant on the object itself, unless a grant further up counts for less in the other program;
 * a privilege by ownership of the object or of one above it, where owners hold it;
@@ -16,6 +17,7 @@ states, and each of them has its like among those where they are two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain, combinations, islice, product
 from math import prod
 from typing import assert_never
@@ -54,6 +56,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.ir.solver import Slots, Solver
 
 _WAYS = 50_000
 """Ways to give one minimal set that are tried: a table would have to ask for a dozen things through a dozen owners."""
@@ -72,6 +75,32 @@ class Exact:
         self.there = self.here if other is None else Reading(other, unsaid)
         self._alike = other is None or _mean_the_same(one, other)
         self._same_words: dict[str, bool] = {}
+
+    @cached_property
+    def solver(self) -> Solver:
+        """Circuits for the conditions of both programs: sides 0 and 1, which are one where the programs are."""
+        return Solver(self.here, self.there)
+
+    def always_implies(
+        self, rule: Rule, f: Formula, g: Formula, flags: frozenset[str] | None = None, *, unnamed: str | None = None
+    ) -> bool:
+        """Whether `f` in the one program implies `g` in the other for requests of a rule, whatever types its objects have.
+
+        `flags`: those that the request sets; None: whatever they are. Raises Undecided where that costs too much.
+        """
+        return self._implies(f, g, flags, {slot.name: slot.types for slot in rule.withs}, unnamed)
+
+    def _implies(self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None) -> bool:
+        if unnamed is not None:
+            f, g = without_name(self.one, f, unnamed), without_name(self.other, g, unnamed)
+        solver = self.solver
+        solver.renew()
+        wanted = [solver.literal(f, 0), -solver.literal(g, self._side), solver.requests(slots)]
+        return not solver.possible([*wanted, *(() if flags is None else solver.with_flags(flags))])
+
+    @property
+    def _side(self) -> int:
+        return 0 if self.here is self.there else 1
 
     def alike(self, f: Formula, g: Formula) -> bool:
         """Whether all that `f` in the one program and `g` in the other ask about means the same in both."""
@@ -110,7 +139,7 @@ class Exact:
         unnamed: str | None = None,
     ) -> bool:
         """Whether every state that gives `f` in the one program gives `g` in the other; arguments as of `counterexample`."""
-        return next(self._counterexamples(f, g, flags, types or {}, unnamed), None) is None
+        return self._implies(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
 
     def counterexample(
         self,
@@ -299,10 +328,7 @@ def satisfiable(
 def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
     """Whether two conditions over the objects of a rule are one, whatever the flags and the types of the objects."""
     exact = Exact(program)
-    return all(
-        exact.implies(f, g, flags, types) and exact.implies(g, f, flags, types)
-        for flags, types in settings(program, rule, f, g)
-    )
+    return exact.always_implies(rule, f, g) and exact.always_implies(rule, g, f)
 
 
 def settings(program: Program, rule: Rule, *more: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:

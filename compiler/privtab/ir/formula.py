@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -123,28 +123,33 @@ def resolve(program: Program, can: Can) -> Formula:
 
 def walk(formula: Formula) -> Iterator[Formula]:
     """The formula and every formula inside it; `can` is one of them and is not followed."""
-    yield formula
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
-            return
-        case And() | Or():
-            inner = formula.parts
-        case When():
-            inner = (formula.body,)
-        case ByType():
-            inner = tuple(case_ for _, case_ in formula.cases)
-        case _:
-            assert_never(formula)
-    for part in inner:
-        yield from walk(part)
+    waiting = [formula]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        match node:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
+                pass
+            case And() | Or():
+                waiting += reversed(node.parts)
+            case When():
+                waiting.append(node.body)
+            case ByType():
+                waiting += (case_ for _, case_ in reversed(node.cases))
+            case _:
+                assert_never(node)
 
 
 def followed(program: Program, formula: Formula) -> Iterator[Formula]:
-    """As `walk`, and on through every `can`; may repeat."""
-    for node in walk(formula):
-        yield node
-        if isinstance(node, Can):
-            yield from followed(program, resolve(program, node))
+    """As `walk`, and on through every `can`, each of which is followed once; may repeat."""
+    seen: set[Can] = set()
+    waiting = [formula]
+    while waiting:
+        for node in walk(waiting.pop()):
+            yield node
+            if isinstance(node, Can) and node not in seen:
+                seen.add(node)
+                waiting.append(resolve(program, node))
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:
@@ -179,6 +184,46 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
     while program.entities[chain[index]].single and index > 0:
         index -= 1
     return index, None if index == len(chain) - 1 else target.type
+
+
+def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str, Collection[str]]) -> bool:
+    """Whether conditions ask about nothing twice, and about nothing that says anything about another thing asked.
+
+    Then each part of them decides something. `types`: those of the object in each `with` slot.
+    """
+    owner = program.semantics.owner
+    held = frozenset(owner.holds) if owner else frozenset()
+    seen: set[Formula] = set()
+    names: set[object] = set()
+    owners = False
+    waiting = list(formulas)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case Can():
+                waiting.append(resolve(program, node))
+            case And() | Or():
+                if not node.parts:
+                    return False
+                waiting += node.parts
+            case When():
+                waiting.append(node.body)
+            case ByType():
+                if len(types[node.slot]) > 1:
+                    return False
+                waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
+            case Has(privilege=privilege, target=target):
+                # With inheritance a privilege on one object says something of another on the same path.
+                key = (privilege, target.slot) if program.semantics.inheritance == "down" else (privilege, target)
+                if key in names:
+                    return False
+                names.add(key)
+                owners |= privilege in held
+            case _:
+                if node in seen:
+                    return False
+                seen.add(node)
+    return not (owners and any(isinstance(node, Owner) for node in seen))
 
 
 def without_name(program: Program, formula: Formula, type_: str) -> Formula:

@@ -1,0 +1,419 @@
+"""Which states fulfil some conditions and not others: asked of a SAT solver, without listing minimal sets.
+
+A state is what it says about one caller and the objects of one request: facts (`ir.facts`), each a variable. A condition is
+a circuit over them, read as `Reading.holds` reads it; two programs are two circuits over the same facts. Flags and the types
+of `with` objects are variables too, so that one question is about every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+from weakref import finalize
+
+from privtab.errors import Undecided
+from privtab.ir.facts import (
+    Administers,
+    Assigned,
+    Carrier,
+    Fact,
+    Facts,
+    Granted,
+    HasRole,
+    Is,
+    Joined,
+    Owned,
+    Reading,
+)
+from privtab.ir.formula import resolve
+from privtab.ir.nodes import (
+    And,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Self,
+    ServiceAdmin,
+    Target,
+    When,
+)
+
+if TYPE_CHECKING:
+    from pysat.solvers import Solver as Engine
+
+CONFLICTS = 50_000
+"""Conflicts of the solver that one finding or comparison may cost: a second or two."""
+PROPAGATIONS = 100_000_000
+"""Propagated literals that it may cost: some seconds."""
+LITERALS = 3_000_000
+"""Literals of one circuit: a few hundred megabytes."""
+_CROWDED = 20_000
+"""Variables of a circuit after which a new one is begun, since each answer gives every variable a value."""
+
+Slots = Mapping[str, Collection[str]]
+"""For each `with` slot the types that its object may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A request and a state: flags, the type of each object, and facts."""
+
+    facts: Facts
+    flags: frozenset[str]
+    types: dict[str, str]
+
+
+class Solver:
+    """Circuits for conditions in one reading or in two, and questions about them.
+
+    A literal is a number; its negation is the same number below zero. `Undecided` is raised where a question costs more than
+    is left; `renew` gives the full budget again.
+    """
+
+    def __init__(self, *readings: Reading) -> None:
+        self.readings = readings
+        self._alone = len({id(reading) for reading in readings}) == 1
+        self._engine: Engine | None = None
+        self._end: Callable[[], object] = lambda: None
+        self._begin()
+        self.renew()
+
+    def renew(self) -> None:
+        """The full budget for the next finding or comparison."""
+        self._conflicts = CONFLICTS
+        self._propagations = PROPAGATIONS
+        if self._last > _CROWDED or self._written > LITERALS // 2:
+            self._begin()
+        self._spent_before = self._written
+
+    def _begin(self) -> None:
+        from pysat.solvers import Solver as Engine
+
+        # MiniSat decides for false first, so that models have few facts; both its budgets are counted, not timed.
+        self._engine = Engine(name="minisat22")
+        # At exit too, and before its module is taken down.
+        self._end()
+        self._end = finalize(self, self._engine.delete)
+        self._last = self._written = self._spent_before = 0
+        self._gates: dict[tuple[int, ...], int] = {}
+        self._inputs: dict[int, frozenset[int]] = {}
+        self._facts: dict[Fact, int] = {}
+        self._flags: dict[str, int] = {}
+        self._chosen: dict[str, dict[str, int]] = {}
+        self._known: dict[tuple[object, ...], int] = {}
+        self.true = self._variable()
+        self._clause([self.true])
+
+    # Circuits.
+
+    def _variable(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _clause(self, literals: list[int]) -> None:
+        assert self._engine is not None
+        self._written += len(literals)
+        if self._written - self._spent_before > LITERALS:
+            raise Undecided(f"the conditions take more than {LITERALS:,} literals")
+        self._engine.add_clause(literals)
+
+    def all_of(self, literals: Iterable[int]) -> int:
+        """The literal that holds where all do."""
+        kept: set[int] = set()
+        for literal in literals:
+            if literal == -self.true or -literal in kept:
+                return -self.true
+            if literal != self.true:
+                kept.add(literal)
+        if len(kept) < 2:
+            return next(iter(kept), self.true)
+        key = tuple(sorted(kept))
+        if key not in self._gates:
+            gate = self._gates[key] = self._variable()
+            self._inputs[gate] = frozenset(kept)
+            for literal in key:
+                self._clause([-gate, literal])
+            self._clause([gate, *(-literal for literal in key)])
+        return self._gates[key]
+
+    def any_of(self, literals: Iterable[int]) -> int:
+        """The literal that holds where some does."""
+        return -self.all_of(-literal for literal in literals)
+
+    def flag(self, name: str) -> int:
+        """The literal of a flag of the request."""
+        if name not in self._flags:
+            self._flags[name] = self._variable()
+        return self._flags[name]
+
+    def type_of(self, slot: str, type_: str) -> int:
+        """The literal that the object in a slot is of a type; it is of no two."""
+        known = self._chosen.setdefault(slot, {})
+        if type_ not in known:
+            literal = self._variable()
+            for other in known.values():
+                self._clause([-literal, -other])
+            known[type_] = literal
+        return known[type_]
+
+    def literal(self, formula: Formula, side: int = 0) -> int:
+        """The literal of a condition in one of the readings."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                return self._memo(formula, side)
+            case And():
+                return self.all_of([self.literal(part, side) for part in formula.parts])
+            case Or():
+                return self.any_of([self.literal(part, side) for part in formula.parts])
+            case When():
+                return self.any_of([-self.flag(formula.flag), self.literal(formula.body, side)])
+            case Can():
+                key = ("can", side, formula.target.slot, formula.target.type, formula.operation)
+                if key not in self._known:
+                    self._known[key] = self.literal(resolve(self.readings[side].program, formula), side)
+                return self._known[key]
+            case ByType():
+                cases = (
+                    self.all_of([self.type_of(formula.slot, type_), self.literal(case_, side)])
+                    for type_, case_ in formula.cases
+                )
+                return self.any_of(list(cases))
+            case _:
+                assert_never(formula)
+
+    def _memo(self, atom: Atom, side: int) -> int:
+        key = (side, atom)
+        if key not in self._known:
+            self._known[key] = self._atom(atom, side)
+        return self._known[key]
+
+    def _atom(self, atom: Atom, side: int) -> int:
+        """An atom as the reading has it: `Reading.atom` as a circuit."""
+        reading = self.readings[side]
+        match atom:
+            case Has(privilege=privilege, target=target):
+                given = self._along("allow", privilege, target, side)
+                if reading.denies:
+                    given = self.all_of([given, -self._along("deny", privilege, target, side)])
+                owned = self._along("own", "", target, side) if privilege in reading.held else -self.true
+                return self.any_of([given, owned])
+            case Owner(target=target):
+                return self._owner(target, side)
+            case Member(target=target):
+                ways: list[Fact] = [Joined(target=target)]
+                if reading.program.entities[target.type].principal == "group":
+                    carriers = sorted(reading.carriers - {"user"}) if not self._alone else ()
+                    ways += [Joined(target=target, carrier=c) for c in carriers if c != "user"]
+                return self._some(ways)
+            case Holds(target=target):
+                return self._some(HasRole(target=target, carrier=c) for c in self._carriers(side))
+            case Self(target=target):
+                return self._some([Is(target=target)])
+            case ServiceAdmin():
+                return self._some([Administers()])
+            case _:
+                assert_never(atom)
+
+    def _along(self, what: str, privilege: str, target: Target, side: int) -> int:
+        """Whether one of the objects that are looked at for a target has what is asked; shared along the path."""
+        key = (what, side, privilege, target.slot, target.type)
+        if key not in self._known:
+            reading = self.readings[side]
+            below = -self.true
+            for at in reading.looked_at(target):
+                step = (what, side, privilege, at.slot, at.type) if reading.down else key
+                if step not in self._known:
+                    here = self._owner(at, side) if what == "own" else self._granted(what, privilege, at, side)
+                    self._known[step] = self.any_of([below, here])
+                below = self._known[step]
+        return self._known[key]
+
+    def _granted(self, effect: str, privilege: str, at: Target, side: int) -> int:
+        """Whether a row gives or denies a privilege right on an object.
+
+        In one program alone a grant by the privilege's own name to the caller stands for every other way.
+        """
+        reading = self.readings[side]
+        names = [n for n in reading.names_of(privilege) if privilege in reading.given(n, at.type)]
+        found: list[Fact] = []
+        for name in names[:1] if self._alone else names:
+            for carrier in self._carriers(side):
+                kind = "allow" if effect == "allow" else "deny"
+                found.append(Granted(effect=kind, name=name, target=at, carrier=carrier))  # type: ignore[arg-type]
+        if effect == "allow" and not (self._alone and found):
+            for role in reading.program.roles.values():
+                if privilege in reading.default_grants(role.name, at.type):
+                    for scope in (None, *reading.path(at)):
+                        facts = [Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers(side)]
+                        found += [fact for fact in facts if reading.fits(fact)]
+        return self._some(found)
+
+    def _owner(self, target: Target, side: int) -> int:
+        reading = self.readings[side]
+        ways = [
+            Owned(target=target, kind=kind, carrier=carrier)
+            for kind in sorted(reading.kinds, key=("user", "role", "group").index)
+            for carrier in sorted(reading.carriers_of(kind), key=("user", "group", "brought").index)
+        ]
+        return self._some(ways[:1] if self._alone else ways)
+
+    def _carriers(self, side: int) -> tuple[Carrier, ...]:
+        carriers = self.readings[side].carriers
+        return ("user",) if self._alone else tuple(sorted(carriers, reverse=True))
+
+    def _some(self, facts: Iterable[Fact]) -> int:
+        literals = []
+        for fact in facts:
+            if fact not in self._facts:
+                self._facts[fact] = self._variable()
+            literals.append(self._facts[fact])
+        return self.any_of(literals)
+
+    # Questions.
+
+    def requests(self, slots: Slots) -> int:
+        """The literal that the object in each slot is of one of its types."""
+        return self.all_of([self.any_of([self.type_of(slot, t) for t in types]) for slot, types in slots.items()])
+
+    def with_flags(self, flags: frozenset[str]) -> list[int]:
+        """The literals that the request sets these flags and no others."""
+        for name in flags:
+            self.flag(name)
+        return [number if name in flags else -number for name, number in self._flags.items()]
+
+    def possible(self, literals: Iterable[int]) -> bool:
+        """Whether all can hold at once. Raises Undecided where that costs more than is left of the budget."""
+        assert self._engine is not None
+        wanted = {literal for literal in literals if literal != self.true}
+        if -self.true in wanted or any(-literal in wanted for literal in wanted):
+            return False
+        for literal in wanted:  # what stands in a conjunction is not apart from it
+            if self._inputs.get(-literal, frozenset()) and self._inputs[-literal] <= wanted:
+                return False
+        if self._conflicts <= 0 or self._propagations <= 0:
+            raise Undecided(_SAID)
+        before = self._engine.accum_stats()
+        self._engine.conf_budget(self._conflicts)
+        self._engine.prop_budget(self._propagations)
+        answer = self._engine.solve_limited(assumptions=sorted(wanted, key=abs))
+        after = self._engine.accum_stats()
+        self._conflicts -= after["conflicts"] - before["conflicts"]
+        # A model costs a decision for each variable that nothing propagates.
+        self._propagations -= after["propagations"] - before["propagations"]
+        self._propagations -= after["decisions"] - before["decisions"]
+        if answer is None:
+            self._conflicts = 0
+            raise Undecided(_SAID)
+        return bool(answer)
+
+    def implies(self, one: int, other: int, *under: int) -> bool:
+        """Whether the one never holds without the other, where `under` hold."""
+        return one == other or not self.possible([one, -other, *under])
+
+    def implied(self, literals: Collection[int], candidates: Collection[int]) -> frozenset[int]:
+        """Those of the candidates that hold wherever all the literals do."""
+        found: set[int] = set()
+        left = list(dict.fromkeys(candidates))
+        while left:
+            candidate = left.pop()
+            if self.possible([*literals, -candidate]):
+                if left:  # what does not hold here is not implied either
+                    held = self._held()
+                    left = [other for other in left if (abs(other) in held) == (other > 0)]
+            else:
+                found.add(candidate)
+        return frozenset(found)
+
+    def model(self, literals: Collection[int], slots: Slots) -> Model | None:
+        """A request and few facts under which all literals hold; None where there are none.
+
+        No single fact can be left off. `slots`: as for `requests`, which is asked too.
+        """
+        wanted = [*literals, self.requests(slots)]
+        if not self.possible(wanted):
+            return None
+        held = self._held()
+        flags = [name for name, number in self._flags.items() if number in held]
+        types = {
+            slot: next(t for t in of if self.type_of(slot, t) in held or len(of) == 1) for slot, of in slots.items()
+        }
+        fixed = [number if number in held else -number for number in self._flags.values()]
+        fixed += [self.type_of(slot, type_) for slot, type_ in types.items()]
+        kept = [fact for fact, number in self._facts.items() if number in held]
+        absent = [-number for fact, number in self._facts.items() if number not in held]
+        for fact in tuple(kept):
+            if fact in kept and self.possible([*wanted, *fixed, *absent, -self._facts[fact]]):
+                now = self._held()
+                absent += [-self._facts[f] for f in kept if self._facts[f] not in now]
+                kept = [f for f in kept if self._facts[f] in now]
+        return Model(facts=frozenset(kept), flags=frozenset(flags), types=types)
+
+    def _held(self) -> frozenset[int]:
+        assert self._engine is not None
+        return frozenset(number for number in self._engine.get_model() if number > 0)
+
+
+_SAID = f"not decided within {CONFLICTS:,} conflicts of the solver"
+
+
+class Needed(Solver):
+    """Which atoms stand in some minimal set of a condition, under some flags and for some types of objects.
+
+    A state is a set of atoms that has all that it entails. An atom is needed where such a set fulfils the condition, has all
+    that it entails without the atom too, and does not fulfil the condition then.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._without: dict[Atom, int] = {}
+        super().__init__(reading, reading)
+
+    def _atom(self, atom: Atom, side: int) -> int:
+        if side == 0:
+            return self._variable()
+        if atom not in self._without:
+            self._without[atom] = self._variable()
+        return self.all_of([self._memo(atom, 0), -self._without[atom]])
+
+    def atoms(
+        self,
+        conditions: Iterable[Formula],
+        slots: Slots,
+        known: Collection[Atom],
+        entailments: Callable[[Collection[Atom]], Iterable[tuple[tuple[Atom, ...], Atom]]],
+    ) -> frozenset[Atom]:
+        """The atoms that are needed for one of the conditions, apart from those that are `known` to be.
+
+        `entailments`: what atoms entail of each other: all of the first the second.
+        """
+        asked = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
+        for body, head in entailments(tuple(self._without)):
+            held = [-self._memo(atom, 0) for atom in body]
+            self._clause([*held, self._memo(head, 0)])
+            self._clause([*held, -self._without[head]])
+        gone = [self._without[atom] for atom in self._without if atom not in known]
+        for atom, literal in self._without.items():
+            self._clause([-literal, -self.true if atom in known else self._memo(atom, 0)])
+        self._at_most_one(gone)
+        found: set[Atom] = set()
+        names = {literal: atom for atom, literal in self._without.items()}
+        for whole, without in asked:
+            while self.possible([whole, -without, self.requests(slots)]):
+                one = next(literal for literal in self._held() if literal in names)
+                found.add(names[one])
+                self._clause([-one])
+        return frozenset(found)
+
+    def _at_most_one(self, literals: list[int]) -> None:
+        before = -self.true
+        for literal in literals:
+            self._clause([-before, -literal])
+            now = self._variable()
+            self._clause([-before, now])
+            self._clause([-literal, now])
+            before = now

@@ -1,0 +1,39 @@
+"""Where minimal sets are too many to list, those that are listed are minimal sets, and the list says that it is cut."""
+
+from __future__ import annotations
+
+import generated
+import hostile
+import pytest
+
+from privtab.errors import Undecided
+from privtab.ir.canonical import canonical
+from privtab.ir.exact import settings
+from privtab.ir.few import LISTED, few
+from privtab.ir.formula import item_condition
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_few_are_minimal_sets(seed: int) -> None:
+    program = generated.program(seed)
+    form = canonical(program)
+    for rule in program.rules.values():
+        for flags, types in settings(program, rule):
+            every = form.minimal_sets(item_condition(rule), flags, types)
+            some = few(form, item_condition(rule), flags, types)
+            assert some <= set(map(frozenset, every))
+            assert len(some) >= min(len(every), 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["12 disjunctions of 4", "20 clauses of 20", "8,000 alternatives", "12 tangled clauses"]
+)
+def test_a_listing_that_is_cut_says_so(name: str) -> None:
+    program, _ = generated.lowered(hostile.POLICIES[name]())
+    rule = next(iter(program.rules.values()))
+    form = canonical(program)
+    with pytest.raises(Undecided):
+        form.minimal_sets(item_condition(rule))
+    listing = form.listing(item_condition(rule))
+    assert not listing.complete
+    assert 0 < len(listing.sets) <= LISTED

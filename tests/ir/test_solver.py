@@ -1,0 +1,68 @@
+"""What the solver says of conditions is what listing minimal sets says, on generated policies."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+import generated
+import pytest
+
+from privtab.ir.canonical import canonical
+from privtab.ir.exact import Exact, settings
+from privtab.ir.facts import Reading
+from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.nodes import Program, Rule
+from privtab.ir.solver import Needed
+
+
+def pairs(one: Program, other: Program) -> list[tuple[Rule, Rule]]:
+    rules = [(a, b) for a, b in product(one.rules.values(), other.rules.values()) if a.entity == b.entity]
+    return [(a, b) for a, b in rules if a.withs == b.withs][:40]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> None:
+    program = generated.program(seed)
+    exact = Exact(program)
+    for one, other in pairs(program, program):
+        f, g = item_condition(one), item_condition(other)
+        for flags, types in islice(settings(program, one, f, g), 8):
+            assert exact.implies(f, g, flags, types) == (exact.counterexample(f, g, flags, types) is None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) -> None:
+    one, other = generated.program(seed), generated.program(seed + 1)
+    shared = [p for p in pairs(one, other) if p[0].entity in other.entities]
+    exact = Exact(one, other)
+    for mine, theirs in shared:
+        f, g = call_condition(mine), item_condition(theirs)
+        for flags, types in islice(settings(one, mine, f), 4):
+            assert exact.implies(f, g, flags, types) == (exact.counterexample(f, g, flags, types) is None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
+    program = generated.program(seed)
+    exact = Exact(program)
+    for one, other in pairs(program, program):
+        f, g = item_condition(one), item_condition(other)
+        each = all(exact.implies(f, g, flags, types) for flags, types in settings(program, one, f, g))
+        assert exact.always_implies(one, f, g) == each
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
+    program = generated.program(seed)
+    form = canonical(program)
+    for rule in program.rules.values():
+        condition = item_condition(rule)
+        listed = {
+            atom
+            for flags, types in settings(program, rule)
+            for atoms in form.minimal_sets(condition, flags, types)
+            for atom in atoms
+        }
+        slots = {slot.name: slot.types for slot in rule.withs}
+        needed = Needed(Reading(program)).atoms([condition], slots, (), form.entailments)
+        assert needed == listed

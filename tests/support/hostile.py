@@ -1,0 +1,151 @@
+"""Small policies that cost exact tools the most: each is a few kilobytes of plain YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+HEAD = "privtab: 1\nsystem: hostile\nversion: v1\ntitle: Hostile\n"
+
+
+def flags(count: int) -> str:
+    """A row with that many flags, each of which asks for one more privilege."""
+    names = _names(count + 1)
+    asked = " and ".join(["P0 (shop)", *(f"(P{i + 1} (shop) when f{i})" for i in range(count))])
+    return _flat(names, [f"load: {asked}"])
+
+
+def open_flags(count: int) -> str:
+    """A row that asks for nothing unless a flag is set."""
+    asked = " and ".join(f"(P{i} (shop) when f{i})" for i in range(count))
+    return _flat(_names(count), [f"load: {asked}"])
+
+
+def can_chain(length: int, alternatives: int) -> str:
+    """Rows that ask for each other in a chain, each with alternatives of its own."""
+    rows = []
+    for i in range(length):
+        own = " or ".join(f"P{(i * 7 + k) % 60} (shop)" for k in range(alternatives))
+        rows.append(f"op{i}: {'' if i == 0 else f'can op{i - 1} (shop) and '}({own})")
+    return _flat(_names(60), rows)
+
+
+def cnf(clauses: int, width: int) -> str:
+    """A conjunction of disjunctions; no privilege stands twice."""
+    parts = ["(" + " or ".join(f"P{i * width + k} (shop)" for k in range(width)) + ")" for i in range(clauses)]
+    return _flat(_names(clauses * width), [f"load: {' and '.join(parts)}"])
+
+
+def tangled_cnf(clauses: int, width: int, names: int) -> str:
+    """A conjunction of disjunctions that share privileges, with inheritance and denials."""
+    parts = [
+        "("
+        + " or ".join(f"P{(i * i + 3 * k * (i + 1)) % names} ({('shop', 'shelf')[(i + k) % 2]})" for k in range(width))
+        + ")"
+        for i in range(clauses)
+    ]
+    return (
+        f"{HEAD}entities: {{shop: {{shelf:}}}}\nprivileges: [{', '.join(_names(names))}]\n"
+        "semantics: {inheritance: down, deny: overrides, owner: {holds: ALL}}\n"
+        f"sets: {{ALL: [{', '.join(_names(names))}]}}\n"
+        f"tables: {{shelf: {{load: {' and '.join(parts)}}}}}\n"
+    )
+
+
+def any_objects(slots: int, types: int) -> str:
+    """A row with objects of any type, in a tree as deep as it has types."""
+    tree = "".join("  " * (i + 1) + f"t{i}:\n" for i in range(types))
+    withs = ", ".join(f"o{i}: any" for i in range(slots))
+    asked = " and ".join(f"READ (o{i})" for i in range(slots))
+    return (
+        f"{HEAD}entities:\n{tree}privileges: [READ]\nsemantics: {{inheritance: down, deny: overrides}}\n"
+        f"tables: {{t{types - 1}: {{copy: {{with: {{{withs}}}, requires: READ (entity) and {asked}}}}}}}\n"
+    )
+
+
+def alternatives(count: int) -> str:
+    """A row with so many alternatives."""
+    return _flat(_names(count), [f"load: {' or '.join(f'P{i} (shop)' for i in range(count))}"])
+
+
+def nested_alternatives(count: int) -> str:
+    """Alternatives at two levels of a tree with inheritance, so that half of them are superfluous."""
+    asked = " or ".join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(count))
+    names = ", ".join(_names(count // 2))
+    return (
+        f"{HEAD}entities: {{shop: {{shelf:}}}}\nprivileges: [{names}]\nsemantics: {{inheritance: down}}\n"
+        f"tables: {{shelf: {{load: {asked}}}}}\n"
+    )
+
+
+def long_can_chain(length: int) -> str:
+    """A chain of rows that only refer to the next."""
+    rows = ["op0: READ (shop)", *(f"op{i}: can op{i - 1} (shop)" for i in range(1, length))]
+    return _flat(["READ"], rows)
+
+
+def set_chain(length: int) -> str:
+    """Sets that hold the set before."""
+    sets = ", ".join(f"S{i}: [{'READ' if i == 0 else f'S{i - 1}'}]" for i in range(length))
+    return (
+        f"{HEAD}entities: {{shop:}}\nprivileges: [READ]\nsets: {{{sets}}}\n"
+        f"tables: {{shop: {{load: S{length - 1} (shop)}}}}\n"
+    )
+
+
+def parentheses(depth: int) -> str:
+    """A condition in parentheses within parentheses, `and` and `or` by turns."""
+    text = "READ (shop)"
+    for i in range(depth):
+        text = f"({text} {('and', 'or')[i % 2]} P{i % 9} (shop))"
+    return _flat(["READ", *_names(9)], [f"load: {text}"])
+
+
+POLICIES: Mapping[str, Callable[[], str]] = {
+    "20 flags": lambda: flags(20),
+    "30 flags": lambda: flags(30),
+    "30 open flags": lambda: open_flags(30),
+    "chain of 20 can, 20 alternatives each": lambda: can_chain(20, 20),
+    "chain of 30 can, 3 alternatives each": lambda: can_chain(30, 3),
+    "12 disjunctions of 4": lambda: cnf(12, 4),
+    "10 clauses of 3": lambda: cnf(10, 3),
+    "12 clauses of 12": lambda: cnf(12, 12),
+    "15 clauses of 3": lambda: cnf(15, 3),
+    "20 clauses of 20": lambda: cnf(20, 20),
+    "12 tangled clauses": lambda: tangled_cnf(12, 5, 20),
+    "20 tangled clauses of 20": lambda: tangled_cnf(20, 20, 90),
+    "3 objects of any of 40 types": lambda: any_objects(3, 40),
+    "8,000 alternatives": lambda: alternatives(8000),
+    "2,000 alternatives on two levels": lambda: nested_alternatives(2000),
+    "chain of 2,000 can": lambda: long_can_chain(2000),
+    "chain of 3,000 sets": lambda: set_chain(3000),
+    "2,000 nested parentheses": lambda: parentheses(2000),
+}
+"""Each by what it has."""
+
+DEEP = ("chain of 2,000 can", "chain of 3,000 sets", "2,000 nested parentheses")
+"""Those that are refused for their depth."""
+
+
+def changed(text: str) -> str:
+    """A copy whose last row asks for something else: its last privilege is gone, or its first one is another."""
+    head, mark, tail = text.rpartition("load: ")
+    if mark and " (shop)" in tail and not tail.startswith("S"):
+        return f"{head}{mark}P0 (shop) or ({tail.rstrip().rstrip('}')})" + _closing(tail)
+    return text.replace("title: Hostile", "title: Hostile too").replace("READ (entity) and ", "", 1)
+
+
+def _closing(tail: str) -> str:
+    body = tail.rstrip()
+    return body[len(body.rstrip("}")) :] + "\n"
+
+
+def _flat(privileges: Iterable[str], rows: Iterable[str]) -> str:
+    listed = "".join(f"    {row}\n" for row in rows)
+    return (
+        f"{HEAD}entities: {{shop:}}\nprivileges: [{', '.join(privileges)}]\n"
+        f"semantics: {{inheritance: none}}\ntables:\n  shop:\n{listed}"
+    )
+
+
+def _names(count: int) -> list[str]:
+    return [f"P{i}" for i in range(count)]
