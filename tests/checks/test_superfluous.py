@@ -9,7 +9,7 @@ import pytest
 import small
 
 from privtab import model, syntax
-from privtab.checks import _truth, p310_shadowed_alternative, p328_redundant_condition
+from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view
 from privtab.ir.evaluate import Asked, Reference
@@ -271,20 +271,20 @@ def test_what_is_superfluous_is_what_trying_says() -> None:
     assert min(counts.values()) > 4, counts
 
 
-def test_rows_too_large_for_a_table_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(seed: int) -> list[Superfluous]:
         tables, _ = syntax.read(SourceFile.of("small.yaml", small.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         return list(View(policy).superfluous)
 
-    by_table = [told(seed) for seed in range(12)]
-    monkeypatch.setattr(_truth, "_COLUMNS", -1)
-    by_formula = [told(seed) for seed in range(12)]
-    assert [[(s.path, s.why) for s in one] for one in by_table] == [
-        [(s.path, s.why) for s in one] for one in by_formula
+    one_by_one = [told(seed) for seed in range(12)]
+    monkeypatch.setattr(_superfluous, "_CHOICES", 0)
+    together = [told(seed) for seed in range(12)]
+    assert [[(s.path, s.why) for s in one] for one in one_by_one] == [
+        [(s.path, s.why) for s in one] for one in together
     ]
-    assert sum(map(len, by_table)) > 20
+    assert sum(map(len, one_by_one)) > 20
 
 
 @pytest.mark.long

@@ -23,8 +23,11 @@ def catalogue() -> tuple[ModuleType, ...]:
 
 def run(policy: Policy) -> list[Diagnostic]:
     """What a sound policy still has to be told, sorted by place."""
+    from privtab.checks._view import view
+
     found: list[Diagnostic] = []
     for module in catalogue():
         if find := getattr(module, "find", None):
+            view(policy).code = module.CODE
             found.extend(find(policy))
     return list(in_order(found))

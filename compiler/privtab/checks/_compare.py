@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.ir.nodes import Formula, Rule
 
-Breadth = Literal["equal", "wider", "narrower", "incomparable"]
+Breadth = Literal["equal", "wider", "narrower", "incomparable", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Comparison:
 
 
 def compare(view: View, one: Rule, other: Rule) -> Comparison:
-    """`one` beside `other`: `wider` where it allows all that the other allows, and more."""
+    """`one` beside `other`: `wider` where it allows all that the other allows, and more; `unknown` is kept for a finding."""
     from privtab.ir.formula import asked_condition
 
     same_objects = {w.name: frozenset(w.types) for w in one.withs} == {w.name: frozenset(w.types) for w in other.withs}
@@ -37,16 +38,26 @@ def compare(view: View, one: Rule, other: Rule) -> Comparison:
         # What may leave off its last name is another request, which must meet less or more on its own.
         naming = (True, False) if one.unnamed and other.unnamed else (True,)
         pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (one, other)) for n in naming}
-        more = all(view.implies(one, theirs, ours) for ours, theirs in pairs)
-        less = all(view.implies(one, ours, theirs) for ours, theirs in pairs)
-        more, less = more and one.unnamed >= other.unnamed, less and one.unnamed <= other.unnamed
-        breadth = "equal" if more and less else "wider" if more else "narrower" if less else "incomparable"
+        more = _all(view.known_to_imply(one, theirs, ours) for ours, theirs in pairs)
+        less = _all(view.known_to_imply(one, ours, theirs) for ours, theirs in pairs)
+        more, less = more if one.unnamed >= other.unnamed else False, less if one.unnamed <= other.unnamed else False
+        if more is None or less is None:
+            view.undecided(view.policy.rows[one.entity, one.operation])
+            breadth = "unknown"
+        else:
+            breadth = "equal" if more and less else "wider" if more else "narrower" if less else "incomparable"
     return Comparison(
         breadth=breadth,
         same_objects=same_objects,
         same_effects=_effects(one) == _effects(other),
         same_report=one.report == other.report,
     )
+
+
+def _all(answers: Iterable[bool | None]) -> bool | None:
+    """Whether all are so; None where that is not known."""
+    known = list(answers)
+    return False if False in known else None if None in known else True
 
 
 def _effects(rule: Rule) -> frozenset[object]:

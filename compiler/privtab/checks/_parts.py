@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from privtab.model import nodes as m
 from privtab.model.walk import first_spot, flat
 
 if TYPE_CHECKING:
-    from privtab.checks._truth import Judge
+    from privtab.checks._truth import Circuit
     from privtab.ir.lower import Lowering
 
-V = TypeVar("V")
 Kind = Literal["alternative", "condition", "object", "privilege"]
 Path: TypeAlias = tuple[int, ...]
 """The way to a node or a part: the number of the cell (`requires`, `each`), then that of a part at each step."""
@@ -138,37 +137,53 @@ def parts(node: Node) -> Iterator[Part]:
             yield Part(path=(*node.path, *([USES] if grid else []), i), kind=node.kind, spot=spot, node=node)
 
 
-class Reader(Generic[V]):
-    """The values that a judge gives to nodes, with parts gone."""
+class Reader:
+    """The literals of nodes, with parts gone."""
 
-    def __init__(self, lowering: Lowering, judge: Judge[V]) -> None:
+    def __init__(self, lowering: Lowering, circuit: Circuit) -> None:
         self.lowering = lowering
-        self.judge = judge
-        self._leaves: dict[Path, V] = {}
+        self.circuit = circuit
+        self._whole: dict[Path, int] = {}
+        self._last: tuple[Gone, Gone] = (frozenset(), frozenset())
 
-    def value(self, node: Node, gone: Gone = frozenset()) -> V:
-        """The value of a node."""
+    def value(self, node: Node, gone: Gone = frozenset()) -> int:
+        """The literal of a node."""
+        touched = node.path in self._above(gone)
+        if touched or node.path not in self._whole:
+            value = self._value(node, gone)
+            if touched:
+                return value
+            self._whole[node.path] = value
+        return self._whole[node.path]
+
+    def _above(self, gone: Gone) -> Gone:
+        """The paths of all that parts which are gone lie in, those of the last question kept."""
+        if self._last[0] is not gone:
+            self._last = gone, frozenset(path[:length] for path in gone for length in range(1, len(path) + 1))
+        return self._last[1]
+
+    def _value(self, node: Node, gone: Gone) -> int:
         match node.shape:
             case "leaf":
                 return self._leaf(node.path, node.condition)
             case "when":
-                return self.judge.when(node.flag, self.value(node.parts[0], gone))
+                return self.circuit.when(node.flag, self.value(node.parts[0], gone))
             case "all" | "all-grid":
-                return self.judge.all_of(self.listed(node, gone).values())
+                return self.circuit.all_of(self.listed(node, gone).values())
             case "any" | "any-grid":
-                return self.judge.any_of(self.listed(node, gone).values())
+                return self.circuit.any_of(self.listed(node, gone).values())
             case _:
                 assert_never(node.shape)
 
-    def listed(self, node: Node, gone: Gone = frozenset(), axis: int = USES) -> dict[Path, V]:
-        """The values of the parts that are left, by their paths; of a grid those of its privileges or of its objects."""
+    def listed(self, node: Node, gone: Gone = frozenset(), axis: int = USES) -> dict[Path, int]:
+        """The literals of the parts that are left, by their paths; of a grid those of its privileges or of its objects."""
         if not node.grid:
             return {part.path: self.value(part, gone) for part in node.parts if part.path not in gone}
         rows = [(*node.path, USES, i) for i in range(len(node.spots))]
         columns = [(*node.path, PLACES, i) for i in range(len(node.place_spots))]
         left = [row for row in rows if row not in gone], [column for column in columns if column not in gone]
         return {
-            path: self.judge.any_of(
+            path: self.circuit.any_of(
                 self._leaf((*pair[USES], pair[PLACES][-1]), node.grid[pair[USES][-1]][pair[PLACES][-1]])
                 for other in left[1 - axis]
                 for pair in [(path, other) if axis == USES else (other, path)]
@@ -176,7 +191,7 @@ class Reader(Generic[V]):
             for path in left[axis]
         }
 
-    def _leaf(self, path: Path, condition: m.Condition) -> V:
-        if path not in self._leaves:
-            self._leaves[path] = self.judge.leaf(self.lowering.formula(condition))
-        return self._leaves[path]
+    def _leaf(self, path: Path, condition: m.Condition) -> int:
+        if path not in self._whole:
+            self._whole[path] = self.circuit.leaf(self.lowering.formula(condition))
+        return self._whole[path]

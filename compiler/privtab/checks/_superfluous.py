@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, product
-from typing import TYPE_CHECKING, Any, Literal
+from math import prod
+from typing import TYPE_CHECKING, Literal
 
 from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, Path, Reader, nodes, parts, tree
-from privtab.checks._truth import Formulas, Table
+from privtab.checks._truth import Circuit
+from privtab.errors import Undecided
+from privtab.ir.formula import unrelated, without_name
 from privtab.ir.nodes import ALWAYS
 
 if TYPE_CHECKING:
@@ -25,8 +29,8 @@ Why = Literal["twice", "same", "less", "others", "gate", "always", "row"]
 """It stands there twice; something beside it says the same; one that asks for less does; all beside it do together; the gate
 does; it asks for nothing; or the row as a whole makes up for it."""
 
-_MANY = 60
-"""Of longer lists only so many parts are looked at, in rows that are too large for a table."""
+_CHOICES = 64
+"""Where the objects of a row may have more types, one after the other, they are looked at together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,10 @@ def superfluous(seen: View) -> Iterator[Superfluous]:
         roots = _roots(rows[0])
         listed = [part for root in roots for node in nodes(root) for part in parts(node)]
         if listed:
-            yield from _Body(seen, rows, listed).found()
+            try:
+                yield from _Body(seen, rows, listed).found()
+            except Undecided:
+                seen.undecided(rows[0], "P310", "P328")
 
 
 def _roots(row: m.Row) -> list[Node]:
@@ -56,77 +63,87 @@ def _roots(row: m.Row) -> list[Node]:
 
 
 class _Face:
-    """A row as one kind of request meets it: the types of its objects are known, and whether the last name is left off."""
+    """A row as one kind of request meets it: the types that its objects may have, and whether the last name is left off."""
 
-    def __init__(self, seen: View, rule: Rule, roots: list[Node], types: dict[str, str], unnamed: str | None) -> None:
+    def __init__(
+        self, seen: View, rule: Rule, roots: list[Node], types: Mapping[str, Collection[str]], unnamed: str | None
+    ) -> None:
         self.roots = roots
         self.named = unnamed is None
-        self._gate = rule.gate
         self.nodes = {node.path: node for root in roots for node in nodes(root)}
         cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
-        table = Table(seen, [formula for formula in cells if formula != ALWAYS], types, unnamed)
-        self.table = table if table.fits else None
-        self.judge: Any = table if table.fits else Formulas(seen, rule, unnamed)
-        self.reader: Reader[Any] = Reader(seen.lowering, self.judge)
-        self.settled = not table.fits and table.apart
-        """Whether nothing is superfluous, or no one can tell."""
-        if not self.settled:
-            self.gate = self.judge.leaf(rule.gate)
+        asked = [formula for formula in cells if formula != ALWAYS]
+        if unnamed is not None:
+            asked = [without_name(seen.program, formula, unnamed) for formula in asked]
+        self.apart = unrelated(seen.program, asked, types)
+        """Whether nothing is superfluous, all parts asking about different things."""
+        if not self.apart:
+            self.circuit = Circuit(seen, types, unnamed)
+            self.reader = Reader(seen.lowering, self.circuit)
+            self.gate = self.circuit.leaf(rule.gate)
             self.whole = self.total(frozenset())
-            self.settled = isinstance(self.judge, Formulas) and self.judge.too_many(self.whole)
 
-    def total(self, gone: Gone) -> Any:
+    def total(self, gone: Gone) -> int:
         """What the request needs."""
-        return self.judge.all_of([self.gate, *(self.reader.value(root, gone) for root in self.roots)])
+        return self.circuit.all_of([self.gate, *(self.reader.value(root, gone) for root in self.roots)])
 
-    def equal(self, one: Any, other: Any) -> bool:
+    def equal(self, one: int, other: int) -> bool:
         """Whether two conditions are one."""
-        return bool(self.judge.implies(one, other) and self.judge.implies(other, one))
+        return self.circuit.implies(one, other) and self.circuit.implies(other, one)
 
     def always(self) -> Iterator[Path]:
         """Every `or` that holds for all who pass the gate: nothing in it is needed, which is another finding."""
         for path, node in self.nodes.items():
-            if node.kind == "alternative" and self.judge.implies(self.gate, self.reader.value(node)):
+            if node.kind == "alternative" and self.circuit.implies(self.gate, self.reader.value(node)):
                 yield path
 
     def idle(self, always: frozenset[Path]) -> set[Path]:
         """The parts that the row could do without, each alone."""
-        assert self.table is not None
         found: set[Path] = set()
         values = [self.reader.value(root) for root in self.roots]
         for i, root in enumerate(self.roots):
-            self._idle(root, self.judge.all_of([self.gate, *values[:i], *values[i + 1 :]]), always, found)
+            self._idle(root, self.circuit.all_of([self.gate, *values[:i], *values[i + 1 :]]), always, found)
         return found
 
     def _idle(self, node: Node, matters: int, always: frozenset[Path], found: set[Path]) -> None:
-        """`matters`: the lines on which the row holds if and only if the node does."""
-        table = self.table
-        assert table is not None
+        """`matters`: holds where the row holds if and only if the node does."""
+        circuit = self.circuit
         if node.shape in ("leaf", "when"):
             for part in node.parts:
-                self._idle(part, matters & ~table.when(node.flag, 0), always, found)
+                self._idle(part, circuit.all_of([matters, circuit.solver.flag(node.flag)]), always, found)
             return
         value = self.reader.value(node)
         told = node.path not in always
         if not told:
-            matters = table.leaf(self._gate) if self.named else 0
+            matters = self.gate if self.named else -circuit.true
         for axis in (USES, PLACES) if node.grid else (USES,):
             listed = self.reader.listed(node, axis=axis)
             every = node.shape == "all" or (node.shape == "all-grid" and axis == USES)
-            join, nothing = (int.__and__, table.every) if every else (int.__or__, 0)
-            own = list(listed.values())
-            before = list(accumulate(own, join, initial=nothing))
-            after = list(accumulate(reversed(own), join, initial=nothing))[::-1]
+            before, after = self._joined(list(listed.values()), every=every)
             for i, path in enumerate(listed):
-                others = join(before[i], after[i + 1])
+                others = (circuit.all_of if every else circuit.any_of)([before[i], after[i + 1]])
                 left = others
                 if node.shape == "all-grid" and axis == PLACES:
                     left = self.reader.value(node, frozenset({path}))
-                if told and not table.possible & matters & (value ^ left):
+                # Without a part an `and` asks for less, and an `or` for more.
+                more, less = (left, value) if every else (value, left)
+                if told and not circuit.possible(matters, more, -less):
                     found.add(path)
                 if not node.grid and node.parts[i].shape != "leaf":
-                    reaches = (others if every else ~others) if told else table.every
-                    self._idle(node.parts[i], matters & reaches, always, found)
+                    reaches = (others if every else -others) if told else circuit.true
+                    self._idle(node.parts[i], circuit.all_of([matters, reaches]), always, found)
+
+    def _joined(self, own: list[int], *, every: bool) -> tuple[list[int], list[int]]:
+        """All or any of the first literals, for each number of them; and of the last, by the first that is among them."""
+        join, nothing = (self.circuit.all_of, self.circuit.true) if every else (self.circuit.any_of, -self.circuit.true)
+
+        def both(one: int, other: int) -> int:
+            return join([one, other])
+
+        return (
+            list(accumulate(own, both, initial=nothing)),
+            list(accumulate(reversed(own), both, initial=nothing))[::-1],
+        )
 
 
 class _Body:
@@ -135,13 +152,13 @@ class _Body:
     def __init__(self, seen: View, rows: list[m.Row], listed: list[Part]) -> None:
         self.faces: list[_Face] = []
         self.listed = listed
+        seen.exact.solver.renew()
         for row in rows:
             rule, roots = seen.rule(row), _roots(row)
-            slots = [w for w in rule.withs if w.polymorphic]
-            for chosen in product(*(w.types for w in slots)):
-                types = {w.name: w.types[0] for w in rule.withs} | dict(
-                    zip((w.name for w in slots), chosen, strict=True)
-                )
+            alone = prod(len(w.types) for w in rule.withs) <= _CHOICES
+            choices = [[(type_,) for type_ in w.types] if alone else [w.types] for w in rule.withs]
+            for chosen in product(*choices):
+                types = dict(zip((w.name for w in rule.withs), chosen, strict=True))
                 self.faces.append(_Face(seen, rule, roots, types, None))
                 if rule.each is not None and row.requires is not None:
                     self.faces.append(_Face(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
@@ -149,7 +166,9 @@ class _Body:
 
     def found(self) -> Iterator[Superfluous]:
         """What the rows could all do without, in the order of the file."""
-        if any(face.settled for face in self.faces):
+        self.apart = [face for face in self.faces if face.apart]
+        self.faces = [face for face in self.faces if not face.apart]
+        if not self.faces:
             return
         self.always = frozenset(path for face in self.faces if face.named for path in face.always())
         idle = self._each_alone()
@@ -172,14 +191,12 @@ class _Body:
 
     def _each_alone(self) -> list[Part]:
         """The parts that the rows could do without if nothing else changed."""
-        left = self.listed
+        asked = {root.path[0] for face in self.apart for root in face.roots}
+        left = [part for part in self.listed if part.path[0] not in asked]
         for face in self.faces:
-            if left and face.table is not None:
+            if left:
                 idle, cells = face.idle(self.always), {root.path[0] for root in face.roots}
                 left = [part for part in left if part.path in idle or part.path[0] not in cells]
-        if any(face.table is None for face in self.faces):
-            left = [p for p in left if p.path[-1] < _MANY and p.node.path not in self.always]
-            left = [part for part in left if not self._last(part, {}) and self._same(part, {})]
         return left
 
     def _same(self, part: Part, gone: Mapping[Path, Why]) -> bool:
@@ -191,7 +208,7 @@ class _Body:
             for path in self.always if face.named else ():
                 for inner in face.nodes[path].parts if path in face.nodes else ():
                     values = (face.reader.value(inner, some) for some in (without, frozenset[Path]()))
-                    if not face.equal(*(face.judge.all_of([face.gate, value]) for value in values)):
+                    if not face.equal(*(face.circuit.all_of([face.gate, value]) for value in values)):
                         return False
         return True
 
@@ -209,7 +226,7 @@ class _Body:
         rest = views[0].rest
         if not rest or not all(v.enough(v.rest.values()) for v in views):
             return None
-        by = [path for path in rest if all(v.enough([v.rest[path]]) for v in views)]
+        by = [path for path in rest if all(path in v.enough_alone for v in views)]
         if any(all(v.twice(path) for v in views) for path in by):
             return "twice"
         if any(all(v.same(path) for v in views) for path in by):
@@ -232,23 +249,31 @@ class _Beside:
             self.own = face.reader.value(self._node, gone)
             self.rest = {part.path: face.reader.value(self._node, gone | {part.path})}
 
-    def gives(self, others: Iterable[Any]) -> bool:
+    def gives(self, others: Iterable[int]) -> bool:
         """Whether others, with the gate, ask for the part."""
-        return bool(self._face.judge.implies(self._face.judge.all_of([self._face.gate, *others]), self.own))
+        circuit = self._face.circuit
+        return circuit.implies(circuit.all_of([self._face.gate, *others]), self.own)
 
     def open(self) -> bool:
         """Whether the part always holds."""
-        return bool(self._face.judge.implies(self._face.judge.all_of([]), self.own))
+        return self._face.circuit.implies(self._face.circuit.true, self.own)
 
-    def enough(self, others: Iterable[Any]) -> bool:
+    def enough(self, others: Iterable[int]) -> bool:
         """Whether some of the others holds wherever the part does."""
-        judge = self._face.judge
-        return bool(judge.implies(judge.all_of([self._face.gate, self.own]), judge.any_of(others)))
+        circuit = self._face.circuit
+        return circuit.implies(circuit.all_of([self._face.gate, self.own]), circuit.any_of(others))
+
+    @cached_property
+    def enough_alone(self) -> frozenset[Path]:
+        """The others that hold, each alone, wherever the part does."""
+        circuit = self._face.circuit
+        implied = circuit.implied(circuit.all_of([self._face.gate, self.own]), self.rest.values())
+        return frozenset(path for path, value in self.rest.items() if value in implied)
 
     def same(self, path: Path) -> bool:
         """Whether the part holds wherever another one does."""
-        judge = self._face.judge
-        return bool(judge.implies(judge.all_of([self._face.gate, self.rest[path]]), self.own))
+        circuit = self._face.circuit
+        return circuit.implies(circuit.all_of([self._face.gate, self.rest[path]]), self.own)
 
     def twice(self, path: Path) -> bool:
         """Whether the other says it in the same words, aliases and parentheses apart."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import combinations, product
-from typing import TYPE_CHECKING, assert_never
+from math import prod
+from typing import TYPE_CHECKING
 
 from privtab._once import once
+from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.checks._superfluous import Superfluous
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import Exact
     from privtab.ir.lower import Lowering
-    from privtab.ir.nodes import Atom, Can, Formula, Program, Rule
+    from privtab.ir.nodes import Atom, Formula, Program, Rule
+    from privtab.ir.solver import Everything
     from privtab.model.nodes import PairKey, Policy, Row
     from privtab.model.others import Others
 
@@ -24,15 +27,22 @@ Setting = tuple[frozenset[str], dict[str, str]]
 """Flags that a request sets, and the type of each of its `with` objects."""
 
 
+_KINDS = 1_024
+"""Sets of flags, for each choice of types, that are gone through one by one."""
+
+
 class View:
     """The program of a policy, made when a check first asks for it, and its conditions compared exactly."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._implied: dict[tuple[PairKey, Formula, Formula], bool] = {}
+        self.code = ""
+        """The finding that is being looked for."""
+        self.left_open: dict[PairKey, dict[str, None]] = {}
+        """The findings that were not decided for a row, within the budget of each."""
+        self._implied: dict[tuple[PairKey, Formula, Formula], bool | None] = {}
         self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
         self._about: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
-        self._resolved: dict[Formula, Formula] = {}
 
     @cached_property
     def lowering(self) -> Lowering:
@@ -66,22 +76,32 @@ class View:
         """The rule of a row of the policy."""
         return self.program.rules[row.entity, row.operation]
 
-    def settings(self, rule: Rule, *about: Formula) -> Iterator[Setting]:
+    def undecided(self, row: Row, *codes: str) -> None:
+        """Keep that findings were not decided for a row: those named, or the one that is being looked for."""
+        self.left_open.setdefault((row.entity, row.operation), {}).update(dict.fromkeys(codes or (self.code,)))
+
+    def settings(self, rule: Rule, *about: Formula, types_of: Formula | None = None) -> list[Setting]:
         """Every set of flags with every choice of types for the rule's objects, as far as the conditions tell them apart.
 
-        `about`: the conditions; where left off, the rule's own.
+        `about`: the conditions; where left off, the rule's own. `types_of`: one of which the types count, and not the flags:
+        it asks for least without any. Raises Undecided where there are too many.
         """
         from privtab.ir.formula import item_condition
 
         told = [self._told_apart(formula) for formula in about or (item_condition(rule),)]
         flags = sorted({flag for some, _ in told for flag in some})
         slots = {slot for _, some in told for slot in some}
+        slots |= self._told_apart(types_of)[1] if types_of is not None else set()
         types = [slot.types if slot.name in slots else slot.types[:1] for slot in rule.withs]
+        if len(flags) > _KINDS or prod(map(len, types)) << len(flags) > _KINDS:
+            raise Undecided(f"`{rule.entity}/{rule.operation}` has more than {_KINDS:,} kinds of requests")
         names = [slot.name for slot in rule.withs]
-        for size in range(len(flags) + 1):
-            for some in combinations(flags, size):
-                for chosen in product(*types):
-                    yield frozenset(some), dict(zip(names, chosen, strict=True))
+        return [
+            (frozenset(some), dict(zip(names, chosen, strict=True)))
+            for size in range(len(flags) + 1)
+            for some in combinations(flags, size)
+            for chosen in product(*types)
+        ]
 
     def _told_apart(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
         """The flags that a condition asks about, and the slots on whose type it depends."""
@@ -102,82 +122,60 @@ class View:
             self._sets[key] = tuple(map(frozenset, self.canonical.minimal_sets(formula, flags, types)))
         return self._sets[key]
 
-    def implies(self, rule: Rule, one: Formula, other: Formula) -> bool:
-        """Whether `one` implies `other`, whatever the state, the flags and the types of the rule's objects."""
+    def implies(self, rule: Rule, one: Formula, other: Formula, *, unknown: bool = False) -> bool:
+        """Whether `one` implies `other`, whatever the state, the flags and the types of the rule's objects.
+
+        `unknown`: the answer where that is not decided, which is kept for a finding of its own.
+        """
+        found = self.known_to_imply(rule, one, other)
+        if found is None:
+            self.undecided(self.policy.rows[rule.entity, rule.operation])
+        return unknown if found is None else found
+
+    def known_to_imply(self, rule: Rule, one: Formula, other: Formula) -> bool | None:
+        """As `implies`; None where it is not decided."""
         key = ((rule.entity, rule.operation), one, other)
         if key not in self._implied:
-            self._implied[key] = all(self._implies(one, other, s) for s in self.settings(rule, one, other))
+            try:
+                self._implied[key] = self.exact.always_implies(rule, one, other)
+            except Undecided:
+                self._implied[key] = None
         return self._implied[key]
 
-    def _implies(self, one: Formula, other: Formula, setting: Setting) -> bool:
-        """Where nothing but a single way to have each thing matters, minimal sets tell; else every way is tried."""
-        if all(self._gives(atoms, other, setting) for atoms in self.sets(one, setting)):
-            return True
-        semantics = self.policy.semantics
-        holds = semantics.owner is not None and semantics.owner.holds
-        # A privilege above and one below entail it in between, unless the lower one may come with ownership.
-        by_cases = semantics.inheritance == "down" and semantics.deny == "overrides" and holds
-        return bool(by_cases) and self.exact.implies(one, other, *setting)
+    @cached_property
+    def everything(self) -> Everything:
+        """Conditions as the caller who has everything meets them."""
+        from privtab.ir.solver import Everything
 
-    def _gives(self, atoms: AtomSet, formula: Formula, setting: Setting) -> bool:
-        """Whether a condition holds wherever all of the atoms do."""
-        return self.holds(formula, setting, lambda atom: self.canonical.entails(atoms, atom))
+        return Everything(self.exact.here)
 
-    def holds(self, formula: Formula, setting: Setting, atom: Callable[[Atom], bool]) -> bool:
-        """Whether a condition holds, as `atom` says which atoms do."""
-        from privtab.ir import nodes as ir
+    def refused(self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False) -> Setting | None:
+        """A kind of request that no state allows; None where each is allowed to the caller who has everything.
 
-        flags, types = setting
-
-        def look(node: Formula) -> bool:
-            match node:
-                case ir.Has() | ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin():
-                    return atom(node)
-                case ir.And():
-                    return all(map(look, node.parts))
-                case ir.Or():
-                    return any(map(look, node.parts))
-                case ir.When():
-                    return node.flag not in flags or look(node.body)
-                case ir.Can():
-                    return look(self.resolved(node))
-                case ir.ByType():
-                    case_ = dict(node.cases).get(types[node.slot])
-                    return case_ is not None and look(case_)
-                case _:
-                    assert_never(node)
-
-        return look(formula)
-
-    def resolved(self, can: Can) -> Formula:
-        """The condition that a `can` stands for, about the same object."""
-        from privtab.ir.formula import resolve
-
-        if can not in self._resolved:
-            self._resolved[can] = resolve(self.program, can)
-        return self._resolved[can]
-
-    def same(self, rule: Rule, one: Formula, other: Formula) -> bool:
-        """Whether two conditions are one."""
-        return self.implies(rule, one, other) and self.implies(rule, other, one)
-
-    def satisfiable(self, formula: Formula, setting: Setting, *, unnamed: str | None = None) -> bool:
-        """Whether some state gives a condition: there is no negation, so the one who has everything passes it, or nobody.
-
-        `unnamed`: the type of a resource whose last name is left off, so that nobody has anything on it. In a sound policy
-        each privilege can be granted where a condition asks for it.
+        `unnamed`: the request leaves off the last name, so that nobody has anything on the resource. `flagless`: it sets no
+        flag. In a sound policy each privilege can be granted where a condition asks for it.
         """
-        from privtab.ir.formula import anchor
-        from privtab.ir.nodes import RESOURCE, ServiceAdmin
+        from privtab.ir.formula import without_name
 
-        depth = 0 if unnamed is None else len(self.program.chain(unnamed)) - 1
+        if unnamed:
+            formula = without_name(self.program, formula, rule.entity)
+        solver = self.everything
+        solver.renew()
+        wanted = [-solver.literal(formula), *(solver.with_flags(frozenset()) if flagless else ())]
+        found = solver.model(wanted, {slot.name: slot.types for slot in rule.withs})
+        return None if found is None else (found.flags, found.types)
 
-        def had(atom: Atom) -> bool:
-            if unnamed is None or isinstance(atom, ServiceAdmin) or atom.target.slot != RESOURCE:
-                return True
-            return anchor(self.program, atom.target)[0] < depth
+    def allowed(self, rule: Rule, formula: Formula, setting: Setting | None = None, *, unnamed: bool = False) -> bool:
+        """Whether some state allows a kind of request; without a `setting`, some request that sets no flag."""
+        from privtab.ir.formula import without_name
 
-        return self.holds(formula, setting, had)
+        if unnamed:
+            formula = without_name(self.program, formula, rule.entity)
+        flags, types = setting or (frozenset[str](), None)
+        slots = {slot.name: slot.types if types is None else (types[slot.name],) for slot in rule.withs}
+        solver = self.everything
+        solver.renew()
+        return solver.possible([solver.literal(formula), *solver.with_flags(flags), solver.requests(slots)])
 
     @cached_property
     def others(self) -> Others:
@@ -193,21 +191,39 @@ class View:
 
         return tuple(superfluous(self))
 
-    @cached_property
+    @property
     def needed(self) -> frozenset[Atom]:
-        """Every atom without which some call or item is refused: those of minimal sets, about the resource or an object."""
-        from privtab.ir.formula import call_condition, item_condition
-        from privtab.ir.nodes import ByType
+        """Every atom without which some call or item is refused: those of minimal sets, about the resource or an object.
 
-        return frozenset(
-            atom
-            for rule in self.program.rules.values()
-            for setting in self.settings(rule)
-            for condition in {call_condition(rule), item_condition(rule)}
-            for atoms in self.sets(condition, setting)
-            for atom in atoms
-            if not isinstance(atom, ByType)
-        )
+        Where that is not decided for a row, all that it asks about counts as needed, and it is kept for a finding.
+        """
+        found, unsure = self._needed
+        for row in unsure:
+            self.undecided(row)
+        return found
+
+    @cached_property
+    def _needed(self) -> tuple[frozenset[Atom], tuple[Row, ...]]:
+        from privtab.ir.formula import call_condition, item_condition, leaves, unrelated
+        from privtab.ir.solver import Needed
+
+        found: set[Atom] = set()
+        unsure: list[Row] = []
+        for pair, rule in self.program.rules.items():
+            conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
+            slots = {slot.name: slot.types for slot in rule.withs}
+            asked = set(leaves(self.program, conditions[0]))
+            if asked <= found:
+                continue
+            if unrelated(self.program, [conditions[0]], slots):
+                found |= asked
+                continue
+            try:
+                found |= Needed(self.exact.here).atoms(conditions, slots, found, self.canonical.entailments)
+            except Undecided:
+                found |= asked
+                unsure.append(self.policy.rows[pair])
+        return frozenset(found), tuple(unsure)
 
     @cached_property
     def spoken(self) -> tuple[Formula, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from privtab.checks._hints import listed
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.checks._view import Setting
@@ -30,14 +31,21 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     told: set[Span] = set()
     for row in policy.rows.values():
         rule = seen.rule(row)
-        settings = list(seen.settings(rule))
-        never = [s for s in settings if not seen.satisfiable(item_condition(rule), s)]
-        unnamed = rule.entity if rule.unnamed and not never else None
-        if unnamed is not None:
-            never = [s for s in settings if not seen.satisfiable(call_condition(rule), s, unnamed=unnamed)]
-        if never and row.decl.span not in told:
+        if row.decl.span in told:
+            continue
+        asked, unnamed = item_condition(rule), False
+        example = seen.refused(rule, asked)
+        if example is None and rule.unnamed:
+            asked, unnamed = call_condition(rule), True
+            example = seen.refused(rule, asked, unnamed=True)
+        if example is not None:
             told.add(row.decl.span)
-            yield _finding(rule, never, always=len(never) == len(settings), unnamed=unnamed is not None)
+            try:
+                settings = seen.settings(rule)
+                never = [s for s in settings if not seen.allowed(rule, asked, s, unnamed=unnamed)]
+            except Undecided:
+                settings, never = [], [example]
+            yield _finding(rule, never, always=len(never) == len(settings), unnamed=unnamed)
 
 
 def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -> Diagnostic:

@@ -26,8 +26,9 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             if row is None or row.origin != "row":
                 continue
             other = seen.others.row(word.value, decl, "any")
-            equal = other is not None and compare(seen, seen.rule(row), seen.lowering.rule(other)).equal
-            said = "the same" if equal else "something else"
+            found = None if other is None else compare(seen, seen.rule(row), seen.lowering.rule(other))
+            unknown = found is not None and found.breadth == "unknown"
+            said = "the same" if found is not None and found.equal else "something" if unknown else "something else"
             yield Diagnostic(
                 code=CODE,
                 name=NAME,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from privtab.checks._hints import listed
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
@@ -51,8 +52,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
     for row in policy.rows.values():
         for type_ in _made(policy, row):
             reading = readings.get(type_, [])
-            if reading and not _may_read(seen, seen.rule(row), type_, [seen.rule(r) for r in reading]):
-                groups.setdefault(_given(row, type_), []).append((row, type_, reading[0].operation))
+            try:
+                if reading and not _may_read(seen, seen.rule(row), type_, [seen.rule(r) for r in reading]):
+                    groups.setdefault(_given(row, type_), []).append((row, type_, reading[0].operation))
+            except Undecided:
+                seen.undecided(row)
     for given, cases in groups.items():
         row, type_, operation = cases[0]
         others = [other for _, other, _ in cases[1:]]
@@ -95,14 +99,18 @@ def _given(row: m.Row, type_: str) -> str:
 
 
 def _may_read(seen: View, rule: Rule, type_: str, reading: list[Rule]) -> bool:
-    """Whether each way to create, together with the effects, is enough for some operation that reads."""
+    """Whether each way to create, together with the effects, is enough for some operation that reads.
+
+    Flags only ask for more, so that the ways without any are all there is to look at.
+    """
     from privtab.ir.formula import call_condition, item_condition
+    from privtab.ir.nodes import ALWAYS
 
     wanted = [sets for other in reading for sets in seen.sets(item_condition(other), (frozenset(), {}))]
     gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(effect)}
     return all(
         seen.canonical.implies([_on(seen, atoms | gained, type_)], wanted)
-        for setting in seen.settings(rule)
+        for setting in seen.settings(rule, ALWAYS, types_of=call_condition(rule))
         for atoms in seen.sets(call_condition(rule), setting)
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._view import everywhere, view
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
@@ -61,7 +62,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     for row in policy.rows.values():
         if row.decl.note is None:
             continue
-        for claim, fact in _wrong(seen, row, " ".join(row.decl.note.split())):
+        for claim, fact in _decided(seen, row, " ".join(row.decl.note.split())):
             yield (
                 row,
                 Diagnostic(
@@ -76,6 +77,13 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             break
 
 
+def _decided(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
+    try:
+        yield from _wrong(seen, row, note)
+    except Undecided:
+        seen.undecided(row)
+
+
 def _wrong(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
     from privtab.ir.formula import conjunction, item_condition
     from privtab.ir.nodes import Has, Owner, ServiceAdmin
@@ -88,7 +96,7 @@ def _wrong(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
 
     claims: tuple[tuple[re.Pattern[str], Callable[[], bool], str], ...] = (
         (_UNFILTERED, lambda: _filters(seen, rule), "items are left out"),
-        (_OPEN, lambda: not seen.implies(rule, rule.gate, asks), "something is asked of the caller"),
+        (_OPEN, lambda: not seen.implies(rule, rule.gate, asks, unknown=True), "something is asked of the caller"),
         (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in ways()), "others pass too"),
         (_ADMINS, lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in ways()), "others pass too"),
         (_NOTHING, lambda: bool(rule.effects), "it has effects"),
@@ -114,7 +122,7 @@ def _filters(seen: View, rule: Rule) -> bool:
     """Whether something is asked about an item beside what the call asks for."""
     from privtab.ir.formula import call_condition
 
-    return rule.each is not None and not seen.implies(rule, call_condition(rule), rule.each)
+    return rule.each is not None and not seen.implies(rule, call_condition(rule), rule.each, unknown=True)
 
 
 def _short(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from privtab.checks._hints import listed
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
@@ -159,10 +160,13 @@ def holding(seen: View, rule: Rule, holds: Callable[[Atom], bool]) -> bool:
     condition = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
     if condition == ALWAYS:
         return False
-    gate = {atom for atoms in seen.sets(rule.gate, (frozenset(), {})) for atom in atoms}
-    return any(
-        all(not isinstance(atom, ByType) and (atom in gate or holds(atom)) for atom in atoms)
-        for flags, types in seen.settings(rule)
-        if not flags
-        for atoms in seen.sets(condition, (flags, types))
-    )
+    try:
+        gate = {atom for atoms in seen.sets(rule.gate, (frozenset(), {})) for atom in atoms}
+        return any(
+            all(not isinstance(atom, ByType) and (atom in gate or holds(atom)) for atom in atoms)
+            for setting in seen.settings(rule, ALWAYS, types_of=condition)
+            for atoms in seen.sets(condition, setting)
+        )
+    except Undecided:
+        seen.undecided(seen.policy.rows[rule.entity, rule.operation])
+        return False

@@ -30,7 +30,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         if row.operation != "create" or row.creates or settled or row.decl.span in told:
             continue
         rule = seen.rule(row)
-        if not any(seen.satisfiable(call_condition(rule), s, unnamed=row.entity) for s in seen.settings(rule)):
+        if not seen.allowed(rule, call_condition(rule), unnamed=True):
             told.add(row.decl.span)
             yield Diagnostic(
                 code=CODE,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
@@ -32,7 +33,14 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         rule = seen.rule(row)
         asks = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
-        if any(seen.exact.implies(rule.gate, asks, *setting) for setting in seen.settings(rule)):
+        try:
+            # A flag that the gate does not ask about only makes the row ask for more.
+            settings = seen.settings(rule, rule.gate, types_of=asks)
+            is_open = any(seen.exact.implies(rule.gate, asks, *setting) for setting in settings)
+        except Undecided:
+            seen.undecided(row)
+            continue
+        if is_open:
             told.add(row.decl.span)
             yield Diagnostic(
                 code=CODE,

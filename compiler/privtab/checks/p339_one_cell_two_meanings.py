@@ -31,7 +31,10 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         if any(ref.line is None for ref in decl.source):
             continue
         known = first.setdefault((row.entity, tuple((ref.name, ref.line) for ref in decl.source)), row)
-        if known is row or known.decl.body is decl.body or compare(seen, seen.rule(row), seen.rule(known)).equal:
+        if known is row or known.decl.body is decl.body:
+            continue
+        found = compare(seen, seen.rule(row), seen.rule(known))
+        if found.equal or found.breadth == "unknown":
             continue
         yield Diagnostic(
             code=CODE,

@@ -47,10 +47,10 @@ from privtab.ir.nodes import (
 if TYPE_CHECKING:
     from pysat.solvers import Solver as Engine
 
-CONFLICTS = 50_000
-"""Conflicts of the solver that one finding or comparison may cost: a second or two."""
-PROPAGATIONS = 100_000_000
-"""Propagated literals that it may cost: some seconds."""
+CONFLICTS = 10_000
+"""Conflicts of the solver that one finding or comparison may cost: a second or so."""
+PROPAGATIONS = 4_000_000
+"""Propagated literals that it may cost: a few seconds, in long conditions."""
 LITERALS = 3_000_000
 """Literals of one circuit: a few hundred megabytes."""
 _CROWDED = 20_000
@@ -96,7 +96,7 @@ class Solver:
         from pysat.solvers import Solver as Engine
 
         # MiniSat decides for false first, so that models have few facts; both its budgets are counted, not timed.
-        self._engine = Engine(name="minisat22")
+        self._engine = Engine(name="minisat-gh")
         # At exit too, and before its module is taken down.
         self._end()
         self._end = finalize(self, self._engine.delete)
@@ -417,3 +417,14 @@ class Needed(Solver):
             self._clause([-before, now])
             self._clause([-literal, now])
             before = now
+
+
+class Everything(Solver):
+    """Conditions as the caller who has everything meets them: what is left are flags and the types of objects."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading, reading)
+
+    def _atom(self, atom: Atom, side: int) -> int:
+        del atom, side
+        return self.true

@@ -1,0 +1,36 @@
+"""P340: findings that were not decided for a row, its conditions taking more than the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._hints import listed
+from privtab.checks._view import view
+from privtab.diagnostics import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Policy
+
+CODE = "P340"
+NAME = "undecided"
+SEVERITY = Severity.WARNING
+
+
+def find(policy: Policy) -> Iterator[Diagnostic]:
+    """Rows for which other findings were given up, each of which has a budget that no row of a usual table comes near.
+
+    It runs after all of them.
+    """
+    from privtab.ir.solver import CONFLICTS
+
+    for pair, codes in view(policy).left_open.items():
+        row = policy.rows[pair]
+        yield Diagnostic(
+            code=CODE,
+            name=NAME,
+            severity=SEVERITY,
+            message=f"not decided within the budget: {listed(sorted(codes))} for `{row.entity}/{row.operation}`",
+            span=row.decl.span,
+            help=f"write the condition in fewer alternatives or flags; a finding may take {CONFLICTS:,} conflicts of the solver",
+        )

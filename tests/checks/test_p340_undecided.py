@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import generated
+
+from privtab import checks
+
+PIGEONS, HOLES = 11, 10
+
+
+def pigeonhole() -> str:
+    """A row whose call implies its `each`, since eleven pigeons do not fit ten holes; a solver must try nearly all ways."""
+    names = [f"P{pigeon}X{hole}" for pigeon in range(PIGEONS) for hole in range(HOLES)]
+    each = [" or ".join(f"P{p}X{h} (shop)" for h in range(HOLES)) for p in range(PIGEONS)]
+    twice = [
+        f"P{one}X{h} + P{other}X{h} (shop)" for h in range(HOLES) for one, other in combinations(range(PIGEONS), 2)
+    ]
+    requires = " and ".join(f"({part})" for part in each)
+    return (
+        f"privtab: 1\nsystem: birds\nversion: v1\nentities: {{shop:}}\nprivileges: [{', '.join(names)}]\n"
+        f"tables: {{shop: {{list: {{requires: {requires}, each: {' or '.join(twice)}}}}}}}\n"
+    )
+
+
+def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
+    _, policy = generated.lowered(pigeonhole())
+    found = {finding.code: finding for finding in checks.run(policy)}
+    assert "P327" not in found
+    assert "`P327`" in found["P340"].message
+    assert found["P340"].message.endswith("for `shop/list`")
+
+
+def test_the_same_findings_each_time() -> None:
+    runs = [[f.message for f in checks.run(generated.lowered(pigeonhole())[1]) if f.code == "P340"] for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
+    assert "P340" not in codes("tables: {shelf: {look: READ (shelf)}}\n")
