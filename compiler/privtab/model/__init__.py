@@ -18,7 +18,7 @@ from privtab.checks._hints import listed
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.model import nodes as m
 from privtab.model.conflicts import resolve_conflicts
-from privtab.model.cycles import find_cycles
+from privtab.model.cycles import find_cycles, find_deep
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy
 from privtab.model.rows import Rows
@@ -60,7 +60,8 @@ def resolve(
     resolved = _resolve_rows(rows, selection.pairs.items(), found)
     _clashes(rows, selection, found)
     _unused(rows, selection, found)
-    found.extend(find_cycles(resolved))
+    circles = find_cycles(resolved)
+    found.extend(circles or find_deep(resolved))
     found.extend(_unknown_flags(resolved))
     roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     conflicts = resolve_conflicts(tables.conflicts, names, selection.pairs, rows.rows_unknown, found)

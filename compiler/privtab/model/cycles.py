@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from privtab.checks import p204_can_cycle
+from privtab.checks import p204_can_cycle, p216_too_deep
 from privtab.diagnostics import Diagnostic, Span
 from privtab.model import nodes as m
 
@@ -43,6 +43,49 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
                 spots.append(spot)
                 todo.append(_edges(rows, pair))
     return found
+
+
+DEEPEST = 150
+"""Levels of a condition, with all that it refers to by `can`: what reads conditions goes down level by level."""
+
+
+def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
+    """One finding for the first row of each chain that goes too deep; the rows refer to each other in no circle."""
+    found: list[Diagnostic] = []
+    levels: dict[m.PairKey, int] = {}
+    for start in rows:
+        todo = [start]
+        while todo:
+            pair = todo[-1]
+            below = [(at, level) for at, level in _levels(rows[pair]) if at is None or at in rows]
+            waiting = [at for at, _ in below if at is not None and at not in levels]
+            if pair not in levels and waiting:
+                todo += waiting
+                continue
+            todo.pop()
+            if pair not in levels:
+                deepest = max((level + (0 if at is None else levels[at]) for at, level in below), default=0)
+                if deepest > DEEPEST:
+                    found.append(p216_too_deep.finding(rows[pair].decl.span, "/".join(pair), DEEPEST))
+                    deepest = 0  # told once, and not of each row that refers to it
+                levels[pair] = deepest
+    return found
+
+
+def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
+    """How many levels down each `can` of a row lies, and its terms."""
+    waiting = [(part, 1) for part in (row.gate, row.requires, row.each) if part is not None]
+    while waiting:
+        condition, level = waiting.pop()
+        match condition:
+            case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+                waiting += ((part, level + 1) for part in parts)
+            case m.Required(body=body):
+                waiting.append((body, level + 1))
+            case m.CanDo(operation=operation, places=places):
+                yield from (((type_, operation), level + 1) for place in places for type_ in place.types)
+            case _:
+                yield None, level
 
 
 def _circle(path: list[m.PairKey], spots: list[m.Spot]) -> Diagnostic:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import cast
 
 from privtab.checks import (
     p101_unknown_privilege,
@@ -176,33 +176,44 @@ def _sets(decls: Iterable[SetDecl], names: Names, found: list[Diagnostic]) -> No
         names.declared[name] = decl.name
         if decl.poisoned:
             names.poisoned.add(name)
-    state: dict[str, Literal["open", "done"]] = {}
+    _expand(by_name, names, found)
+    names.sets = {name: names.sets[name] for name in by_name}
 
-    def expand(name: str) -> tuple[str, ...]:
-        state[name] = "open"
-        members: dict[str, None] = {}
-        for word in by_name[name].members:
-            if word.value in by_name and word.value not in state:
-                expand(word.value)
-            if state.get(word.value) == "open":
+
+def _expand(decls: Mapping[str, SetDecl], names: Names, found: list[Diagnostic]) -> None:
+    """The members of each set, those of a set in it first; without recursion: such a chain may be long."""
+    members: dict[str, dict[str, None]] = {}
+    for start in decls:
+        if start in names.sets:
+            continue
+        members[start] = {}
+        todo = [(start, iter(decls[start].members))]
+        while todo:
+            name, words = todo[-1]
+            word = next(words, None)
+            if word is None:
+                names.sets[name] = tuple(members.pop(name))
+                todo.pop()
+                if todo and name in names.poisoned:
+                    names.poisoned.add(todo[-1][0])
+                elif todo:
+                    members[todo[-1][0]].update(dict.fromkeys(names.sets[name]))
+                continue
+            if word.value in members:
                 found.append(p205_set_cycle.finding(word.span, name, word.value))
                 names.poisoned.add(name)
                 continue
+            if word.value in decls and word.value not in names.sets:
+                members[word.value] = {}
+                todo.append((word.value, iter(decls[word.value].members)))
+                continue
             inner = names.members(word.value)
             if inner is not None:
-                members.update(dict.fromkeys(inner))
+                members[name].update(dict.fromkeys(inner))
                 continue
             if names.unknown(word.value):
                 found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
             names.poisoned.add(name)
-        state[name] = "done"
-        names.sets[name] = tuple(members)
-        return names.sets[name]
-
-    for name in by_name:
-        if name not in state:
-            expand(name)
-    names.sets = {name: names.sets[name] for name in by_name}
 
 
 def resolve_semantics(tables: Tables, names: Names, found: list[Diagnostic]) -> Semantics:
