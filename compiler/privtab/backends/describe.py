@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from privtab.ir.canonical import MinimalSets, atom_text, each_minimal_sets, minimal_sets, target_text
-from privtab.ir.formula import item_condition, rule_flags, walk
-from privtab.ir.nodes import ByType, Effect, EntityType, Program, Role, Rule
-from privtab.ir.serialise import semantics_json
+from privtab.ir.canonical import atom_text, canonical, target_text
+from privtab.ir.formula import call_condition, item_condition, rule_flags, walk
+from privtab.ir.nodes import ByType, Effect, EntityType, Formula, Program, Role, Rule
+from privtab.ir.serialise import VARIANTS, semantics_json
 
 NO_FLAGS: frozenset[str] = frozenset()
 
@@ -39,7 +39,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     """One row.
 
     Where a condition depends on the type of a `with` object, `minimal_sets` has that part as it is written and `cases` has
-    an entry for each type.
+    an entry for each type. Where not all minimal sets are listed, `minimal_sets_complete` is there and false.
     """
     sets = _sets(program, rule, {})
     described: dict[str, Any] = {
@@ -71,11 +71,11 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     slots = sorted({node.slot for node in walk(item_condition(rule)) if isinstance(node, ByType)})
     if slots:
         types = {slot.name: slot.types for slot in rule.withs}
-        described["cases"] = [
-            {"with": case, **_sets(program, rule, case)}
-            for combination in itertools.product(*(types[slot] for slot in slots))
-            for case in [dict(zip(slots, combination, strict=True))]
-        ]
+        combinations = itertools.product(*(types[slot] for slot in slots))
+        cases = [dict(zip(slots, some, strict=True)) for some in itertools.islice(combinations, VARIANTS)]
+        described["cases"] = [{"with": case, **_sets(program, rule, case)} for case in cases]
+        if next(combinations, None) is not None or any("minimal_sets_complete" in case for case in described["cases"]):
+            described["minimal_sets_complete"] = False
     return described
 
 
@@ -86,22 +86,24 @@ def effect_text(rule: Rule, effect: Effect) -> str:
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:
     """The minimal sets of a row for no flag, and under `when` and `each_when` for each flag that it names."""
+    complete = True
 
-    def text(sets: MinimalSets | None) -> list[list[str]] | None:
-        return None if sets is None else [[atom_text(atom, rule, types) for atom in atoms] for atoms in sets]
+    def text(condition: Formula | None, flags: frozenset[str] = NO_FLAGS) -> list[list[str]] | None:
+        nonlocal complete
+        if condition is None:
+            return None
+        listing = canonical(program).listing(condition, flags, types)
+        complete = complete and listing.complete
+        return [[atom_text(atom, rule, types) for atom in atoms] for atoms in listing.sets]
 
-    found: dict[str, Any] = {
-        "minimal_sets": text(minimal_sets(program, rule, NO_FLAGS, types)),
-        "each_minimal_sets": text(each_minimal_sets(program, rule, NO_FLAGS, types)),
-    }
+    call = call_condition(rule)
+    found: dict[str, Any] = {"minimal_sets": text(call), "each_minimal_sets": text(rule.each)}
     flags = rule_flags(program, rule)
     if flags:
-        found["when"] = {flag: text(minimal_sets(program, rule, frozenset({flag}), types)) for flag in flags}
+        found["when"] = {flag: text(call, frozenset({flag})) for flag in flags}
         if rule.each is not None:
-            found["each_when"] = {
-                flag: text(each_minimal_sets(program, rule, frozenset({flag}), types)) for flag in flags
-            }
-    return found
+            found["each_when"] = {flag: text(rule.each, frozenset({flag})) for flag in flags}
+    return found if complete else found | {"minimal_sets_complete": False}
 
 
 def _entity(entity: EntityType) -> dict[str, Any]:

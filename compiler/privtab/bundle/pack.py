@@ -13,7 +13,7 @@ from privtab.bundle.archive import json_bytes
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import program_json
+from privtab.ir.serialise import is_cut, program_json
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, content, roots, shards
@@ -78,7 +78,7 @@ def policy_artifacts(
     in the manifest and is no part of the revision: a commit that changes no row deploys nothing new.
     """
     name = name or program.system
-    modules = rego.render(passes.run(program), name, sharded=sharded)
+    modules = rego.render(passes.run(program), name, sharded=sharded, cut=is_cut(program))
     layout = {"state": SHARDED} if sharded else {}
     stated = program_json(program) | {"name": name} | layout
     digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": stated}))
@@ -101,7 +101,7 @@ def policy_artifacts(
 
 def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
     """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
-    return rego.render(passes.run(program), name, indexed=False)
+    return rego.render(passes.run(program), name, indexed=False, cut=is_cut(program))
 
 
 def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:

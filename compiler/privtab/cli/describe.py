@@ -132,6 +132,8 @@ def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         said = [row["note"]] if row["note"] else []
         said += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
         said += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
+        if "minimal_sets_complete" in row:
+            said.append(f"has more minimal sets than can be listed: the first {len(row['minimal_sets'])} are shown")
         if row["ambiguous"]:
             said += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
         for remark in said:

@@ -56,18 +56,29 @@ class Explanation:
             if allowed
             else [],
             "source": self.rule["source"],
+            **({} if self.complete else {"minimal_sets_complete": False}),
         }
         return context if revision is None else context | {"revision": revision}
 
     @cached_property
-    def sets(self) -> Sequence[Sequence[int]]:
-        """The minimal sets for this form of request, as numbers of atoms."""
+    def _variant(self) -> tuple[str, str]:
+        """The form of the request, and its combination of flags and types."""
         withs: Mapping[str, Sequence[str]] = self.rule["with"]
         types = [f"{slot}={self.form.types[slot]}" for slot in sorted(withs) if len(withs[slot]) > 1]
-        sets: Sequence[Sequence[int]] = self.rule["minimal"]["item" if self.form.named else "call"][
-            " ".join([*sorted(self.form.flags), *types])
-        ]
+        return "item" if self.form.named else "call", " ".join([*sorted(self.form.flags), *types])
+
+    @cached_property
+    def sets(self) -> Sequence[Sequence[int]]:
+        """The minimal sets for this form of request, as numbers of atoms; none where there are too many forms to list."""
+        form, variant = self._variant
+        sets: Sequence[Sequence[int]] = self.rule["minimal"][form].get(variant, ())
         return sets
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all."""
+        form, variant = self._variant
+        return variant in self.rule["minimal"][form] and variant not in self.rule.get("minimal_cut", {}).get(form, ())
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial, smallest first; a denial in the way is named as such."""

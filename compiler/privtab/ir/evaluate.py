@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from privtab.ir.canonical import canonical
 from privtab.ir.explain import Explanation
 from privtab.ir.formula import anchor, asked_condition, resolve
 from privtab.ir.nodes import (
@@ -31,7 +30,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.ir.serialise import vocabulary
+from privtab.ir.serialise import listing, vocabulary
 from privtab.request import Decision, Request, decode_name
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
@@ -63,8 +62,9 @@ class Reference:
         rule = self.program.rules[request.resource.type, request.action]
         condition = asked.condition(rule)
         types = {w.name: asked.types[w.name] for w in rule.withs}
-        sets = canonical(self.program).minimal_sets(condition, request.flags, types)
-        return Explanation(asked, rule, sets, allowed=asked.holds(condition))
+        named = RESOURCE in asked.complete
+        listed = listing(self.program, rule, named=named, flags=request.flags, types=types)
+        return Explanation(asked, rule, listed, allowed=asked.holds(condition))
 
 
 @dataclass(frozen=True, slots=True)

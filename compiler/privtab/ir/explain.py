@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from privtab.ir.canonical import Leaf, MinimalSets, atom_words
+from privtab.ir.canonical import Leaf, Listing, atom_words
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Source, Target
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class Explanation:
     """An answer and what is to be said of it: the `context` of a decision (§5)."""
 
-    def __init__(self, asked: Asked, rule: Rule, sets: MinimalSets, *, allowed: bool) -> None:
+    def __init__(self, asked: Asked, rule: Rule, listing: Listing, *, allowed: bool) -> None:
         self.asked = asked
         self.rule = rule
-        self.sets = sets
+        self.sets, self.complete = listing
         self.allowed = allowed
 
     def context(self) -> dict[str, Any]:
@@ -30,6 +30,8 @@ class Explanation:
             "effects": [self.effect_text(e) for e in self.rule.effects] if self.allowed else [],
             "source": source_text(self.rule.source),
         }
+        if not self.complete:
+            context["minimal_sets_complete"] = False
         if self.asked.revision is not None:
             context["revision"] = self.asked.revision
         return context

@@ -6,11 +6,11 @@ Clients check a request's names by it, the Rego explanation reads minimal sets f
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from privtab._once import once
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf, Listing, canonical
 from privtab.ir.explain import source_text
 from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import (
@@ -41,9 +41,6 @@ FORMAT = 1
 
 def program_json(program: Program) -> dict[str, Any]:
     """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order."""
-    rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
-    for (entity, operation), rule in program.rules.items():
-        rules[entity][operation] = _rule(program, rule)
     return {
         "format": FORMAT,
         "system": program.system,
@@ -58,8 +55,21 @@ def program_json(program: Program) -> dict[str, Any]:
             for name, role in program.roles.items()
         },
         "semantics": semantics_json(program.semantics),
-        "rules": rules,
+        "rules": _rules(program),
     }
+
+
+@once
+def _rules(program: Program) -> dict[str, dict[str, Any]]:
+    rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
+    for (entity, operation), rule in program.rules.items():
+        rules[entity][operation] = _rule(program, rule)
+    return rules
+
+
+def is_cut(program: Program) -> bool:
+    """Whether the JSON leaves out minimal sets of some rule, which has too many of them or too many kinds of requests."""
+    return any("minimal_cut" in rule for of in _rules(program).values() for rule in of.values())
 
 
 def semantics_json(semantics: Semantics) -> dict[str, Any]:
@@ -114,6 +124,11 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
 def _rule(program: Program, rule: Rule) -> dict[str, Any]:
     call = call_condition(rule)
     atoms: dict[Leaf, int] = {}
+    listings = {"item": _variants(program, rule, item_condition(rule))}
+    if rule.unnamed:
+        listings["call"] = _variants(program, rule, asked_condition(program, rule, named=False))
+    cut = {form: [key for key, one in of.items() if not one.complete] for form, of in listings.items()}
+    more = next(itertools.islice(_combinations(program, rule), VARIANTS, None), None) is not None
     return {
         "id": rule.id,
         "title": rule.title,
@@ -131,32 +146,49 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
             for e in rule.effects
         ],
         "minimal": {
-            "item": _variants(program, rule, item_condition(rule), atoms),
-            "call": _variants(program, rule, asked_condition(program, rule, named=False), atoms)
-            if rule.unnamed
-            else {},
+            form: {
+                key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in one.sets]
+                for key, one in listings.get(form, {}).items()
+            }
+            for form in ("item", "call")
         },
+        **({"minimal_cut": cut} if more or any(cut.values()) else {}),
         "atoms": [_atom(program, atom) for atom in atoms],
     }
 
 
-def _variants(program: Program, rule: Rule, condition: Formula, atoms: dict[Leaf, int]) -> dict[str, list[list[int]]]:
-    """Minimal sets, as numbers of atoms, for each combination of flags set and of types of `with` objects."""
-    slots = [w for w in rule.withs if w.polymorphic]
-    flags = rule_flags(program, rule)
-    chosen = [c for n in range(len(flags) + 1) for c in itertools.combinations(flags, n)]
+VARIANTS = 64
+"""Combinations of flags and types of a rule whose minimal sets are listed; there are none for those that come later."""
+
+
+def _variants(program: Program, rule: Rule, condition: Formula) -> dict[str, Listing]:
+    """Minimal sets for the first combinations of flags set and of types of `with` objects."""
+    form = canonical(program)
     return {
-        variant_key(flags_set, dict(zip((w.name for w in slots), types, strict=True))): [
-            [atoms.setdefault(atom, len(atoms)) for atom in row]
-            for row in canonical(program).minimal_sets(
-                condition,
-                frozenset(flags_set),
-                {w.name: w.types[0] for w in rule.withs} | dict(zip((w.name for w in slots), types, strict=True)),
-            )
-        ]
-        for flags_set in chosen
-        for types in itertools.product(*(w.types for w in slots))
+        variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): form.listing(
+            condition, frozenset(flags), types
+        )
+        for flags, types in itertools.islice(_combinations(program, rule), VARIANTS)
     }
+
+
+def _combinations(program: Program, rule: Rule) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
+    """Flags and types, few flags first."""
+    flags = rule_flags(program, rule)
+    for count in range(len(flags) + 1):
+        for chosen in itertools.combinations(flags, count):
+            for types in itertools.product(*(w.types for w in rule.withs)):
+                yield chosen, dict(zip((w.name for w in rule.withs), types, strict=True))
+
+
+def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
+    """The minimal sets of one kind of request, as the program's JSON lists them: an explanation reads no others."""
+    first = itertools.islice(_combinations(program, rule), VARIANTS + 1)
+    known = [(frozenset(some), chosen) for some, chosen in first]
+    asked = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
+    if len(known) > VARIANTS and asked not in known[:VARIANTS]:
+        return Listing((), complete=False)
+    return canonical(program).listing(asked_condition(program, rule, named=named), *asked)
 
 
 def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:

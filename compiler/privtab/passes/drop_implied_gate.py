@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from privtab.ir.canonical import canonical
+from privtab.errors import Undecided
+from privtab.ir.exact import Exact
 from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import ALWAYS, Program
+
+NONE: frozenset[str] = frozenset()
 
 
 def drop_implied_gate(program: Program) -> Program:
     """Drop each gate that `requires` implies whatever the flags are."""
-    form = canonical(program)
+    exact = Exact(program)
     rules = {}
     for key, rule in program.rules.items():
         # Without flags a condition asks for least, so what it implies then it implies always; a gate with flags stays.
         kept = rule
         if rule.gate != ALWAYS and not rule_flags(program, replace(rule, requires=ALWAYS, each=None)):
-            gate = [frozenset(s) for s in form.minimal_sets(rule.gate)]
-            needs = [frozenset(s) for s in form.minimal_sets(rule.requires)]
-            if needs and form.implies(needs, gate):
-                kept = replace(rule, gate=ALWAYS)
+            try:
+                if exact.always_implies(rule, rule.requires, rule.gate, NONE):
+                    kept = replace(rule, gate=ALWAYS)
+            except Undecided:
+                pass  # the gate is asked, needed or not
         rules[key] = kept
     return replace(program, rules=rules)

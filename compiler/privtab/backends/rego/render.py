@@ -68,14 +68,14 @@ unsaid contains flag if {
 
 
 def render(
-    program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False
+    program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False, cut: bool = False
 ) -> Mapping[str, str]:
     """The Rego modules of a program, by path inside the bundle.
 
     `program` has been through `passes.run`. `name` replaces the system's name in package names, so that two versions can
     run side by side; both read the state of the system. Without `indexed` requests are led to their row by functions, for
     what runs Rego without an index over its rules. With `sharded` they read a state that comes in parts, and answer nothing
-    where a part that a request needs is not there.
+    where a part that a request needs is not there. `cut`: the program's JSON does not list all minimal sets.
     """
     name = name or program.system
     rows: dict[str, list[RowView]] = {}
@@ -89,7 +89,7 @@ def render(
         f"{base}/lib.rego": _template("lib.rego.j2").render(
             **common, role_grants=role_grants(program), links=links(program), paths=key_paths(program)
         ),
-        f"{base}/explain.rego": explanation(name, program, sharded=sharded),
+        f"{base}/explain.rego": explanation(name, program, sharded=sharded, cut=cut),
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
@@ -99,16 +99,40 @@ def render(
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
+_CUT = (
+    ('context := {\n\t"rule": rule.id,', 'context := object.union(cut, {\n\t"rule": rule.id,'),
+    ("} if {\n\tvalid\n}", "}) if {\n\tvalid\n}"),
+    (
+        "\n# What is missing.\n",
+        """
+# Not all minimal sets of every row are listed; an explanation that lacks some says so.
+default cut := {"minimal_sets_complete": false}
+
+cut := {} if {
+	minimal_sets
+	not variant in rule.minimal_cut[form]
+}
+
+# What is missing.
+""",
+    ),
+)
+
+
 def read_library(name: str) -> str:
     """A module of the hand-written Rego library."""
     return (opa() / "lib" / name).read_text(encoding="utf-8")
 
 
-def explanation(name: str, program: Program, *, sharded: bool) -> str:
-    """The hand-written module that explains decisions, made out for a policy and the layout of its state."""
+def explanation(name: str, program: Program, *, sharded: bool, cut: bool = False) -> str:
+    """The hand-written module that explains decisions, made out for a policy and the layout of its state.
+
+    `cut`: the program does not list all minimal sets of some row, and its explanations say so.
+    """
     text = read_library("explain.rego")
     required = any(rule.required_flags for rule in program.rules.values())
-    for usual, here in (*(_SHARDED if sharded else ()), *(_REQUIRED_FLAGS if required else ())):
+    changes = (*(_CUT if cut else ()), *(_SHARDED if sharded else ()), *(_REQUIRED_FLAGS if required else ()))
+    for usual, here in changes:
         if text.count(usual) != 1:
             raise ValueError(f"`{usual}` is not once in the explanation")
         text = text.replace(usual, here)

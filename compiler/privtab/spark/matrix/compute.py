@@ -136,7 +136,7 @@ class Matrix:
         return found
 
     def lacking(self, type_: str, operation: str) -> str | None:
-        """Why an operation is not in the matrix: an object that it looks at was not given, or is of another type."""
+        """Why an operation is not in the matrix: an object is not given or of another type, or its minimal sets are too many."""
         shape = self.world.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
             given = (self.question.withs or {}).get(slot)
@@ -144,6 +144,10 @@ class Matrix:
                 return f"needs an object `{slot}` of type {' or '.join(types)}"
             if given.type not in types:
                 return f"`{slot}` must be of type {' or '.join(types)}"
+        rule: Mapping[str, Any] = self.world.program["rules"][type_][operation]
+        # Entitlements are worked out by minimal sets: where some are not listed, holders would be missing in silence.
+        if "minimal_cut" in rule:
+            return "has more minimal sets than the policy's bundle lists"
         return None
 
     def left_out(self) -> dict[str, str]:
