@@ -16,7 +16,7 @@ from privtab.analysis.effects import Fact, Fresh, bringing, effect_slots, lands,
 from privtab.analysis.goals import Goal, Needs
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import Listing, canonical
 from privtab.ir.evaluate import Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.formula import item_condition, leaves
@@ -355,7 +355,7 @@ class Reach:
         self.caller.about({RESOURCE: resource, **with_})
         types = {slot: entity.type for slot, entity in with_.items()}
         sets = canonical(self.program).minimal_sets(item_condition(rule), self.caller.flags, types)
-        return Explanation(self.caller, rule, sets, allowed=True).reasons()
+        return Explanation(self.caller, rule, Listing(sets), allowed=True).reasons()
 
 
 def escalations(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from privtab.analysis.bearers import PrincipalBearers, UserBearers
 from privtab.analysis.caller import Caller
 from privtab.analysis.universe import users
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf, Listing, canonical
 from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.nodes import RESOURCE, Member, Rule
@@ -68,7 +68,7 @@ class WhoCan:
         """What one of the users is allowed by: the first minimal set that holds for him; empty where none does."""
         caller = Caller(self._reference, user, flags=self.request.flags)
         caller.about(self._objects())
-        explained = Explanation(caller, self.rule, self._sets(), allowed=True)
+        explained = Explanation(caller, self.rule, Listing(self._sets()), allowed=True)
         return tuple(
             Through(
                 atom=reason["atom"],
@@ -86,7 +86,7 @@ class WhoCan:
         """
         bearers = PrincipalBearers(self._asked, self._state)
         ways: dict[str, set[frozenset[str]]] = defaultdict(set)
-        text = Explanation(self._asked, self.rule, (), allowed=False).text
+        text = Explanation(self._asked, self.rule, Listing(()), allowed=False).text
         for atoms in self._sets():
             joined = [a for a in atoms if self._is_joining(a)]
             rest = bearers.all_of(a for a in atoms if not self._is_joining(a))

@@ -69,6 +69,10 @@ class Canonical:
         self._denies = program.semantics.deny == "overrides"
         self._can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._left = STEPS
+        self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
+        self._meant: dict[Can, Formula] = {}
+        self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
+        """Some minimal sets of what a `can` refers to, where they are too many."""
 
     def minimal_sets(
         self, formula: Formula, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
@@ -199,6 +203,12 @@ class Canonical:
             weakest.append(atoms)
         return frozenset(weakest)
 
+    def meant(self, can: Can) -> Formula:
+        """The condition that a `can` stands for, about the same object."""
+        if can not in self._meant:
+            self._meant[can] = resolve(self.program, can)
+        return self._meant[can]
+
     def _spend(self, steps: int) -> None:
         self._left -= steps
         if self._left < 0:
@@ -232,10 +242,16 @@ class Canonical:
     def _resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
         """The sets of what a `can` refers to, worked out once; their steps count each time, so that order does not matter."""
         key = (can.target.type, can.operation, flags)
+        if self._too_many.get(key, -1) >= self._left:
+            self._spend(self._left + 1)  # so many steps were not enough before
         if key not in self._can:
             here = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
             before = self._left
-            sets = self._sets(resolve(self.program, here), flags, {})
+            try:
+                sets = self._sets(resolve(self.program, here), flags, {})
+            except Undecided:
+                self._too_many[key] = before
+                raise
             self._can[key] = sets, before - self._left
         else:
             self._spend(self._can[key][1])

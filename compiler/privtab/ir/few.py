@@ -7,11 +7,11 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, assert_never
 
-from privtab.ir.formula import leaves, resolve
+from privtab.ir.formula import leaves
 from privtab.ir.nodes import And, ByType, Can, Formula, Has, Holds, Member, Or, Owner, Self, ServiceAdmin, When
 
 if TYPE_CHECKING:
-    from privtab.ir.canonical import AtomSet, Canonical
+    from privtab.ir.canonical import AtomSet, Canonical, Leaf
 
 LISTED = 25
 """How many minimal sets are listed of a condition that has too many."""
@@ -30,7 +30,6 @@ class _Few:
         self._formula = formula
         self._flags = flags
         self._types = types
-        self._known: dict[Can, list[AtomSet]] = {}
 
     def sets(self) -> frozenset[AtomSet]:
         return frozenset(map(self._weakest, self._some(self._formula)))
@@ -52,9 +51,10 @@ class _Few:
             case When():
                 return self._some(formula.body) if formula.flag in self._flags else [frozenset()]
             case Can():
-                if formula not in self._known:
-                    self._known[formula] = self._some(resolve(self._form.program, formula))
-                return self._known[formula]
+                key = formula, self._flags
+                if key not in self._form.few:
+                    self._form.few[key] = self._some(self._form.meant(formula))
+                return self._form.few[key]
             case ByType():
                 if formula.slot not in self._types:
                     return [frozenset({formula})]
@@ -72,18 +72,19 @@ class _Few:
     def _weakest(self, atoms: AtomSet) -> AtomSet:
         """A minimal set for which these atoms suffice: what they entail takes their place as long as that is enough."""
         held = atoms | {atom for atom in self._asked if self._form.entails(atoms, atom)}
-        kept: set[object] = set()
-        while True:
-            for atom in sorted(held, key=self._form.order):
+        kept: set[Leaf] = set()
+        before = None
+        while held != before:
+            before = held
+            for atom in sorted(held - kept, key=self._form.order):
                 rest = held - {atom}
-                if atom in kept or self._form.entails(rest, atom):
+                if self._form.entails(rest, atom):
                     continue
                 if self._holds(self._formula, rest, {}):
                     held = rest
-                    break
-                kept.add(atom)
-            else:
-                return self._form.reduce(held)
+                else:
+                    kept.add(atom)
+        return self._form.reduce(held)
 
     @cached_property
     def _asked(self) -> AtomSet:
@@ -102,7 +103,7 @@ class _Few:
                 return formula.flag not in self._flags or self._holds(formula.body, held, known)
             case Can():
                 if formula not in known:
-                    known[formula] = self._holds(resolve(self._form.program, formula), held, known)
+                    known[formula] = self._holds(self._form.meant(formula), held, known)
                 return known[formula]
             case ByType():
                 if formula.slot not in self._types:

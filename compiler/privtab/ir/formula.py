@@ -118,7 +118,8 @@ def move(formula: Formula, slot: str) -> Formula:
 def resolve(program: Program, can: Can) -> Formula:
     """The condition that a `can` stands for, about the same object."""
     rule = program.rules[can.target.type, can.operation]
-    return move(item_condition(rule), can.target.slot)
+    condition = item_condition(rule)
+    return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
 
 
 def walk(formula: Formula) -> Iterator[Formula]:

@@ -81,6 +81,7 @@ class Solver:
         self._alone = len({id(reading) for reading in readings}) == 1
         self._engine: Engine | None = None
         self._end: Callable[[], object] = lambda: None
+        self._last = self._written = self._spent_before = 0
         self._begin()
         self.renew()
 

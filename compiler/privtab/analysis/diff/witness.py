@@ -10,6 +10,7 @@ from privtab.analysis.diff.nodes import Answer, Tables, Witness
 from privtab.analysis.diff.separate import Separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
+from privtab.ir.canonical import Listing
 from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.explain import Explanation
 from privtab.ir.facts import Reading
@@ -94,7 +95,7 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, 
     asked = Asked(reference, request)
     if not asked.holds(asked.condition(rule)):
         return "deny", ()
-    explained = Explanation(asked, rule, (), allowed=True)
+    explained = Explanation(asked, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explained.effect_text, rule.effects))
 
 
