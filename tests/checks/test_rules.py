@@ -52,7 +52,7 @@ def test_pages_have_their_headings_and_severity(module: ModuleType) -> None:
 def test_the_example_has_the_finding_and_no_other(module: ModuleType, find: Callable[[str], list[Diagnostic]]) -> None:
     example = block(page(module), "Example")
     if example is None:
-        assert module.CODE in ("P001", "P340"), "bytes, and what takes too long, cannot be shown in a page"
+        assert module.CODE in ("P001", "P341"), "bytes, and what takes too long, cannot be shown in a page"
         return
     # What is said of the head, which stands below the example, belongs to other examples.
     found = [d for d in find(example) if d.span.line <= len(example.splitlines())]

@@ -28,14 +28,14 @@ def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
     _, policy = generated.lowered(pigeonhole())
     found = {finding.code: finding for finding in checks.run(policy)}
     assert "P327" not in found
-    assert "`P327`" in found["P340"].message
-    assert found["P340"].message.endswith("for `shop/list`")
+    assert "`P327`" in found["P341"].message
+    assert found["P341"].message.endswith("for `shop/list`")
 
 
 def test_the_same_findings_each_time() -> None:
-    runs = [[f.message for f in checks.run(generated.lowered(pigeonhole())[1]) if f.code == "P340"] for _ in range(2)]
+    runs = [[f.message for f in checks.run(generated.lowered(pigeonhole())[1]) if f.code == "P341"] for _ in range(2)]
     assert runs[0] == runs[1]
 
 
 def test_nothing_to_say(codes: Callable[[str], list[str]]) -> None:
-    assert "P340" not in codes("tables: {shelf: {look: READ (shelf)}}\n")
+    assert "P341" not in codes("tables: {shelf: {look: READ (shelf)}}\n")

@@ -1,4 +1,4 @@
-"""P340: findings that were not decided for a row, its conditions taking more than the budget."""
+"""P341: findings that were not decided for a row, its conditions taking more than the budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privtab.diagnostics import Diagnostic, Severity
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
 
-CODE = "P340"
+CODE = "P341"
 NAME = "undecided"
 SEVERITY = Severity.WARNING
 
