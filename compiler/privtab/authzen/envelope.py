@@ -9,6 +9,7 @@ import uuid
 from collections.abc import MutableMapping
 from typing import Any
 
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ACCESS = logging.getLogger("privtab.serve.access")
@@ -61,11 +62,26 @@ class Envelope:
             await send(message)
 
         try:
-            await self.app(scope, receive, named)
+            if _is_ambiguous(scope):
+                # Something in front may have seen another end of it, and taken what follows for a request of its own.
+                await _REFUSED(scope, receive, named)
+            else:
+                await self.app(scope, receive, named)
         finally:
             if ACCESS.isEnabledFor(logging.INFO) and not ("routine" in noted and 0 < status < 400):
                 spent = (time.perf_counter() - started) * 1000
                 ACCESS.info("%s", _line(scope, status, spent, request_id), extra={"privtab": noted})
+
+
+def _is_ambiguous(scope: Scope) -> bool:
+    """Whether a request says twice where its body ends."""
+    names = {name for name, _ in scope["headers"]}
+    return b"content-length" in names and b"transfer-encoding" in names
+
+
+_REFUSED = PlainTextResponse(
+    "a request has Content-Length or Transfer-Encoding, not both", 400, headers={"Connection": "close"}
+)
 
 
 def _line(scope: Scope, status: int, spent: float, request_id: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import signal
@@ -9,11 +10,14 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from privtab.authzen.connections import HEAD_SECONDS, BoundedProtocol, Bounds
 from privtab.errors import FileError, UsageError
 
 LOG = logging.getLogger("privtab.serve")
@@ -95,15 +99,21 @@ def serve(
     ready: Callable[[], None],
     ending: Callable[[], None] | None = None,
     at_once: int = MOST_AT_ONCE,
+    each: int | None = None,
+    head_seconds: float = HEAD_SECONDS,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let what is under way end.
 
     `ready` is called when connections are taken, `ending` when no new ones are. `at_once`: connections and requests; what
-    comes beyond is answered 503.
+    comes beyond is answered 503. `each`: connections of one address, half of all where nothing is said, 0 for any number;
+    `head_seconds`: until the head of a request has come.
     """
+    bounds = Bounds(head_seconds=head_seconds, each=at_once // 2 if each is None else each)
     config = uvicorn.Config(
         app,
         lifespan="on",
+        loop="privtab.authzen.connections:Loop",
+        http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
         ws="none",
         interface="asgi3",
         log_config=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
     from privtab.registry.deploy.gates import Gate
-    from privtab.registry.deploy.rollout import Rollout
+    from privtab.registry.deploy.rollout import Packed, Rollout
     from privtab.registry.deploy.trial import Ended, Trial
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -135,8 +135,19 @@ def _to_channel(
         timeout=watched.timeout,
         expect=watched.expect,
     )
+    with ExitStack() as hold:
+        ended = _switched(asked, rollout, packed, before, canary, told, hold)
+    if ended is not None:
+        return ended
+    return _watch(asked, rollout, before, told, rollback=rollback)
+
+
+def _switched(
+    asked: Asked, rollout: Rollout, packed: Packed, before: Channel, canary: Trial | None, told: Told, hold: ExitStack
+) -> int | None:
+    """Put and switch, a part of the sidecars first where that is asked for; the exit code where it ends so, else None."""
     with told.step("put"):
-        to = rollout.put(packed, resign=asked.signing_key is not None)
+        to = rollout.put(packed, hold, resign=asked.signing_key is not None)
     why = _why(asked, told.gates)
     if canary is not None and to.changes(before) and before.policy is not None and not before.held:
         ended = _try(asked, rollout, to, before, why, canary, told)
@@ -152,19 +163,19 @@ def _to_channel(
         rollout.settle(before)
         say(
             asked.format,
-            f"{channel}/{program.system} is switched to this already ({before.sequence}); nothing to switch",
+            f"{rollout.channel}/{rollout.system} is switched to this already ({before.sequence}); nothing to switch",
         )
     else:
         with told.step("switch"):
             told.after = rollout.switch(to, switched_from, why)
         say(
             asked.format,
-            f"{channel}/{program.system}: switch {told.after.sequence}, policy {told.after.policy}",
+            f"{rollout.channel}/{rollout.system}: switch {told.after.sequence}, policy {told.after.policy}",
             style="bold",
         )
         if not (told.after.state or told.after.shards):
             say(asked.format, "it has no state: every answer is unavailable until `--state` gives one", style="yellow")
-    return _watch(asked, rollout, before, told, rollback=rollback)
+    return None
 
 
 def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[State, Path] | None]:

@@ -33,6 +33,8 @@ def serve_registry(
     forget: float,
     unsigned_deltas: bool,
     insecure: bool,
+    each: int | None,
+    head_seconds: float,
     format_: Format,
 ) -> None:
     """Serve a registry until Ctrl-C."""
@@ -71,6 +73,8 @@ def serve_registry(
             ready=lambda: _greet(base, feeds, format_),
             ending=feeds.end,
             at_once=AT_ONCE,
+            each=each,
+            head_seconds=head_seconds,
         )
 
 

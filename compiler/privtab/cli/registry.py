@@ -138,7 +138,7 @@ def list_(
     """
     from privtab.registry import names
     from privtab.registry.nodes import pin
-    from privtab.registry.upkeep import all_revisions
+    from privtab.registry.upkeep import all_records
 
     registry = open_registry(url, storage, token_file)
     if kind is not None:
@@ -147,9 +147,12 @@ def list_(
     for current in registry.channels():
         for known in current.digests:
             running.setdefault((current.system, known), []).append(current.channel)
+    kept, broken = all_records(registry)
+    for unread in broken:
+        complain(str(unread))
     found = [
         (one, running.get((one.system, pin(one.kind, one.id, one.shard)), []))
-        for one in all_revisions(registry)
+        for one in kept
         if system in (None, one.system) and kind in (None, one.kind)
     ]
     if format_ is Format.JSON:
@@ -313,6 +316,7 @@ def gc(
                 "revisions": [one.to_json() for one in found.revisions],
                 "orphans": list(found.orphans),
                 "litter": list(found.litter),
+                "unread": list(found.unread),
                 "kept": found.kept,
                 "bytes": found.bytes,
             }
@@ -328,6 +332,11 @@ def gc(
         what += f", {count(len(found.orphans), 'bundle')} without a record"
     if found.litter:
         what += f", {count(len(found.litter), 'file')} of writers that died"
+    if found.unread:
+        complain(
+            f"{count(len(found.unread), 'record')} cannot be read, so bundles without a record stay: "
+            "`privtab registry check` tells more"
+        )
     said = "removed" if found.removed else "would go (`--remove` removes them)"
     out().print(f"{what} {said}; {count(found.kept, 'revision')} stay", soft_wrap=True)
 

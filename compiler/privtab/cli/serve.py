@@ -112,6 +112,19 @@ def serve(
     max_body: Annotated[
         int, typer.Option("--max-body", min=1024, metavar="BYTES", help="The longest request that is read.")
     ] = 1024 * 1024,
+    each_address: Annotated[
+        int | None,
+        typer.Option(
+            "--connections-per-address",
+            min=0,
+            metavar="N",
+            help="Refuse more of one address; 0: any number. Default: half of all.",
+        ),
+    ] = None,
+    header_timeout: Annotated[
+        float,
+        typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Wait so long for the head of a request."),
+    ] = 10.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log problems only, not each request.")] = False,
     allow_partial: PartialOption = False,
     format_: Annotated[Format, typer.Option("--format", help="The first line, for a person or for a program.")] = (
@@ -159,6 +172,8 @@ def serve(
             forget=forget,
             unsigned_deltas=unsigned_deltas,
             insecure=insecure,
+            each=each_address,
+            head_seconds=header_timeout,
             format_=format_,
         )
         return
@@ -190,7 +205,14 @@ def serve(
             limits=Limits(body=max_body),
             refresh=refresh,
         )
-        run(application(served), listening, tls=tls, ready=lambda: _greet(base, services, format_))
+        run(
+            application(served),
+            listening,
+            tls=tls,
+            ready=lambda: _greet(base, services, format_),
+            each=each_address,
+            head_seconds=header_timeout,
+        )
 
 
 def _one_source(

@@ -13,6 +13,7 @@ SETTINGS = "registry.json"
 CHANNELS = "channels"
 REVISIONS = "revisions"
 BLOBS = "blobs"
+HOLDS = "holds"
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -21,11 +22,16 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 def checked(what: str, name: str) -> str:
     """A name of a channel, a system or a revision as it was given; raises UsageError."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not fits(name):
         raise UsageError(
             f"{what} `{name}`: letters, digits, `-`, `_` and `.` between them, 64 at most, no two points in a row"
         )
     return name
+
+
+def fits(name: str) -> bool:
+    """Whether something may be called so."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name
 
 
 def checked_kind(kind: str) -> str:

@@ -19,6 +19,15 @@ class NewerFormat(RegistryError):
     """What a newer privtab wrote."""
 
 
+class BrokenRecord(RegistryError):
+    """The record of a revision is there and cannot be read."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{why}; put its bundle again, or let `privtab registry check --repair` write it anew")
+        self.path = path
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """A bundle that is kept. It never changes; a new signature of the same content may take the place of the old one."""

@@ -23,5 +23,5 @@ def try_creating(store: Store, settings: bytes) -> None:
 def refuse_other_things(store: Store) -> None:
     """Raise UsageError for a place that holds something else."""
     there = [name for name in store.names("") if name != names.SETTINGS]
-    if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS}:
+    if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:
         raise UsageError(f"{store.url} is no registry and not empty: it holds {', '.join(there[:3])}")

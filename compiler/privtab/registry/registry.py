@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
-from privtab.registry import bundles, fits, names, place
+from privtab.registry import fits, names, place, records
 from privtab.registry.copies import Copies
 from privtab.registry.history import History, Unread
-from privtab.registry.nodes import VERSION, Canary, Channel, Revision, decoded, encoded, pin, revision_of
+from privtab.registry.holds import Holds
+from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin
+from privtab.registry.records import now
 from privtab.registry.stores import Exists, Missing, Store, opened
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Registry:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.holds = Holds(store)
 
     @classmethod
     def open(cls, url: str, **storage_options: Any) -> Registry:
@@ -81,65 +83,59 @@ class Registry:
 
     # --- revisions ---
 
-    def put(self, bundle: bytes, *, resign: bool = False) -> Revision:
+    def put(self, bundle: bytes, *, resign: bool = False, hold: contextlib.ExitStack | None = None) -> Revision:
         """Keep a bundle; the same content again changes nothing and gives what is kept.
 
         `resign`: where the content is kept with another signature or provenance, this one takes its place from the next
-        switch on. Raises BundleRefused, and RegistryConflict where the revision is kept with another content.
+        switch on. `hold`: until this is closed nobody removes it. Raises BundleRefused, and RegistryConflict where the
+        revision is kept with another content.
         """
         self.check_signature(bundle)  # Before anything of it is unpacked.
-        found = bundles.read(bundle)
+        made = records.revision_in(bundle)
         if not self.settings():
             # Somebody else may make it just now, and ask for signatures.
             with contextlib.suppress(RegistryConflict):
                 self.init()
             self.check_signature(bundle)
-        made = Revision(
-            system=found.system,
-            kind=found.kind,
-            id=found.id,
-            shard=found.shard,
-            digest=found.digest,
-            content=found.content,
-            size=found.size,
-            signed=found.signed,
-            created=_now(),
-            metadata=found.metadata,
-        )
         path = names.revision(made.system, made.kind, made.id, made.shard)
-        kept = self._kept(path)
-        if kept is None:
-            self.store.replace(names.blob(made.digest), bundle)
-            try:
-                self.store.create(path, encoded(made.to_json()))
-            except Exists:
-                kept = self._kept(path)
-            else:
-                # Until there was a record, `gc` may have taken the bundle for a lost one.
-                self._restore(made, bundle)
-                return made
-        if kept is None:
-            raise RegistryConflict(f"{path} comes and goes: somebody removes revisions just now")
-        if kept.content != made.content:
-            raise RegistryConflict(f"revision {made.id} of {made.system} ({made.kind}) is kept with another content")
-        if kept.digest == made.digest:
-            # The bytes may have been lost; they are these.
-            self._restore(kept, bundle)
-            return kept
-        if not resign:
-            return kept
-        self.store.replace(names.blob(made.digest), bundle)
-        self.store.replace(path, encoded(made.to_json()))
-        return made
+        with contextlib.ExitStack() as own:
+            held = own if hold is None else hold
+            holding = held.enter_context(self.holds.keep([made.digest]))
+            for _ in range(_ATTEMPTS):
+                kept = self._kept_or_mended(path, made)
+                if kept is None:
+                    self.store.replace(names.blob(made.digest), bundle)
+                    holding.check()
+                    try:
+                        self.store.create(path, encoded(made.to_json()))
+                    except Exists:
+                        continue
+                    return made
+                if kept.content != made.content:
+                    raise RegistryConflict(
+                        f"revision {made.id} of {made.system} ({made.kind}) is kept with another content"
+                    )
+                if kept.digest == made.digest:
+                    # The bytes may have been lost; they are these.
+                    self._restore(kept, bundle)
+                    return kept
+                if resign:
+                    self.store.replace(names.blob(made.digest), bundle)
+                    self.store.replace(path, encoded(made.to_json()))
+                    return made
+                held.enter_context(self.holds.keep([kept.digest]))
+                if self._kept(path) == kept:
+                    return kept
+        raise RegistryConflict(f"{path} comes and goes: somebody removes revisions just now")
 
     def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
-        """All revisions of a system, the newest last; of shards those of every shard."""
-        folder = names.revisions(system, kind)
-        paths = [f"{folder}/{name}" for name in self.store.names(folder)]
-        if kind == "shard":
-            paths = [f"{path}/{name}" for path in paths for name in self.store.names(path)]
-        found = [kept for path in paths if path.endswith(".json") and (kept := self._kept(path)) is not None]
+        """All revisions of a system that can be read, the newest last; of shards those of every shard."""
+        found = [kept for kept in self.records(system, kind) if isinstance(kept, Revision)]
         return sorted(found, key=lambda revision: (revision.created, revision.shard, revision.id))
+
+    def records(self, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
+        """Every record of a system, also those that cannot be read."""
+        return records.all_of(self.store, system, kind)
 
     def revision(self, system: str, kind: str, id: str, shard: str = "") -> Revision:  # noqa: A002
         """One revision; raises RegistryError where it is not kept."""
@@ -171,7 +167,9 @@ class Registry:
         """Every channel of every system, as it is now."""
         found = []
         for name in self.store.names(names.CHANNELS):
-            for system in self.store.names(f"{names.CHANNELS}/{name}"):
+            for system in self.store.names(f"{names.CHANNELS}/{name}") if names.fits(name) else ():
+                if not names.fits(system):
+                    continue  # `check` tells of it.
                 current = self.channel(name, system)
                 if current.last:
                     found.append(current)
@@ -227,9 +225,12 @@ class Registry:
                 raise RegistryConflict(_other(before, expect))
             after = self._after(before, policy, state, shards, canary)
             self._check_trusted(before, after)
-            after = replace(after, why=why, by=_user() if by is None else by, when=_now())
+            after = replace(after, why=why, by=_user() if by is None else by, when=now())
             try:
-                self.store.create(names.entry(channel, system, after.sequence), encoded(after.to_json()))
+                with self.holds.keep(after.digests.values()) as hold:
+                    self._check_there(before, after)
+                    hold.check()
+                    self.store.create(names.entry(channel, system, after.sequence), encoded(after.to_json()))
             except Exists:
                 if expect is not None:
                     raise RegistryConflict(_other(self.channel(channel, system), expect)) from None
@@ -285,7 +286,7 @@ class Registry:
                 digests[known] = self._digest(before, known, kind, identity, shard)
         if not after.policy and canary is not None and canary.policy:
             raise UsageError("a canary stands beside what the others run: switch the channel to a policy first")
-        fits.check_layouts(after, lambda policy: self._kept(names.revision(after.system, "policy", policy)))
+        fits.check_layouts(after, lambda policy: self._policy(after, policy))
         return replace(after, digests=digests)
 
     def _digest(self, before: Channel, known: str, kind: str, identity: str, shard: str) -> str:
@@ -297,13 +298,31 @@ class Registry:
                 return before.digests[known]
             raise
 
+    def _policy(self, after: Channel, identity: str) -> Revision | None:
+        """The record of a policy, as far as it can be read."""
+        try:
+            return self._kept(names.revision(after.system, "policy", identity))
+        except BrokenRecord:
+            return None
+
     def _history(self, channel: str, system: str) -> History:
         return History(self.store, channel, system)
 
     def _kept(self, path: str) -> Revision | None:
+        return records.kept(self.store, path)
+
+    def _kept_or_mended(self, path: str, made: Revision) -> Revision | None:
+        """The revision of a record. One that cannot be read is written anew: from what a channel runs, else as it is put."""
         try:
-            return revision_of(path, self.store.read(path))
-        except Missing:
+            return self._kept(path)
+        except BrokenRecord:
+            known = pin(made.kind, made.id, made.shard)
+            for current in self.channels():
+                digest = current.digests.get(known) if current.system == made.system else None
+                if digest is not None and digest != made.digest:
+                    with contextlib.suppress(RegistryError, BundleRefused):
+                        return records.mend(self.store, path, self.blob(digest))
+            self.store.remove(path)
             return None
 
     def _restore(self, kept: Revision, bundle: bytes) -> None:
@@ -340,6 +359,15 @@ class Registry:
                         f"{known}: {error}; sign it anew, as `privtab rollback --signing-key` does"
                     ) from None
 
+    def _check_there(self, before: Channel, after: Channel) -> None:
+        """Raise RegistryError where a bundle that did not run before is gone."""
+        for known, digest in after.digests.items():
+            if before.digests.get(known) != digest:
+                try:
+                    self.store.size(names.blob(digest))
+                except Missing:
+                    raise RegistryError(f"{self.url} has lost the bundle of {known}: put it again") from None
+
     def trust(self) -> Trust | None:
         """Whose signatures the registry asks for; None where it asks for none."""
         settings = self.settings()
@@ -364,7 +392,3 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return ""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -130,12 +130,13 @@ class LocalStore:
     def litter(self, seconds: float) -> list[str]:
         """As Store.litter."""
         oldest = time.time() - seconds
+        found = []
         with self._telling(""):
-            return sorted(
-                path.relative_to(self.folder).as_posix()
-                for path in self.folder.rglob(f"{_STAGED}*")
-                if path.stat().st_mtime < oldest
-            )
+            for path in self.folder.rglob(f"{_STAGED}*"):
+                with contextlib.suppress(FileNotFoundError):  # Its writer lives, and is done with it.
+                    if path.stat().st_mtime < oldest:
+                        found.append(path.relative_to(self.folder).as_posix())
+        return sorted(found)
 
     def renew(self) -> None:
         """As Store.renew: it is as large as it is."""

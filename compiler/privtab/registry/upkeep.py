@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from privtab.errors import BundleRefused, PrivtabError, RegistryConflict, RegistryError, SignatureRefused
-from privtab.registry import bundles, names
+from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
+from privtab.registry import bundles, names, records
 from privtab.registry.copies import Copies
 from privtab.registry.history import Unread
-from privtab.registry.nodes import Channel, Revision, encoded, pin
+from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
 from privtab.registry.registry import Registry
 
 KEEP = 10
@@ -51,18 +51,26 @@ class Swept:
     kept: int
     bytes: int
     removed: bool
+    unread: tuple[str, ...] = ()
+    """Records that cannot be read: nobody knows which bundle is theirs, so those without a record stay."""
 
 
-def all_revisions(registry: Registry) -> list[Revision]:
-    """Every revision of every system."""
-    systems = registry.store.names(names.REVISIONS)
-    return [found for system in systems for kind in names.KINDS for found in registry.revisions(system, kind)]
+def all_records(registry: Registry) -> tuple[list[Revision], list[BrokenRecord]]:
+    """Every revision of every system, and what cannot be read of them."""
+    systems = [system for system in registry.store.names(names.REVISIONS) if names.fits(system)]
+    found = [one for system in systems for kind in names.KINDS for one in registry.records(system, kind)]
+    read = [one for one in found if isinstance(one, Revision)]
+    read.sort(key=lambda one: (one.system, names.KINDS.index(one.kind), one.created, one.shard, one.id))
+    return read, [one for one in found if isinstance(one, BrokenRecord)]
 
 
 def check(registry: Registry, *, repair: bool = False) -> Checked:
     """Read every bundle and every entry; with `repair` the copies for static servers are written anew where they are stale."""
-    revisions = all_revisions(registry)
+    revisions, broken_records = all_records(registry)
     problems = [problem for revision in revisions for problem in _wrong(registry, revision)]
+    problems += _unreadable(registry, revisions, broken_records, repair=repair)
+    problems += [Problem(path=path, message="is nothing of a registry") for path in _strays(registry)]
+    problems += [_unreadable_hold(registry, path, repair=repair) for path in registry.holds.unreadable()]
     channels = registry.channels()
     entries = 0
     for current in channels:
@@ -90,44 +98,111 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
 def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> Swept:
     """Find the revisions that none of the last `keep` switches of any channel runs, and that came `older_than` seconds ago.
 
-    With `remove` they go, unless a channel is switched meanwhile: then RegistryConflict, and nothing more is removed. Raises
-    RegistryError where the last switch of a channel cannot be read.
+    With `remove` they go, but for those that a channel is switched to meanwhile, or that are put. Raises RegistryError where
+    the last switch of a channel cannot be read.
     """
+    found = _unneeded(registry, keep, older_than)
+    if not remove:
+        return found
+    for path in found.litter:
+        registry.store.remove(path)
+    with registry.holds.remove([*(one.digest for one in found.revisions), *found.orphans]) as going:
+        # From here on nobody switches to one of them; what was switched to before is seen now.
+        now = _unneeded(registry, keep, older_than)
+        revisions = tuple(one for one in now.revisions if one.digest in going)
+        orphans = tuple(digest for digest in now.orphans if digest in going)
+        for one in revisions:
+            registry.store.remove(names.revision(one.system, one.kind, one.id, one.shard))
+        for digest in [*(one.digest for one in revisions), *orphans]:
+            registry.store.remove(names.blob(digest))
+    return replace(
+        now,
+        revisions=revisions,
+        orphans=orphans,
+        litter=found.litter,
+        kept=now.kept + len(now.revisions) - len(revisions),
+        bytes=sum(one.size for one in revisions),
+        removed=True,
+    )
+
+
+def _unneeded(registry: Registry, keep: int, older_than: float) -> Swept:
+    """What would go, by what is there now."""
     channels = registry.channels()
     for current in channels:
         if current.held:
             raise RegistryError(f"nobody knows what is needed: {current.trouble}")
     needed, digests = _needed(registry, channels, keep)
-    revisions = all_revisions(registry)
+    revisions, broken = all_records(registry)
     now = datetime.now(UTC)
     going = [
         revision
         for revision in revisions
         if (revision.system, pin(revision.kind, revision.id, revision.shard)) not in needed
-        and (now - datetime.fromisoformat(revision.created)).total_seconds() >= older_than
+        and revision.digest not in digests
+        and _age(revision, now) >= older_than
     ]
-    gone = set(map(id, going))
-    digests |= {revision.digest for revision in revisions if id(revision) not in gone}
-    orphans = [digest for digest in _blobs(registry) if digest not in digests]
-    litter = registry.store.litter(HOUR)
-    if remove:
-        for path in litter:
-            registry.store.remove(path)
-        for revision in going:
-            _hold(registry, channels)
-            registry.store.remove(names.revision(revision.system, revision.kind, revision.id, revision.shard))
-        for digest in orphans:
-            _hold(registry, channels)
-            registry.store.remove(names.blob(digest))
-    doomed = {revision.digest for revision in going}
+    known = digests | {revision.digest for revision in revisions}
     return Swept(
         revisions=tuple(going),
-        orphans=tuple(digest for digest in orphans if digest not in doomed),
-        litter=tuple(litter),
+        orphans=() if broken else tuple(digest for digest in _blobs(registry) if digest not in known),
+        litter=(*registry.store.litter(HOUR), *registry.holds.dead()),
         kept=len(revisions) - len(going),
         bytes=sum(revision.size for revision in going),
-        removed=remove,
+        removed=False,
+        unread=tuple(one.path for one in broken),
     )
+
+
+def _age(revision: Revision, now: datetime) -> float:
+    """Seconds since a revision came; one that does not say when has just come."""
+    try:
+        return (now - datetime.fromisoformat(revision.created)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def _unreadable(
+    registry: Registry, revisions: list[Revision], broken: list[BrokenRecord], *, repair: bool
+) -> Iterator[Problem]:
+    """Records that cannot be read; with `repair` those whose bundle is found are written anew."""
+    mended: set[str] = set()
+    if broken and repair:
+        wanted = {one.path for one in broken}
+        known = {revision.digest for revision in revisions}
+        for digest in [digest for digest in _blobs(registry) if digest not in known]:
+            try:
+                content = registry.blob(digest)
+                made = records.revision_in(content)
+                path = names.revision(made.system, made.kind, made.id, made.shard)
+                if path in wanted - mended:
+                    registry.check_signature(content)
+                    records.mend(registry.store, path, content)
+                    mended.add(path)
+            except (RegistryError, BundleRefused):
+                continue  # Not the bundle of a revision that can be kept.
+    for one in broken:
+        lost = repair and one.path not in mended
+        after = "; its bundle was not found: put it again, or remove the record" if lost else ""
+        yield Problem(path=one.path, message=f"cannot be read: {one.why}{after}", repaired=one.path in mended)
+
+
+def _strays(registry: Registry) -> Iterator[str]:
+    """What lies where systems and channels do and can be none."""
+    for top in (names.REVISIONS, names.CHANNELS):
+        for name in registry.store.names(top):
+            if not names.fits(name):
+                yield f"{top}/{name}"
+            elif top == names.CHANNELS:
+                yield from (
+                    f"{top}/{name}/{one}" for one in registry.store.names(f"{top}/{name}") if not names.fits(one)
+                )
+
+
+def _unreadable_hold(registry: Registry, path: str, *, repair: bool) -> Problem:
+    if repair:
+        registry.store.remove(path)
+    return Problem(path=path, message="cannot be read, and so nothing is swept", repaired=repair)
 
 
 def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
@@ -205,11 +280,3 @@ def _blobs(registry: Registry) -> list[str]:
         for name in registry.store.names(f"{top}/{folder}")
         if name.endswith(".tar.gz")
     ]
-
-
-def _hold(registry: Registry, before: list[Channel]) -> None:
-    """Raise RegistryConflict where a channel was switched since."""
-    for channel in before:
-        now = registry.newer(channel)
-        if now.last != channel.last:
-            raise RegistryConflict(f"{now.channel}/{now.system} was switched meanwhile: look again")

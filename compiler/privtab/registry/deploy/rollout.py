@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,14 +123,17 @@ class Rollout:
         """What the channel runs."""
         return self.registry.channel(self.channel, self.system)
 
-    def put(self, packed: Packed, *, resign: bool = False) -> Next:
-        """Keep the bundles; what is kept already stays as it is, unless it is signed anew."""
-        policy = self.registry.put(packed.policy, resign=resign).id
-        state = None if packed.state is None else self.registry.put(packed.state, resign=resign).id
-        shards = None
-        if packed.shards is not None:
-            shards = {key: self.registry.put(bundle, resign=resign).id for key, bundle in packed.shards.items()}
-        return Next(policy=policy, state=state, shards=shards)
+    def put(self, packed: Packed, hold: ExitStack, *, resign: bool = False) -> Next:
+        """Keep the bundles, which nobody removes until `hold` is closed; what is kept already stays, unless it is signed anew."""
+
+        def put(bundle: bytes) -> str:
+            return self.registry.put(bundle, resign=resign, hold=hold).id
+
+        return Next(
+            policy=put(packed.policy),
+            state=None if packed.state is None else put(packed.state),
+            shards=None if packed.shards is None else {key: put(bundle) for key, bundle in packed.shards.items()},
+        )
 
     def switch(self, to: Next, before: Channel, why: str) -> Channel:
         """Let the channel run other revisions; raises RegistryConflict where somebody else switched it meanwhile."""

@@ -1,0 +1,139 @@
+"""A record that cannot be read stands in nobody's way, is told of, and is mended."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from shelf import Bundles
+
+from privtab.bundle.archive import archive
+from privtab.bundle.stream import entries
+from privtab.cli._app import run
+from privtab.errors import RegistryConflict, RegistryError
+from privtab.registry import Registry, names
+from privtab.registry.nodes import Canary
+from privtab.registry.upkeep import all_records, check, sweep
+
+
+def record(registry: Registry, at: str) -> str:
+    return names.revision("shop", "policy", at)
+
+
+def other(content: bytes, **more: Any) -> bytes:
+    return json.dumps(json.loads(content) | more).encode()
+
+
+HARMS: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "a list": lambda _: b"[]",
+    "of others": lambda content: other(content, id="0" * 16),
+    "with a way out": lambda content: other(content, system="../.."),
+    "of another kind": lambda content: other(content, size="large"),
+    "without one": lambda _: b"{}",
+}
+
+
+@pytest.fixture(params=HARMS)
+def harmed(request: pytest.FixtureRequest, registry: Registry, shelf: Bundles) -> tuple[Registry, list[str], str]:
+    """Two policies are kept, the first one runs, and the record of the second one cannot be read."""
+    ids = [registry.put(policy).id for policy in shelf.policies]
+    state = registry.put(shelf.states[0]).id
+    registry.switch("dev", "shop", policy=ids[0], state=state)
+    path = record(registry, ids[1])
+    registry.store.replace(path, HARMS[request.param](registry.store.read(path)))
+    return registry, ids, path
+
+
+def test_what_is_whole_is_listed_and_the_rest_told(
+    harmed: tuple[Registry, list[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry, ids, path = harmed
+    assert run(["registry", "list", registry.url, "--format", "json"]) == 0
+    told = capsys.readouterr()
+    assert [one["id"] for one in json.loads(told.out) if one["kind"] == "policy"] == [ids[0]]
+    assert path in told.err
+    assert "put its bundle again" in told.err
+    with pytest.raises(RegistryError, match="put its bundle again"):
+        registry.revision("shop", "policy", ids[1])
+
+
+def test_a_check_tells_of_it_and_mends_it(harmed: tuple[Registry, list[str], str]) -> None:
+    registry, ids, path = harmed
+    assert [(problem.path, problem.repaired) for problem in check(registry).problems] == [(path, False)]
+    assert [(problem.path, problem.repaired) for problem in check(registry, repair=True).problems] == [(path, True)]
+    assert check(registry).problems == ()
+    assert registry.revision("shop", "policy", ids[1]).id == ids[1]
+
+
+def test_a_check_that_finds_no_bundle_says_so(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
+    registry, _, path = harmed
+    registry.store.remove(names.blob(hashlib.sha256(shelf.policies[1]).hexdigest()))
+    (problem,) = check(registry, repair=True).problems
+    assert (problem.path, problem.repaired) == (path, False)
+    assert "its bundle was not found" in problem.message
+
+
+def test_a_sweep_goes_on_and_spares_bundles_without_a_record(
+    harmed: tuple[Registry, list[str], str], shelf: Bundles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry, ids, path = harmed
+    states = [registry.put(state).id for state in shelf.states[1:]]
+    swept = sweep(registry, keep=1, older_than=0, remove=True)
+    assert {one.id for one in swept.revisions} == set(states)
+    assert (swept.orphans, swept.unread) == ((), (path,))
+    assert check(registry, repair=True).problems[0].repaired, "its bundle is there still"
+    assert [one.id for one in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
+    assert run(["registry", "gc", registry.url]) == 0
+    assert "cannot be read" not in capsys.readouterr().err
+
+
+def test_putting_it_again_heals_it(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
+    registry, ids, _ = harmed
+    made = registry.put(shelf.policies[1])
+    assert registry.revision("shop", "policy", ids[1]) == made
+    assert check(registry).problems == ()
+    registry.switch("dev", "shop", policy=ids[1])
+
+
+def test_nobody_else_is_held_up(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
+    registry, ids, _ = harmed
+    state = registry.put(shelf.states[1]).id
+    assert registry.switch("dev", "shop", state=state).state == state
+    assert registry.put(shelf.policies[0]).id == ids[0]
+    assert [one.id for one in registry.revisions("shop")] == [ids[0]]
+
+
+def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, shelf: Bundles) -> None:
+    """Whoever puts another content under its name is refused as ever."""
+    running = registry.put(shelf.policies[0])
+    state = registry.put(shelf.states[0]).id
+    registry.switch("dev", "shop", policy=running.id)
+    path = record(registry, running.id)
+    registry.store.replace(path, b"{")
+    files = {path: file.read() for path, _, file in entries(io.BytesIO(shelf.policies[0]))}
+    rego = next(name for name in files if name.endswith(".rego"))
+    with pytest.raises(RegistryConflict, match="with another content"):
+        registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
+    assert registry.revision("shop", "policy", running.id).digest == running.digest
+    registry.store.replace(path, b"{")
+    assert registry.switch("dev", "shop", state=state).policy == running.id
+    assert registry.switch("dev", "shop", canary=Canary(state=state)).policy == running.id
+
+
+def test_what_lies_there_and_is_nothing_is_told_and_passed_over(registry: Registry, shelf: Bundles) -> None:
+    kept = registry.put(shelf.policies[0])
+    registry.switch("dev", "shop", policy=kept.id)
+    strays = ["revisions/my notes/x.json", "channels/my notes/x", "channels/dev/old copy/x"]
+    for path in strays:
+        registry.store.create(path, b"")
+    assert [one.id for one in all_records(registry)[0]] == [kept.id]
+    assert [one.channel for one in registry.channels()] == ["dev"]
+    found = {problem.path for problem in check(registry).problems}
+    assert found == {path.rpartition("/")[0] for path in strays}
+    assert sweep(registry).kept == 1
