@@ -21,7 +21,11 @@ FormatOption = Annotated[Format, typer.Option("--format", help="For a person, or
 PolicyOption = Annotated[
     str,
     typer.Option(
-        "--policy", "-p", metavar="POLICY", help="A policy by name (cdap/final) or a path.", autocompletion=policies
+        "--policy",
+        "-p",
+        metavar="POLICY",
+        help="A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@SWITCH].",
+        autocompletion=policies,
     ),
 ]
 PolicyArgument = Annotated[
@@ -30,7 +34,10 @@ PolicyArgument = Annotated[
 StateOption = Annotated[
     Path,
     typer.Option(
-        "--state", "-s", metavar="STATE", help="A YAML or JSON file, or a folder with one file for each table."
+        "--state",
+        "-s",
+        metavar="STATE",
+        help="A YAML or JSON file, a folder with one file for each table, a bundle, or registry:URL#CHANNEL[@SWITCH].",
     ),
 ]
 VariantOption = Annotated[
@@ -93,10 +100,10 @@ def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = Fa
 
 
 def _checked(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
-    from privtab.state.load import load
+    from privtab.cli._kept import load_rows
     from privtab.state.validate import validate_with_places
 
-    state, places, findings = validate_with_places(program, load(path))
+    state, places, findings = validate_with_places(program, load_rows(program, path))
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
     return state, places, errors

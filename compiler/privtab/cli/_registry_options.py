@@ -7,15 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from privtab.cli._complete import channels
 from privtab.errors import FileError, RegistryError, UsageError
 
 if TYPE_CHECKING:
     from privtab.registry import Registry
 
 RegistryArgument = Annotated[
-    str, typer.Argument(metavar="URL", help="A folder, s3://bucket/folder, or another place that fsspec knows.")
+    str,
+    typer.Argument(
+        metavar="URL",
+        envvar="PRIVTAB_REGISTRY",
+        help="A folder, s3://bucket/folder, or another place that fsspec knows; or write `--registry URL`.",
+    ),
 ]
+ChannelArgument = Annotated[
+    str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.", autocompletion=channels)
+]
+SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option("--storage", metavar="KEY=VALUE", help="An option of the storage, as fsspec takes it; repeatable."),
@@ -24,6 +35,30 @@ RegistryTokenOption = Annotated[
     Path | None,
     typer.Option("--registry-token-file", metavar="FILE", help="The bearer token of a registry behind http(s)://."),
 ]
+
+
+class RegistryCommand(TyperCommand):
+    """A command whose registry is its first argument, or `--registry` as it is with `deploy` and `status`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; the value of `--registry` goes first."""
+        return super().parse_args(ctx, registry_first(args))
+
+
+def registry_first(args: list[str]) -> list[str]:
+    """Arguments with the value of `--registry` as the first of them.
+
+    >>> registry_first(["prod", "--registry", "/srv/registry", "lake"])
+    ['/srv/registry', 'prod', 'lake']
+    """
+    options = args[: args.index("--")] if "--" in args else args
+    for at, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        if name in ("--registry", "-r") and equals:
+            return [value, *args[:at], *args[at + 1 :]]
+        if word in ("--registry", "-r") and at + 1 < len(options):
+            return [args[at + 1], *args[:at], *args[at + 2 :]]
+    return args
 
 
 def open_registry(url: str, storage: list[str] | None = None, token_file: Path | None = None) -> Registry:

@@ -67,14 +67,14 @@ def decide(
       privtab decide -p cdap/final -s state.yaml -r asked.jsonl --engine opa
       privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl
     """
+    from privtab.cli._kept import load_policy
     from privtab.ir.serialise import vocabulary
-    from privtab.pipeline import load_program
 
     if state is None and url is None:
         raise UsageError("`--state` is missing: who holds what? (only with `--url` an OPA has its own)")
     if state is not None and url is not None:
         raise UsageError("`--state` and `--url` exclude each other: the OPA at the URL has its own state")
-    program = load_program(policy, variant=variant, readings=readings(reading))
+    program = load_policy(policy, variant=variant, readings=readings(reading))
     with ExitStack() as stack:
         lines = stack.enter_context(_lines(requests))
         if url is not None:

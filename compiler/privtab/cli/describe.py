@@ -28,9 +28,9 @@ def describe(
     """
     from privtab.backends.describe import describe as described
     from privtab.bundle.pack import policy_artifacts
-    from privtab.pipeline import load_program
+    from privtab.cli._kept import load_policy
 
-    program = load_program(policy, variant=variant, readings=readings(reading))
+    program = load_policy(policy, variant=variant, readings=readings(reading))
     value = described(program, revision=policy_artifacts(program).revision)
     if format_ is Format.JSON:
         print_json(value)

@@ -84,10 +84,10 @@ def explain(
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
     from privtab.bundle.pack import policy_artifacts
+    from privtab.cli._kept import load_policy
     from privtab.ir.evaluate import Reference
-    from privtab.pipeline import load_program
 
-    program = load_program(policy, variant=variant, readings=readings(reading))
+    program = load_policy(policy, variant=variant, readings=readings(reading))
     request = Request(
         user=user_name(user),
         action=action,

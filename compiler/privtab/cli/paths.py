@@ -90,11 +90,11 @@ def paths(
       privtab paths bob -p studio.yaml -s state.yaml
       privtab paths --all -p studio.yaml -s state.yaml
     """
+    from privtab.cli._kept import load_policy
     from privtab.ir.evaluate import Reference
-    from privtab.pipeline import load_program
 
     _check(user, wanted, resource, operation, everybody=everybody)
-    program = load_program(policy, variant=variant, readings=readings(reading))
+    program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
     check_said(flags, program)
     with waiting("reading the state"):

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._complete import channels
+from privtab.cli._kept import switch_at
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, complain, count, out, print_json, table
+from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
+    ChannelArgument,
     RegistryArgument,
+    RegistryCommand,
     RegistryTokenOption,
     StorageOption,
+    SystemArgument,
     open_registry,
     resolved,
 )
@@ -34,10 +39,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Where bundles are kept, and which of them each channel runs.", no_args_is_help=True)
 
-ChannelArgument = Annotated[
-    str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.", autocompletion=channels)
-]
-SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Said in the history.")]
 ExpectOption = Annotated[
     int | None,
@@ -45,7 +46,7 @@ ExpectOption = Annotated[
 ]
 
 
-@app.command("init")
+@app.command("init", cls=RegistryCommand)
 def init(
     url: RegistryArgument,
     verification_key: Annotated[
@@ -72,7 +73,7 @@ def init(
     out().print(f"{registry.url}  {asks}", soft_wrap=True)
 
 
-@app.command("put")
+@app.command("put", cls=RegistryCommand)
 def put(
     url: RegistryArgument,
     bundle: Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Bundles, or folders with bundles.")],
@@ -119,7 +120,7 @@ def put(
         out().print(f"{current.channel}/{current.system} is at switch {current.sequence}")
 
 
-@app.command("list")
+@app.command("list", cls=RegistryCommand)
 def list_(
     url: RegistryArgument,
     system: Annotated[str | None, typer.Option("--system", metavar="NAME", help="Of this system alone.")] = None,
@@ -168,7 +169,7 @@ def list_(
     out().print(count(len(found), "revision"), style="dim")
 
 
-@app.command("show")
+@app.command("show", cls=RegistryCommand)
 def show(
     url: RegistryArgument,
     channel: Annotated[
@@ -198,7 +199,7 @@ def show(
     show_channels(found)
 
 
-@app.command("history")
+@app.command("history", cls=RegistryCommand)
 def history(
     url: RegistryArgument,
     channel: ChannelArgument,
@@ -225,7 +226,7 @@ def history(
     show_channels(found)
 
 
-@app.command("switch")
+@app.command("switch", cls=RegistryCommand)
 def switch(
     url: RegistryArgument,
     channel: ChannelArgument,
@@ -258,9 +259,7 @@ def switch(
     if to is not None:
         if policy or state:
             raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
-        wanted = next((one for one in registry.history(channel, system) if one.sequence == to), None)
-        if wanted is None:
-            raise RegistryError(f"{channel}/{system} had no switch {to}")
+        wanted = switch_at(registry, channel, system, to)
         current = registry.switch(
             channel,
             system,
@@ -285,7 +284,10 @@ def switch(
         show_channels([current])
 
 
-@app.command("gc")
+app.command("get", cls=RegistryCommand)(get)
+
+
+@app.command("gc", cls=RegistryCommand)
 def gc(
     url: RegistryArgument,
     keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="What the last N switches ran stays.")] = 10,
@@ -341,7 +343,7 @@ def gc(
     out().print(f"{what} {said}; {count(found.kept, 'revision')} stay", soft_wrap=True)
 
 
-@app.command("check")
+@app.command("check", cls=RegistryCommand)
 def check(
     url: RegistryArgument,
     repair: Annotated[bool, typer.Option("--repair", help="Write the copies for static servers anew.")] = False,

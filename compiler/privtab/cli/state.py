@@ -48,12 +48,12 @@ def validate(
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
-    from privtab.pipeline import load_program
+    from privtab.cli._kept import load_policy, load_rows
     from privtab.state.findings import to_json
-    from privtab.state.load import load
     from privtab.state.validate import validate as validated
 
-    good, findings = validated(load_program(policy, variant=variant), load(state))
+    program = load_policy(policy, variant=variant)
+    good, findings = validated(program, load_rows(program, state))
     if format_ is Format.JSON:
         print_json(to_json(findings))
     else:
@@ -95,9 +95,9 @@ def pack(
     signing = signing_key(key, key_id, scope, sequence)
     from privtab.bundle.pack import state_bundle
     from privtab.bundle.provenance import provenance
-    from privtab.pipeline import load_program
+    from privtab.cli._kept import load_policy
 
-    program = load_program(policy, variant=variant)
+    program = load_policy(policy, variant=variant)
     good = load_state(program, state, allow_partial=allow_partial)
     made_of = provenance(state, policy=f"{program.system}/{program.version}")
     if shards:

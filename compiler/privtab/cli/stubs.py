@@ -36,12 +36,12 @@ def stubs(
     """
     from privtab.backends.stubs import render
     from privtab.cli._files import write
+    from privtab.cli._kept import load_policy
     from privtab.cli._output import complain, print_file
-    from privtab.pipeline import load_program
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: give it with `--output`")
-    text = render(load_program(policy, variant=variant, readings=readings(reading)))
+    text = render(load_policy(policy, variant=variant, readings=readings(reading)))
     if output is None:
         print_file(text)
     elif not check:

@@ -81,14 +81,14 @@ def what_can(
     """
     from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.what_can import what_can as asked
+    from privtab.cli._kept import load_policy
     from privtab.ir.evaluate import Reference
-    from privtab.pipeline import load_program
 
     about = None if resource is None else entity(resource)
     principal, brought = principal_name(user), group_names(group)
     if brought and principal.startswith(("group:", "role:")):
         raise UsageError("`--group` is for a user: leave it out")
-    program = load_program(policy, variant=variant, readings=readings(reading))
+    program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
     check_said(flags, program)
     with waiting("reading the state"):

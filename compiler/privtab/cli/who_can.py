@@ -79,12 +79,12 @@ def who_can(
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.who_can import who_can as asked
+    from privtab.cli._kept import load_policy
     from privtab.ir.evaluate import Reference
-    from privtab.pipeline import load_program
 
     if ":" in operation and ":" not in resource:
         raise UsageError(f"`{operation}` is no operation: write `who-can OP ENTITY`, the operation first")
-    program = load_program(policy, variant=variant, readings=readings(reading))
+    program = load_policy(policy, variant=variant, readings=readings(reading))
     request = Request(
         user="",
         action=operation,

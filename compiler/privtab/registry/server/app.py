@@ -31,6 +31,7 @@ from privtab.registry.server.bodies import document
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
 from privtab.registry.server.fleet import Asked, Fleet, sidecar
+from privtab.registry.server.page import HEADERS, contents, page
 from privtab.registry.server.wanted import Sidecar, Wanted
 
 LOG = logging.getLogger("privtab.serve")
@@ -320,7 +321,10 @@ async def _health(served: Served, request: Request) -> Response:
 
 
 async def _file(served: Served, request: Request) -> Response:
-    """The registry's files as a static server would give them, for `Registry.open("https://…")`."""
+    """The registry's files as a static server would give them, for `Registry.open("https://…")`; at the root a page to read."""
+    if not request.path_params["path"]:
+        found = await asyncio.to_thread(contents, served.feeds)
+        return Response(page(served.feeds, served.fleet, *found), media_type="text/html", headers=HEADERS)
     content, kind = await asyncio.to_thread(file, served.feeds.registry, request.path_params["path"])
     return Response(content, media_type=kind)
 

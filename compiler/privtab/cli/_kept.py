@@ -1,0 +1,238 @@
+"""Policies and states that are kept as bundles, where a command takes files: a bundle, or what a channel of a registry runs.
+
+`state.tar.gz`; `registry:/srv/registry#prod` for what runs now, `#prod@12` for what ran from switch 12 on, and
+`#prod/lake@12` where the channel runs several systems.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privtab.cli._rollout import TOKEN
+from privtab.errors import FileError, RegistryError, UsageError
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+    from privtab.registry import Channel, Registry
+    from privtab.state.nodes import State
+    from privtab.state.raw import RawState
+
+SCHEME = "registry:"
+_ARCHIVES = (".tar.gz", ".tgz")
+_PLACE = re.compile(r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?(?:@(?P<switch>[0-9]{1,8}))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What ran in a channel: of the only system there where none is named, now where no switch is."""
+
+    url: str
+    channel: str
+    system: str | None = None
+    switch: int | None = None
+
+
+def is_kept(given: str | os.PathLike[str]) -> bool:
+    """Whether a policy or a state is named as a bundle, not as a file with tables."""
+    text = os.fspath(given)
+    return text.startswith(SCHEME) or text.endswith(_ARCHIVES)
+
+
+def place_of(given: str | os.PathLike[str]) -> Place:
+    """Read `registry:URL#CHANNEL[/SYSTEM][@SWITCH]`; raises UsageError."""
+    # What was taken for a path has lost a slash of `s3://`.
+    text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(given).removeprefix(SCHEME))
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for switch N"
+        )
+    switch = found["switch"]
+    return Place(
+        url=found["url"],
+        channel=found["channel"],
+        system=found["system"],
+        switch=None if switch is None else int(switch),
+    )
+
+
+def load_policy(
+    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+) -> Program:
+    """The program of a policy, from its tables or from a bundle; raises as `pipeline.load_program` does."""
+    if not is_kept(policy):
+        from privtab.pipeline import load_program
+
+        return load_program(policy, variant=variant, readings=readings)
+    from privtab.registry.deploy.program import program_in
+
+    if variant or readings:
+        raise UsageError(f"{policy} is compiled already: `--variant` and `--reading` are for tables")
+    return program_in(_policy(policy), str(policy))
+
+
+def load_tables(
+    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+) -> Program:
+    """The program of a policy that is to be compiled; raises UsageError for a bundle, whose revision would be another one."""
+    from privtab.pipeline import load_program
+
+    if is_kept(policy):
+        raise UsageError(
+            f"{policy} is compiled already, and compiled again it would be another revision: serve it as a bundle "
+            "(`privtab registry get` writes one out)"
+        )
+    return load_program(policy, variant=variant, readings=readings)
+
+
+def load_rows(program: Program, state: Path) -> RawState:
+    """The rows of a state, from its tables or from bundles; raises UsageError for those of another system."""
+    from privtab.state.load import from_tables, load
+
+    if not is_kept(state):
+        return load(state)
+    documents = [
+        document
+        for bundle in _states(program, state)
+        for system, document in _documents(bundle, str(state)).items()
+        if system == program.system
+    ]
+    if not documents:
+        raise UsageError(f"{state} holds no state of {program.system}")
+    return from_tables(tables(_whole(documents, str(state))), str(state))
+
+
+def tables(state: State) -> dict[str, list[Any]]:
+    """The rows of a state as files have them."""
+    assigned = [
+        {"principal": one.principal, "role": one.role} | ({} if one.scope is None else {"scope": str(one.scope)})
+        for one in state.assignments
+    ]
+    granted = [
+        {"grantee": one.grantee, "effect": one.effect, "privilege": one.privilege, "entity": str(one.entity)}
+        for one in state.grants
+    ]
+    return {
+        "members": [{"user": user, "of": str(entity)} for user, entity in state.members],
+        "memberships": [{"user": user, "group": group} for user, group in state.memberships],
+        "assignments": assigned,
+        "grants": granted,
+        "owners": [{"entity": str(entity), "owner": owner} for entity, owner in state.owners],
+        "service_admins": [{"user": user} for user in state.service_admins],
+    }
+
+
+# --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _policy(given: str | Path) -> bytes:
+    if not str(given).startswith(SCHEME):
+        return _read(Path(given))
+    registry, ran = channel_at(place_of(given), None)
+    if ran.policy is None:
+        raise RegistryError(f"{ran.channel}/{ran.system} ran no policy at switch {ran.sequence}")
+    return bundle_of(registry, ran, f"policy/{ran.policy}")
+
+
+def _states(program: Program, given: Path) -> list[bytes]:
+    if not str(given).startswith(SCHEME):
+        return [_read(given)]
+    registry, ran = channel_at(place_of(given), program.system)
+    found = [key for key in state_keys(ran) if key in ran.digests]
+    if not found:
+        raise RegistryError(f"{ran.channel}/{ran.system} ran no state at switch {ran.sequence}")
+    return [bundle_of(registry, ran, key) for key in found]
+
+
+def state_keys(ran: Channel) -> list[str]:
+    """The keys of the state that a channel ran, whole or in shards, in its `digests`."""
+    from privtab.registry.nodes import pin
+
+    return [pin(kind, identity, shard) for (kind, shard), identity in ran.runs().items() if kind != "policy"]
+
+
+def bundle_of(registry: Registry, ran: Channel, key: str) -> bytes:
+    """A bundle that a channel ran; raises RegistryError where it is gone, BundleRefused where nobody trusted signed it."""
+    bundle = registry.blob(ran.digests[key])
+    registry.check_signature(bundle)
+    return bundle
+
+
+def channel_at(place: Place, system: str | None) -> tuple[Registry, Channel]:
+    """What a channel ran at a place; `system`: which one where the place names none. Raises RegistryError, UsageError."""
+    from privtab.cli._rollout import registry_of
+    from privtab.registry import Registry
+
+    web = place.url.startswith(("http://", "https://"))
+    token = os.environ.get(TOKEN) if web else None
+    registry = Registry.open(place.url, token=token) if token else registry_of(place.url)
+    name = place.system or system or _only(registry, place.channel)
+    if system is not None and name != system:
+        raise UsageError(f"the policy is of {system}, and the state would be of {name}")
+    if place.switch is None:
+        ran = registry.channel(place.channel, name)
+        if ran.sequence == 0:
+            raise RegistryError(ran.trouble or f"{registry.url} has no channel {place.channel}/{name}")
+        return registry, ran
+    return registry, switch_at(registry, place.channel, name, place.switch)
+
+
+def switch_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:
+    """What ran from a switch on; raises RegistryError where there is none that can be read."""
+    from privtab.registry.history import History, Unread
+
+    found = History(registry.store, channel, system).entry(sequence)
+    if isinstance(found, Unread):
+        raise RegistryError(f"switch {sequence} of {channel}/{system} cannot be read: {found.why}")
+    if found is None:
+        raise RegistryError(f"{channel}/{system} had no switch {sequence}")
+    return found
+
+
+def _only(registry: Registry, channel: str) -> str:
+    systems = sorted({one.system for one in registry.channels() if one.channel == channel})
+    if len(systems) == 1:
+        return systems[0]
+    if not systems:
+        raise RegistryError(f"{registry.url} has no channel {channel}")
+    raise UsageError(f"{channel} runs several systems, {', '.join(systems)}: name one, as in #{channel}/{systems[0]}")
+
+
+def _read(path: Path) -> bytes:
+    from privtab.cli._registry_show import read_file
+
+    if not path.exists():
+        raise FileError(f"no such bundle: {path}")
+    return read_file(path)
+
+
+def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
+    """The documents of states in a bundle, by system."""
+    from privtab.client._bundles import BrokenBundleError, content, unpacked
+
+    try:
+        return content(unpacked(bundle), lambda document: document).states
+    except BrokenBundleError as error:
+        raise FileError(f"{shown} cannot be read: {error}") from None
+
+
+def _whole(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
+    """The rows behind the index of a state, or behind all of its shards."""
+    from privtab.engines.index import together
+    from privtab.spark.state.bundles import from_index
+
+    found = list(documents)
+    try:
+        if len(found) == 1 and "shards" not in found[0] and "at" not in found[0]:
+            return from_index(found[0])
+        document, missing = together(found)
+        if missing:
+            raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are not there")
+        return from_index(document)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FileError(f"the state of {shown} cannot be read: {error!r}") from error

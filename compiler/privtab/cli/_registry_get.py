@@ -1,0 +1,71 @@
+"""`privtab registry get`: bundles out of a registry, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from privtab.cli._files import write
+from privtab.cli._kept import bundle_of, switch_at
+from privtab.cli._output import out
+from privtab.cli._registry_options import (
+    ChannelArgument,
+    RegistryArgument,
+    RegistryTokenOption,
+    StorageOption,
+    SystemArgument,
+    open_registry,
+)
+from privtab.cli._registry_show import read_file
+from privtab.errors import RegistryError, UsageError
+
+
+def get(
+    url: RegistryArgument,
+    channel: ChannelArgument,
+    system: SystemArgument,
+    at: Annotated[
+        int | None, typer.Option("--at", min=1, metavar="SWITCH", help="What ran from this switch on; else what runs.")
+    ] = None,
+    only: Annotated[
+        Literal["policy", "state"] | None, typer.Option("--only", help="The policy or the state alone.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the bundles go.")] = Path(),
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite other bundles there.")] = False,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+) -> None:
+    """Write the bundles that a channel runs, or ran, into a folder.
+
+    Each is checked: it is the one that was kept, and signed where the registry asks for signatures.
+
+    Example:
+
+    \b
+      privtab registry get /srv/registry prod lake -o running/
+      privtab registry get /srv/registry prod lake --at 12 --only state
+      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
+    """
+    from privtab.registry import names
+    from privtab.registry.nodes import pin
+
+    registry = open_registry(url, storage, token_file)
+    ran = registry.channel(channel, system) if at is None else switch_at(registry, channel, system, at)
+    if ran.sequence == 0:
+        raise RegistryError(ran.trouble or f"{registry.url} has no channel {channel}/{system}")
+    wanted = {
+        output / names.served(kind, shard): pin(kind, identity, shard)
+        for (kind, shard), identity in ran.runs().items()
+        if only is None or (kind == "policy") is (only == "policy")
+    }
+    if not wanted:
+        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at switch {ran.sequence}")
+    found = {path: bundle_of(registry, ran, key) for path, key in wanted.items()}
+    for path, bundle in found.items():
+        if not replace and path.exists() and read_file(path) != bundle:
+            raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
+    for path, bundle in found.items():
+        write(path, bundle)
+        out().print(f"{path}  {wanted[path]}", soft_wrap=True)

@@ -1,0 +1,76 @@
+"""The root of the server for a person: channels, what is wrong, sidecars, the newest revisions. No scripts, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privtab import _resources
+from privtab.registry.nodes import Channel, Revision
+from privtab.registry.server.feeds import Feeds
+from privtab.registry.server.fleet import Fleet
+from privtab.registry.upkeep import all_records
+
+MOST = 50
+"""Revisions and sidecars that are shown."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def page(feeds: Feeds, fleet: Fleet, channels: list[Channel], revisions: list[Revision], unread: int) -> str:
+    """The HTML."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_resources.templates().joinpath("registry/index.html.j2").read_text("utf-8"))
+    sidecars = fleet.sidecars(feeds.places)
+    newest = sorted(revisions, key=lambda one: one.created, reverse=True)
+    running = {digest for one in channels for digest in one.digests.values()}
+    return template.render(
+        url=feeds.registry.url,
+        trouble=None if feeds.trouble is None else feeds.trouble.message,
+        channels=[_channel(one) for one in channels],
+        sidecars=[_sidecar(one) for one in sidecars[:MOST]],
+        more_sidecars=max(0, len(sidecars) - MOST),
+        revisions=[(one, one.digest in running) for one in newest[:MOST]],
+        more_revisions=max(0, len(newest) - MOST),
+        unread=unread,
+    )
+
+
+def contents(feeds: Feeds) -> tuple[list[Channel], list[Revision], int]:
+    """What the storage holds: channels, revisions, and how many records cannot be read."""
+    revisions, broken = all_records(feeds.registry)
+    return feeds.registry.channels(), revisions, len(broken)
+
+
+def _channel(one: Channel) -> dict[str, Any]:
+    canary = one.canary
+    return {
+        "name": f"{one.channel}/{one.system}",
+        "switch": one.sequence,
+        "policy": one.policy or "none",
+        "state": one.state or (f"{len(one.shards)} shards" if one.shards else "none"),
+        "canary": "" if canary is None else f"{canary.policy or canary.state or 'shards'} for {canary.share:.0%}",
+        "when": one.when[:19].replace("T", " "),
+        "by": one.by,
+        "why": one.why,
+        "trouble": one.trouble,
+    }
+
+
+def _sidecar(one: dict[str, Any]) -> dict[str, Any]:
+    problems = [f"{name}: {bundle['message']}" for name, bundle in one["bundles"].items() if bundle.get("message")]
+    late = [name for name, feed in one["feeds"].items() if feed["holds"] != feed["wanted"]]
+    return {
+        "id": one["id"],
+        "labels": ", ".join(f"{name}={value}" for name, value in one["labels"].items()),
+        "reads": ", ".join(one["reads"]),
+        "runs": ", ".join(sorted({str(feed["holds"]) for feed in one["feeds"].values() if feed["holds"]})),
+        "late": ", ".join(late),
+        "problem": "; ".join(problems),
+        "seen": one["last_seen"][:19].replace("T", " "),
+    }

@@ -1,0 +1,214 @@
+"""Policies and states that are kept: `-s state.tar.gz`, `-s registry:PATH#prod@12`, and `privtab registry get`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from shelf import STATES, Bundles, bundles, program
+
+from privtab.cli._app import run
+from privtab.cli._kept import Place, place_of, tables
+from privtab.registry import Registry
+from privtab.state.load import from_tables, load
+from privtab.state.validate import validate
+
+ASKED = [
+    {"subject": {"type": "user", "id": user}, "action": {"name": action}, "resource": {"type": "item", "id": item}}
+    for user in ("ann", "ben", "olga", "nobody")
+    for action in ("read", "write")
+    for item in ("s/a/i", "s/b/i", "other/a/i")
+]
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+    return bundles(tmp_path_factory.mktemp("shelf"))
+
+
+@pytest.fixture
+def registry(tmp_path: Path, shelf: Bundles) -> Registry:
+    """Switch 1: the first policy and state; 2: the second policy and state; 3: the last state in shards."""
+    made = Registry.open(str(tmp_path / "registry"))
+    policies = [made.put(policy).id for policy in shelf.policies]
+    states = [made.put(state).id for state in shelf.states]
+    made.switch("prod", "shop", policy=policies[0], state=states[0])
+    made.switch("prod", "shop", policy=policies[1], state=states[1])
+    shards = {shard: made.put(bundle).id for shard, bundle in shelf.shards.items()}
+    made.switch("prod", "shop", policy=made.put(shelf.sharded).id, shards=shards)
+    return made
+
+
+def answers(capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: object, state: object) -> list[bool]:
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("\n".join(map(json.dumps, ASKED)), encoding="utf-8")
+    code = run(["decide", "-p", str(policy), "-s", str(state), "--requests", str(asked)])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    return [json.loads(line)["decision"] for line in told.out.splitlines()]
+
+
+@pytest.mark.parametrize("switch", [1, 2, 3])
+def test_what_ran_decides_as_the_files_that_it_was_made_of(
+    registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str], switch: int
+) -> None:
+    policy = tmp_path / "shop-1.yaml"
+    program(tmp_path)
+    if switch == 2:
+        program(tmp_path, version="2", read="READ (item) or owner (item)")
+        policy = tmp_path / "shop-2.yaml"
+    state = tmp_path / "state.yaml"
+    state.write_text(STATES[switch - 1], encoding="utf-8")
+    by_files = answers(capsys, tmp_path, policy, state)
+    assert len(set(by_files)) == 2
+    place = f"registry:{registry.url}#prod@{switch}"
+    assert answers(capsys, tmp_path, place, place) == by_files
+    if switch == 3:
+        assert (
+            answers(capsys, tmp_path, f"registry:{registry.url}#prod", f"registry:{registry.url}#prod/shop") == by_files
+        )
+
+
+@pytest.mark.parametrize("switch", [1, 3])
+def test_get_writes_what_ran(
+    registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], switch: int
+) -> None:
+    folder = tmp_path / "out"
+    assert run(["registry", "get", registry.url, "prod", "shop", "--at", str(switch), "-o", str(folder)]) == 0
+    written = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.tar.gz")}
+    if switch == 1:
+        assert written == {"policy.tar.gz": shelf.policies[0], "state.tar.gz": shelf.states[0]}
+        capsys.readouterr()
+        assert any(answers(capsys, tmp_path, folder / "policy.tar.gz", folder / "state.tar.gz"))
+        assert run(["registry", "get", registry.url, "prod", "shop", "--at", "2", "-o", str(folder)]) == 2
+        assert "`--replace` overwrites it" in capsys.readouterr().err
+        assert (folder / "policy.tar.gz").read_bytes() == shelf.policies[0]
+        assert (
+            run(["registry", "get", registry.url, "prod", "shop", "--only", "state", "--replace", "-o", str(folder)])
+            == 0
+        )
+        assert (folder / "policy.tar.gz").read_bytes() == shelf.policies[0]
+    else:
+        assert set(written.values()) == {shelf.sharded, *shelf.shards.values()}
+
+
+def test_a_state_of_shards_is_whole_or_refused(
+    registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    run(["registry", "get", registry.url, "prod", "shop", "-o", str(folder)])
+    capsys.readouterr()
+    shard = next((folder / "shards").glob("site-*.tar.gz"))
+    code = run(["what-can", "ann", "-p", str(folder / "policy.tar.gz"), "-s", str(shard)])
+    assert code in (2, 3)
+    assert "parts" in capsys.readouterr().err
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "registry:/nowhere": ("write registry:URL#CHANNEL", "s"),
+    "registry:{url}#none": ("has no channel none", "p"),
+    "registry:{url}#none/shop": ("has no channel none/shop", "s"),
+    "registry:{url}#prod@99": ("had no switch 99", "s"),
+    "registry:{url}#prod/bakery": ("the policy is of shop, and the state would be of bakery", "s"),
+    "none.tar.gz": ("no such bundle", "s"),
+    "{policy}": ("holds no state of shop", "s"),
+    "{state}": ("holds no program", "p"),
+    "{broken}": ("cannot be read", "s"),
+}
+
+
+@pytest.mark.parametrize("given", WRONG)
+def test_what_is_not_there_is_said(
+    registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
+) -> None:
+    files = {"policy": shelf.policies[0], "state": shelf.states[0], "broken": b"no bundle"}
+    for name, content in files.items():
+        (tmp_path / f"{name}.tar.gz").write_bytes(content)
+    place = given.format(url=registry.url, **{name: tmp_path / f"{name}.tar.gz" for name in files})
+    says, option = WRONG[given]
+    policy, state = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
+    named = {"p": str(policy), "s": str(state), option: place}
+    assert run(["who-can", "read", "item:s/a/i", "-p", named["p"], "-s", named["s"]]) in (2, 3)
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_several_systems_are_told_apart(registry: Registry, shelf: Bundles, capsys: pytest.CaptureFixture[str]) -> None:
+    registry.store.create("channels/prod/bakery/history/00000001.json", b"{}")
+    assert run(["describe", f"registry:{registry.url}#prod"]) == 2
+    assert "name one, as in #prod/bakery" in " ".join(capsys.readouterr().err.split())
+    assert run(["describe", f"registry:{registry.url}#prod/shop"]) == 0
+
+
+def test_a_bundle_is_compiled_already(registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = f"registry:{registry.url}#prod"
+    assert run(["describe", place, "--variant", "x"]) == 2
+    assert "is compiled already" in capsys.readouterr().err
+    assert run(["serve", "-p", place, "-s", place]) == 2
+    assert "is compiled already" in capsys.readouterr().err
+
+
+def test_a_registry_that_asks_for_signatures_gives_nothing_else(
+    registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from keyring import pair
+
+    public = pair().public
+    registry.init(verification_keys=[public], replace=True)
+    place = f"registry:{registry.url}#prod@1"
+    assert run(["describe", place]) != 0
+    assert run(["registry", "get", registry.url, "prod", "shop", "--at", "1", "-o", str(tmp_path / "out")]) != 0
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("registry:/srv/r#prod", Place(url="/srv/r", channel="prod")),
+        ("registry:r#prod/lake@12", Place(url="r", channel="prod", system="lake", switch=12)),
+        (Path("registry:s3://b/r#prod@1"), Place(url="s3://b/r", channel="prod", switch=1)),
+        (Path("registry:https://x:8/r#prod"), Place(url="https://x:8/r", channel="prod")),
+        ("registry:/odd#name#prod", Place(url="/odd#name", channel="prod")),
+    ],
+)
+def test_places(given: str | Path, found: Place) -> None:
+    assert place_of(given) == found
+
+
+@pytest.mark.parametrize("text", STATES)
+def test_rows_survive(tmp_path: Path, text: str) -> None:
+    """Rows of a state → as files have them → the same rows."""
+    path = tmp_path / "state.yaml"
+    path.write_text(text, encoding="utf-8")
+    state, _ = validate(program(tmp_path), load(path))
+    again, findings = validate(program(tmp_path), from_tables(tables(state), "again"))
+    assert (again, findings) == (state, ())
+
+
+COMMANDS: dict[str, Callable[[str], list[str]]] = {
+    "list": lambda url: ["list", "--registry", url],
+    "list=": lambda url: ["list", f"--registry={url}", "--format", "json"],
+    "show": lambda url: ["show", "-r", url, "prod"],
+    "history": lambda url: ["history", "prod", "-r", url, "shop", "--last", "1"],
+    "history 2": lambda url: ["history", "prod", "shop", "--last", "1", "--registry", url],
+    "check": lambda url: ["check", "-r", url],
+    "gc": lambda url: ["gc", "-r", url],
+    "switch": lambda url: ["switch", "-r", url, "prod", "shop", "--to", "1"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_registry_is_named_as_with_the_other_commands(
+    registry: Registry, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert run(["registry", *COMMANDS[command](registry.url)]) == 0
+    assert capsys.readouterr().out
+
+
+def test_a_registry_of_the_environment(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRIVTAB_REGISTRY", registry.url)
+    assert run(["registry", "list"]) == 0
+    assert "shop" in capsys.readouterr().out
