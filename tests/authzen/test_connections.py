@@ -133,7 +133,7 @@ def test_a_head_says_once_where_its_body_ends(started: Started, target: str) -> 
 def test_a_handshake_has_an_end(library_files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "tls").mkdir()
     files = make(tmp_path / "tls")
-    what = ["--policy", library_files[0], "--state", library_files[1]]
+    what: list[str | Path] = ["--policy", library_files[0], "--state", library_files[1]]
     server = start([*what, "--tls-cert", files.certificate, "--tls-key", files.key], tmp_path)
     try:
         with to(server) as connection:

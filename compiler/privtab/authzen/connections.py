@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_SECONDS = 10.0
 """From the first byte of a request, or from the start of a connection, to the end of the request's head."""
@@ -95,7 +95,8 @@ class BoundedProtocol(H11Protocol):
 
     def _is_between(self) -> bool:
         """Whether what comes next is the head of a request."""
-        return self.cycle is None or self.cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle  # None at first, whatever its type says.
+        return cycle is None or cycle.response_complete
 
     def _await_head(self) -> None:
         self._head = self.loop.call_later(self._bounds.head_seconds, self._too_slow)
