@@ -213,11 +213,12 @@ def _read(path: Path) -> bytes:
 
 def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
     """The documents of states in a bundle, by system."""
-    from privtab.client._bundles import BrokenBundleError, content, unpacked
+    from privtab.client._bundles import content, unpacked
+    from privtab.errors import BrokenBundle
 
     try:
         return content(unpacked(bundle), lambda document: document).states
-    except BrokenBundleError as error:
+    except BrokenBundle as error:
         raise FileError(f"{shown} cannot be read: {error}") from None
 
 

@@ -27,6 +27,11 @@ ChannelArgument = Annotated[
     str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.", autocompletion=channels)
 ]
 SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Said in the history.")]
+ExpectOption = Annotated[
+    int | None,
+    typer.Option("--expect", min=0, metavar="SWITCH", help="Only if the channel is at this switch still; 0: at none."),
+]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option("--storage", metavar="KEY=VALUE", help="An option of the storage, as fsspec takes it; repeatable."),

@@ -14,11 +14,13 @@ from privtab.cli._output import Format, complain, count, out, print_json, table
 from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
+    ExpectOption,
     RegistryArgument,
     RegistryCommand,
     RegistryTokenOption,
     StorageOption,
     SystemArgument,
+    WhyOption,
     open_registry,
     resolved,
 )
@@ -38,12 +40,6 @@ if TYPE_CHECKING:
     from privtab.registry import Channel, Registry, Revision
 
 app = typer.Typer(help="Where bundles are kept, and which of them each channel runs.", no_args_is_help=True)
-
-WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Said in the history.")]
-ExpectOption = Annotated[
-    int | None,
-    typer.Option("--expect", min=0, metavar="SWITCH", help="Only if the channel is at this switch still; 0: at none."),
-]
 
 
 @app.command("init", cls=RegistryCommand)

@@ -25,7 +25,11 @@ _SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 
 class FetchError(Exception):
-    """No answer came, or one that is not taken; says so in words, with the address."""
+    """No answer came, or one that is not taken; says so in words, with the address. `why`: without it."""
+
+    def __init__(self, message: str, why: str = "") -> None:
+        super().__init__(message)
+        self.why = why or message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +116,10 @@ class Fetcher:
         try:
             answer, body = transport.exchange("GET", target, b"", self._timeout, self._seconds, lines.encode("ascii"))
         except TimeoutError as error:
-            raise FetchError(f"{shown(url)} did not answer, or not all of it came, in time") from error
+            why = "no answer, or not all of it, came in time"
+            raise FetchError(f"{shown(url)} did not answer: {why}", why) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise FetchError(f"{shown(url)} did not answer: {_why(error)}") from error
+            raise FetchError(f"{shown(url)} did not answer: {_why(error)}", _why(error)) from error
         except PolicyError as error:
             raise FetchError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
         return Answer(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=body)

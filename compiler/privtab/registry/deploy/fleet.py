@@ -38,7 +38,7 @@ class HttpReader:
         try:
             answer = self._fetcher.get(url)
         except FetchError as error:
-            raise TroubleError(f"no answer from {url.partition('?')[0]}: {error}") from error
+            raise TroubleError(f"no answer from {url.partition('?')[0]}: {error.why}") from error
         if answer.status != 200:
             raise TroubleError(_refusal(answer))
         try:

@@ -1,0 +1,120 @@
+"""Hostile bytes in place of answers, thousands of them: each becomes an error or the answer that it is, and none becomes the next one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privtab.client._fetch import Fetcher, FetchError
+from privtab.client._http import HttpTransport
+from privtab.errors import DecisionUnavailable, PolicyError
+
+LIMITS = (0.5, 0.5)
+NEXT = b'{"result": "the next answer"}'
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(NEXT), NEXT)
+
+LINES = [
+    b"HTTP/1.1 200 OK", b"HTTP/1.1 200", b"HTTP/1.0 200 OK", b"HTTP/1.1 304 Not Modified", b"HTTP/1.1 100 Continue",
+    b"HTTP/1.1 302 Found", b"HTTP/1.1 503 Busy", b"HTTP/2 200", b"HTTP/1.1 99999 ", b"ICY 200", b"", b" HTTP/1.1 200 OK",
+    b"Content-Length: 2", b"Content-Length: 02", b"Content-Length: +2", b"Content-Length: 2, 2", b"Content-Length: -1",
+    b"Content-Length: 99999999999999999999", b"Content-Length: \xb2", b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked", b"Transfer-Encoding:\tchunked", b"Connection: close", b"Connection: keep-alive",
+    b"Location: /", b"Location: http://[", b"Location: //\xff", b"Content-Type: application/json", b" folded: x",
+    b"Content-Encoding: gzip", b"Retry-After: nan", b"Retry-After: -1", b"Retry-After: 1e999", b"X" * 70_000, b"X: \x00",
+    b"\xff\xfe: x", b"ETag: \r", b"2", b"0", b"zz", b"-2", b"ffffffffffffffffff", b"2;x=y", b"{}", b"{\"result\": true}",
+]  # fmt: skip
+line = st.one_of(st.sampled_from(LINES), st.binary(max_size=30))
+ends = st.sampled_from([b"\r\n", b"\n", b"\r", b"\r\n\r\n", b""])
+answers = st.one_of(
+    st.lists(st.tuples(line, ends), max_size=14).map(lambda parts: b"".join(a + b for a, b in parts)),
+    st.tuples(st.sampled_from(LINES[:4]), st.lists(line, max_size=5), st.lists(line, max_size=5)).map(
+        lambda told: b"\r\n".join([told[0], *told[1], b"", *told[2]])
+    ),
+    st.tuples(st.just(GOOD), st.binary(max_size=20), st.sampled_from([b"", GOOD])).map(b"".join),
+)
+
+
+class Server:
+    """Answers the first request with given bytes, and each request after that with what comes next."""
+
+    def __init__(self) -> None:
+        self.first = b""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(5)
+            while connection.recv(65536):
+                answer, self.first = self.first, GOOD
+                connection.sendall(answer)
+                if answer is not GOOD:
+                    connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@contextmanager
+def fetching() -> Iterator[Fetcher]:
+    with Fetcher(timeout=LIMITS, seconds=1.0, largest=100_000) as made:
+        yield made
+
+
+def one(server: Server, answer: bytes) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    transport = HttpTransport(url, max_body=100_000)
+    server.first = answer
+    with suppress(DecisionUnavailable, PolicyError):
+        body = transport.post("/v1/data/x", b"{}", LIMITS)
+        assert b"200" in answer
+        assert body in answer or b"chunked" in answer
+    server.first = GOOD
+    assert transport.post("/v1/data/x", b"{}", LIMITS) == NEXT, "nothing of the answer before is in it"
+    transport.close()
+    server.first = answer
+    with fetching() as fetcher, suppress(FetchError):
+        fetched = fetcher.get(url)
+        assert 100 <= fetched.status <= 999
+        assert len(fetched.body) <= 100_000
+
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=15_000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@quick
+@given(answer=answers)
+def test_no_answer_is_more_than_it_is(server: Server, answer: bytes) -> None:
+    one(server, answer)
+
+
+@pytest.mark.long
+@thorough
+@given(answer=answers)
+def test_no_answer_of_thousands_is_more_than_it_is(server: Server, answer: bytes) -> None:
+    one(server, answer)
