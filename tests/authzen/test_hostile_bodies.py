@@ -36,23 +36,11 @@ leaves = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12),
     st.sampled_from(["alice", "bob", "user", "record", "record-1", "record-2", "read", "write", "user:alice", "*", ""]),
 )  # fmt: skip
-keys = st.sampled_from(
-    [
-        "subject",
-        "action",
-        "resource",
-        "context",
-        "type",
-        "id",
-        "name",
-        "properties",
-        "groups",
-        "with",
-        "evaluations",
-        "options",
-    ]
-    + ["evaluations_semantic", "page", "limit", "token", "flags", "x"]
+KEYS = (
+    "subject action resource context type id name properties groups with evaluations options evaluations_semantic page limit token "
+    "flags x"
 )
+keys = st.sampled_from(KEYS.split())
 values = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=5), max_leaves=12
 )
