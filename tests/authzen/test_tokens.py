@@ -56,3 +56,24 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(FileError):
         Tokens(tmp_path / "bytes")
+
+
+def test_every_token_is_compared_whichever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of an answer says neither whether a token is nearly right nor where in the file it stands."""
+    import hmac
+
+    path = tmp_path / "tokens"
+    path.write_text("".join(f"name-{at} token-number-{at:06}\n" for at in range(20)), encoding="utf-8")
+    tokens = Tokens(path)
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def counting(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return real(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", counting)
+    for token in ("token-number-000000", "token-number-000019", "token-number-0", "", "x" * 100_000, "\udcff"):
+        compared.clear()
+        tokens.find(token)
+        assert compared == [(32, 32)] * 20, "hashes of one length, all of them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import sys
 import tracemalloc
@@ -284,3 +285,65 @@ def test_what_nobody_signed_takes_no_memory_before_it_is_refused(shop: Shop, wha
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < (32 << 20 if largest > 100 << 20 else 3 * largest + (32 << 20))
+
+
+def test_neither_layout_brings_back_an_older_state_of_the_other(shop: Shop) -> None:
+    """Whole and in parts a state has other bundles, and one order."""
+    folder = shop.folder / "layouts"
+    folder.mkdir()
+    artifacts = policy_artifacts(shop.program, sharded=True)
+    (folder / "policy.tar.gz").write_bytes(artifacts.bundle(OURS.signing(sequence=5)))
+    state, _ = validate(shop.program, from_tables({"grants": [GRANT]}, "rows"))
+
+    def parts(sequence: int) -> None:
+        (folder / "state.tar.gz").unlink(missing_ok=True)
+        bundles = shard_bundles(shop.program, state, signing=OURS.signing(sequence=sequence))
+        for number, bundle in enumerate(bundles.values()):
+            (folder / f"{number}.tar.gz").write_bytes(bundle)
+
+    def whole(sequence: int) -> None:
+        for path in folder.glob("[0-9].tar.gz"):
+            path.unlink()
+        (folder / "state.tar.gz").write_bytes(shop.with_grants("mallory", sequence=sequence))
+
+    parts(7)
+    with Embedded(folder, verification_key=shop.key, refresh=0) as client:
+        assert client.check("ann", "look", "box:s/1")
+        whole(6)
+        with pytest.raises(SignatureRefused, match="the sequence 6, and that of the state of `shop` was 7 before"):
+            client.refresh()
+        assert not client.check("mallory", "look", "box:s/1")
+        whole(8)
+        client.refresh()
+        assert client.check("mallory", "look", "box:s/1")
+        parts(7)
+        with pytest.raises(SignatureRefused, match="was 8 before"):
+            client.refresh()
+        assert client.check("mallory", "look", "box:s/1")
+        parts(9)
+        client.refresh()
+        assert client.check("ann", "look", "box:s/1")
+
+
+def test_a_key_that_is_taken_away_brings_nothing_new(shop: Shop) -> None:
+    """Two keys hold for a while, then the new one alone; what the old one signs from then on stays outside, however new it says it is."""
+    both = shop.folder / "both.pem"
+    both.write_text(OURS.public, encoding="ascii")
+    other = shop.folder / "next.pem"
+    other.write_text(OTHER.public, encoding="ascii")
+    with Embedded(shop.policy, shop.state, verification_key=[both, other], refresh=0) as client:
+        shop.put(shop.state, shop.with_grants("bob", sequence=6, pair=OTHER))
+        assert client.check("bob", "look", "box:s/1")
+        # The same size and the same time, as `cp -p` of a key of the same kind has them.
+        status = both.stat()
+        renewed = shop.folder / "renewed.pem"
+        renewed.write_text(OTHER.public, encoding="ascii")
+        os.utime(renewed, ns=(status.st_atime_ns, status.st_mtime_ns))
+        renewed.replace(both)
+        shop.put(shop.state, shop.with_grants("mallory", sequence=99, pair=OURS))
+        with pytest.raises(SignatureRefused):
+            client.refresh()
+        assert not client.check("mallory", "look", "box:s/1")
+        shop.put(shop.state, shop.with_grants("ann", sequence=7, pair=OTHER))
+        client.refresh()
+        assert client.check("ann", "look", "box:s/1")

@@ -171,7 +171,7 @@ class Token:
             raise UsageError("give a token or a token_file, not both")
         self._file = file
         self._token = _clean(token, "token") if token is not None else None
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._looked_at = 0.0
         if file is not None:
             self.value()
@@ -185,7 +185,7 @@ class Token:
             return self._token
         try:
             status = Path(self._file).stat()
-            stamp = (status.st_mtime_ns, status.st_size)
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             if stamp != self._stamp:
                 self._token = _clean(Path(self._file).read_text(encoding="utf-8").strip(), "token_file")
                 self._stamp = stamp

@@ -36,7 +36,7 @@ class Trusted:
             self._stamps = stamps
         return self._trust
 
-    def _looked(self) -> list[tuple[int, int] | None]:
+    def _looked(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(source) for source in self._sources]
 
 
@@ -54,7 +54,7 @@ class Order:
             if signed is None:
                 continue
             for key, revision in _revisions(bundle):
-                before, its = seen.get(key, (-1, None))
+                before, its = max(seen.get(key, (-1, None)), self._other_layout(key), key=lambda found: found[0])
                 now = signed.sequence
                 if before >= 0 and (now is None or now < before or (now == before and its != revision)):
                     shown = "no sequence" if now is None else f"the sequence {now}"
@@ -65,6 +65,17 @@ class Order:
                 if now is not None:
                     seen[key] = now, revision
         return seen
+
+    def _other_layout(self, key: tuple[str, str]) -> tuple[int, object]:
+        """The highest sequence of the same state in the other layout, whole or in parts.
+
+        Else a state in parts would let an old whole one come back, or the other way round.
+        """
+        kind, name = key
+        whole, slash, _ = name.partition("/")
+        others = [(kind, whole)] if slash else [known for known in self._seen if known[1].startswith(f"{name}/")]
+        found = [self._seen[known][0] for known in others if kind == "state" and known in self._seen]
+        return max(found, default=-1), None
 
     def keep(self, seen: Mapping[tuple[str, str], tuple[int, object]]) -> None:
         """Remember what `check` gave."""
@@ -84,11 +95,11 @@ def _revisions(bundle: Found) -> Iterable[tuple[tuple[str, str], Any]]:
         yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)
 
 
-def _stamp(source: str) -> tuple[int, int] | None:
+def _stamp(source: str) -> tuple[int, int, int] | None:
     if source.lstrip().startswith(PEM):
         return None
     try:
         status = Path(source).stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_size, status.st_ino
