@@ -41,14 +41,16 @@ def test_what_would_turn_a_denial(privtab: Callable[..., Any], policy: Path, sta
     ran = privtab("explain", "ben", "read", "item:s/a/x", "-p", policy, "-s", state)
     turns = ran.out[ran.out.index("what would allow it") :].splitlines()
     assert [line.split(f"  {state}")[0].strip() for line in turns] == [
-        "what would allow it: any one of these 3",
+        "what would allow it: any one of these 3, least privilege first",
         "1  remove the denial of READ at item:s/a/x to user:ben",
         "2  make user:ben owner of item:s/a/x",
         "3  make user:ben owner of shelf:s/a",
     ]
     move = privtab("explain", "zoe", "move", "item:s/a/x", "--with", "to=shelf:s/b", "-p", policy, "-s", state)
     told = [line.strip() for line in move.out.splitlines()]
-    assert "1  grant WRITE at item:s/a/x to user:zoe" in told
+    assert "1  grant WRITE at item:s/a/x to a new role" in told
+    assert "and assign that role to user:zoe" in told
+    assert "2  grant WRITE at item:s/a/x to user:zoe" in told
     assert "or at store:s, shelf:s/a" in told
     assert "and grant WRITE at shelf:s/b to user:zoe" in told
 

@@ -1,11 +1,9 @@
 """What would turn a denial: every smallest set of changes to the state, exactly.
 
-The changes that are thought of, for one caller and one request: for each atom that the condition reaches, a grant of the
-privilege to him on the atom's own object, ownership of it, membership in it, the role itself, service administration; where
-owners hold the privilege, ownership of its object too; and the removal of each row that denies him something asked for.
-
-A condition is monotone in all of them but one: a role that he is given may bring denials. So roles are tried one set after
-the other, and what remains is worked out as the antichain of smallest sets, part by part.
+The changes, for one caller and one request: for each atom that the condition reaches, a grant to the caller on the atom's own
+object, ownership of it, membership in it, the role itself, service administration; where owners hold the privilege, ownership
+of its object too; and the removal of each row that denies them something asked for. A condition is monotone in all of them but
+a role, which may bring denials: roles are tried one set after the other, the rest is an antichain of smallest sets.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.provenance import Provenance
@@ -76,6 +74,13 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddToGroup:
+    """The caller is added to the group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Appoint:
     """The caller becomes a service administrator."""
 
@@ -87,7 +92,7 @@ class Lift:
     row: Grant
 
 
-Change: TypeAlias = Give | MakeOwner | Join | Assign | Appoint | Lift
+Change: TypeAlias = Give | MakeOwner | Join | Assign | AddToGroup | Appoint | Lift
 Changes: TypeAlias = frozenset[Change]
 
 
@@ -103,6 +108,8 @@ def change_text(change: Change, user: str) -> str:
         case Assign():
             within = "" if change.scope is None else f" within {change.scope}"
             return f"assign role:{change.role} to user:{user}{within}"
+        case AddToGroup():
+            return f"add user:{user} to group:{change.group}"
         case Appoint():
             return f"make user:{user} a service admin"
         case Lift():
@@ -112,7 +119,7 @@ def change_text(change: Change, user: str) -> str:
             assert_never(change)
 
 
-def change_kind(change: Change) -> Literal["grant", "owner", "member", "role", "service admin", "remove denial"]:
+def change_kind(change: Change) -> str:
     """The kind of a change, for programs."""
     match change:
         case Give():
@@ -123,6 +130,8 @@ def change_kind(change: Change) -> Literal["grant", "owner", "member", "role", "
             return "member"
         case Assign():
             return "role"
+        case AddToGroup():
+            return "group"
         case Appoint():
             return "service admin"
         case Lift():
@@ -145,6 +154,8 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
             case Assign():
                 assignment = Assignment(principal=f"user:{user}", role=change.role, scope=change.scope)
                 state = replace(state, assignments=(*state.assignments, assignment))
+            case AddToGroup():
+                state = replace(state, memberships=(*state.memberships, (user, change.group)))
             case Appoint():
                 state = replace(state, service_admins=(*state.service_admins, user))
             case Lift():
@@ -157,45 +168,64 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
 def ways(reference: Reference, state: State, request: Request) -> tuple[tuple[Change, ...], ...]:
     """The smallest sets of changes that turn a denial, fewest first; one empty set where the request is allowed.
 
-    `state` is the one that the reference was made of. Raises UnsupportedError where there are more than can be listed.
+    `state`: the reference's own. Raises UnsupportedError where there are more than can be listed.
     """
     found: list[Changes] = []
-    for roles in _subsets(_Turned(reference, state, request, ()).roles()):
-        turned = _Turned(reference, state, request, roles)
+    for roles in _subsets(Turned(reference, state, request, ()).roles()):
+        turned = Turned(reference, state, request, roles)
         found += [frozenset(roles) | rest for rest in turned.smallest(turned.condition)]
-    ordered = [tuple(sorted(way, key=_order)) for way in _antichain(found)]
+    return in_order(antichain(found))
+
+
+def in_order(found: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
+    """Sets of changes, fewest first."""
+    ordered = [tuple(sorted(way, key=_order)) for way in found]
     return tuple(sorted(ordered, key=lambda way: (len(way), [_order(change) for change in way])))
 
 
 def universe(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
     """Every change that `ways` thinks of for a request."""
-    asked = _Turned(reference, state, request, ()).roles()
-    found = {change for roles in _subsets(asked) for change in _Turned(reference, state, request, roles).thought_of()}
+    asked = Turned(reference, state, request, ()).roles()
+    found = {c for roles in _subsets(asked) for c in Turned(reference, state, request, roles).thought_of()}
     return tuple(sorted(found | set(asked), key=_order))
 
 
-class _Turned:
-    """One request, its caller holding some more roles."""
+class Turned:
+    """One request, its caller holding some more roles or being in more groups."""
 
-    def __init__(self, reference: Reference, state: State, request: Request, roles: Iterable[Assign]) -> None:
+    def __init__(
+        self, reference: Reference, state: State, request: Request, more: Iterable[Assign | AddToGroup]
+    ) -> None:
         reference.vocabulary.check(request)
         self.program: Program = reference.program
         rule = self.program.rules[request.resource.type, request.action]
         self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
         self.caller.about({RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}})
         self.condition = self.caller.condition(rule)
-        for role in roles:
-            self.caller.roles |= {role.role}
-            if role.scope is None:
-                self.caller.principals |= {f"role:{role.role}"}
-            else:
-                self.caller.scoped = (*self.caller.scoped, (f"role:{role.role}", str(role.scope)))
-        self.state = apply(state, request.user, roles)
+        more = tuple(more)
+        for change in more:
+            if isinstance(change, Assign):
+                self._hold(change.role, change.scope)
+                continue
+            group = f"group:{change.group}"
+            self.caller.groups |= {change.group}
+            self.caller.principals |= {group}
+            for assignment in state.assignments:
+                if assignment.principal == group:
+                    self._hold(assignment.role, assignment.scope)
+        self.state = apply(state, request.user, more)
         self.provenance = Provenance(self.caller, self.state)
         self._known: dict[Atom, frozenset[Changes]] = {}
         self.reached = tuple(dict.fromkeys(self._reached(self.condition)))
         self.ownable = {change.entity for change in self.thought_of() if isinstance(change, MakeOwner)}
         self.givable = {(c.privilege, str(c.entity)): c for c in self.thought_of() if isinstance(c, Give)}
+
+    def _hold(self, role: str, scope: Entity | None) -> None:
+        self.caller.roles |= {role}
+        if scope is None:
+            self.caller.principals |= {f"role:{role}"}
+        else:
+            self.caller.scoped = (*self.caller.scoped, (f"role:{role}", str(scope)))
 
     def roles(self) -> tuple[Assign, ...]:
         """The roles that the condition asks for and the caller does not hold."""
@@ -283,15 +313,15 @@ class _Turned:
         match formula:
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
                 if formula not in self._known:
-                    self._known[formula] = _antichain(self._atom(formula))
+                    self._known[formula] = antichain(self._atom(formula))
                 return self._known[formula]
             case And():
                 product = frozenset({frozenset[Change]()})
                 for part in formula.parts:
-                    product = _antichain(a | b for a in product for b in self.smallest(part))
+                    product = antichain(a | b for a in product for b in self.smallest(part))
                 return product
             case Or():
-                return _antichain(way for part in formula.parts for way in self.smallest(part))
+                return antichain(way for part in formula.parts for way in self.smallest(part))
             case When():
                 held = formula.flag not in self.caller.flags
                 return frozenset({frozenset[Change]()}) if held else self.smallest(formula.body)
@@ -344,7 +374,8 @@ class _Turned:
                 yield lifted | {give}
 
 
-def _antichain(sets: Iterable[Changes]) -> frozenset[Changes]:
+def antichain(sets: Iterable[Changes]) -> frozenset[Changes]:
+    """The sets that hold no other."""
     kept: list[Changes] = []
     for candidate in sorted(set(sets), key=len):
         if not any(known <= candidate for known in kept):
@@ -359,7 +390,7 @@ def _subsets(roles: tuple[Assign, ...]) -> Iterator[tuple[Assign, ...]]:
 
 
 _RANK: Mapping[str, int] = {
-    kind: n for n, kind in enumerate(("remove denial", "grant", "role", "owner", "member", "service admin"))
+    kind: n for n, kind in enumerate(("remove denial", "grant", "role", "group", "owner", "member", "service admin"))
 }
 
 

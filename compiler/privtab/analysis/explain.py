@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privtab.analysis.changes import Change, ways
+from privtab.analysis.proposals import Proposal, proposals
 from privtab.analysis.provenance import Chain, Provenance
 from privtab.ir.canonical import Leaf
 from privtab.ir.evaluate import Reference
@@ -36,7 +37,8 @@ class Part:
 class Why:
     """The answer to a request, the rule that gave it, every minimal set of that rule, and what would turn a denial.
 
-    `turns`: each smallest set of changes, fewest first; empty for an allow, and where no change leads to one.
+    `turns`: each smallest set of changes, fewest first; empty for an allow, and where no change leads to one. `proposals`: these and
+    roles and groups, the least privilege first.
     """
 
     request: Request
@@ -44,6 +46,7 @@ class Why:
     rule: Rule
     sets: tuple[tuple[Part, ...], ...]
     turns: tuple[tuple[Change, ...], ...] = ()
+    proposals: tuple[Proposal, ...] = ()
 
 
 def explain(reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE) -> Why:
@@ -53,12 +56,14 @@ def explain(reference: Reference, request: Request, state: State | None = None, 
     """
     found = reference.explanation(request)
     rows = None if state is None else Provenance(found.asked, state, places)
+    turns = () if state is None or found.allowed else ways(reference, state, request)
     return Why(
         request=request,
         decision=Decision(allowed=found.allowed, context=found.context()),
         rule=found.rule,
         sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in found.sets),
-        turns=() if state is None or found.allowed else ways(reference, state, request),
+        turns=turns,
+        proposals=() if state is None or found.allowed else proposals(reference, state, request, turns),
     )
 
 

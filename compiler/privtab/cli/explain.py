@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from privtab.analysis.changes import Change
     from privtab.analysis.explain import Part, Why
+    from privtab.analysis.proposals import Proposal
     from privtab.analysis.provenance import Chain
     from privtab.ir.nodes import Program
     from privtab.state.places import Places
@@ -71,7 +72,7 @@ def explain(
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Say why a request is allowed, row by row of the state, or every smallest change that would allow it.
+    """Say why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
 
     Example:
 
@@ -117,6 +118,15 @@ def _json(why: Why) -> dict[str, Any]:
         "rule": rule_json(why.rule),
         "sets": [{"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]} for parts in why.sets],
         "turns": [[_change_json(change, why.request.user) for change in way] for way in why.turns],
+        "proposals": [
+            {
+                "changes": [_change_json(change, why.request.user) for change in proposal.changes],
+                "gains": proposal.gains,
+                "direct_grant": proposal.direct,
+                "new_role": proposal.new_role,
+            }
+            for proposal in why.proposals
+        ],
     }
 
 
@@ -152,7 +162,7 @@ class _Screen:
         self.program = program
         self.why = why
         self.places = places
-        self.most_ways = len(why.sets) + len(why.turns) if everything else MOST_WAYS
+        self.most_ways = len(why.sets) + len(why.proposals) if everything else MOST_WAYS
         self.most_chains = 10**6 if everything else MOST_CHAINS
         self.everything = everything
 
@@ -191,33 +201,42 @@ class _Screen:
         denied = _once(part for parts in self.why.sets for part in parts if part.denied)
         held = _once(part for parts in self.why.sets for part in parts if part.holds)
         if denied:
-            self._title("in the way")
+            self._title("blocked by a denial")
             for part in denied:
                 self._part(part)
         if held:
             self._title("held already")
             for part in held:
                 self._part(part)
-        turns = self.why.turns
-        if not turns:
+        found = self.why.proposals
+        if not found:
             self._title("no grant, ownership, membership or role on these objects would allow it")
             return
-        self._title("what would allow it" if len(turns) == 1 else f"what would allow it: any one of these {len(turns)}")
-        for number, way in enumerate(turns[: self.most_ways], start=1):
-            self._way(number, way, len(str(min(len(turns), self.most_ways))))
-        self._more(len(turns) - self.most_ways, "way", "ways")
+        self._title(
+            "what would allow it"
+            if len(found) == 1
+            else f"what would allow it: any one of these {len(found)}, least privilege first"
+        )
+        for number, proposal in enumerate(found[: self.most_ways], start=1):
+            self._way(number, proposal, len(str(min(len(found), self.most_ways))))
+        self._more(len(found) - self.most_ways, "way", "ways")
 
-    def _way(self, number: int, way: tuple[Change, ...], digits: int) -> None:
+    def _way(self, number: int, proposal: Proposal, digits: int) -> None:
         from privtab.analysis.changes import Give, change_text
 
-        for n, change in enumerate(way):
+        user = self.why.request.user
+        for n, change in enumerate(proposal.changes):
             label = f"{number:>{digits + 2}}  " if n == 0 else " " * (digits + 4)
-            text = ("and " if n else "") + change_text(change, self.why.request.user)
+            text = ("and " if n else "") + change_text(change, user)
+            if proposal.new_role and isinstance(change, Give):
+                text = text.removesuffix(f"user:{user}") + "a new role"
             self.console.print(label, style="dim", end="")
             self.console.print(text, end="", soft_wrap=True)
             show_place(self.console, self._place(change), at=len(label) + len(text))
             if isinstance(change, Give) and change.also_at:
                 show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
+        if proposal.new_role:
+            self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}", soft_wrap=True)
 
     def _place(self, change: Change) -> str:
         from privtab.analysis.changes import Lift

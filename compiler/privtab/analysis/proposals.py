@@ -1,0 +1,171 @@
+"""What to do about a denial: roles that have what is missing and groups first, the least privilege first.
+
+Beside the changes of `analysis.changes`, the caller is imagined with each role, and in each group, that a row about what is
+asked names. Every set of changes that is proposed turns the answer, and none of its changes can be left out. Sets are sorted
+by what else they would allow: the operations that the caller gains, on the entities that the state names and those of the
+request. Of a state of more than EXACT rows the rows about the roles and groups are counted instead.
+
+A grant to a user in person is what a certification calls a finding, so it is never proposed first: where nothing else would
+do, the grant is to a new role that the caller is assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from privtab.analysis.changes import (
+    AddToGroup,
+    Assign,
+    Change,
+    Changes,
+    Give,
+    Lift,
+    Turned,
+    antichain,
+    apply,
+    in_order,
+)
+from privtab.analysis.what_can import what_can
+from privtab.ir.evaluate import Reference
+from privtab.ir.nodes import Has, Owner
+from privtab.request import Entity, Request
+from privtab.state.nodes import Grant, State
+
+EXACT = 5_000
+"""Rows of a state up to which what a proposal would allow is worked out."""
+MOST = 24
+"""Roles and groups that are tried, and proposals that are measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A smallest set of changes that turns a denial.
+
+    `gains`: how many operations the caller could do then that they cannot do now, the one asked for included; for large states how
+    many rows speak of the roles and groups; None where it was not measured. `direct`: whether a privilege is granted to the
+    user in person. `new_role`: the grants are to a new role, and the caller is assigned it.
+    """
+
+    changes: tuple[Change, ...]
+    gains: int | None = None
+    direct: bool = False
+    new_role: bool = False
+
+
+def proposals(
+    reference: Reference, state: State, request: Request, turns: Iterable[tuple[Change, ...]]
+) -> tuple[Proposal, ...]:
+    """What to do about a denial, the best first. `turns`: the sets of changes that `changes.ways` found."""
+    found: list[Changes] = [frozenset(way) for way in turns]
+    for candidate in _candidates(reference, state, request):
+        turned = Turned(reference, state, request, (candidate,))
+        found += [frozenset({candidate}) | rest for rest in turned.smallest(turned.condition)]
+    ways = in_order(antichain(found))
+    measured = _Measure(reference, state, request)
+    made = [
+        Proposal(
+            changes=way,
+            gains=measured.gains(way) if at < MOST else None,
+            direct=any(isinstance(change, Give) for change in way),
+        )
+        for at, way in enumerate(sorted(ways, key=_is_direct))
+    ]
+    made.sort(key=_rank)
+    if made and made[0].direct and not reference.program.roles:
+        made.insert(0, replace(made[0], direct=False, new_role=True))
+    return tuple(made)
+
+
+def _is_direct(way: tuple[Change, ...]) -> bool:
+    return any(isinstance(change, Give) for change in way)
+
+
+def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
+    """Grants in person last; what only concerns the caller before what others notice; then the least gain."""
+    others = any(isinstance(c, Lift) and c.row.grantee.startswith(("role:", "group:")) for c in proposal.changes)
+    gains = float("inf") if proposal.gains is None else proposal.gains
+    return proposal.direct, others, proposal.gains is None, gains, len(proposal.changes)
+
+
+def _candidates(reference: Reference, state: State, request: Request) -> list[Assign | AddToGroup]:
+    """The roles and groups that a row about what is asked names, and groups that hold such roles; MOST at most."""
+    turned = Turned(reference, state, request, ())
+    caller = turned.caller
+    principals = set(_named(reference, turned))
+    held = {f"role:{role}" for role in caller.roles}
+    roles = {name for name in principals - held if name.startswith("role:")}
+    groups = {name for name in principals if name.startswith("group:")}
+    groups |= {
+        row.principal for row in state.assignments if f"role:{row.role}" in roles and row.principal.startswith("group:")
+    }
+    found: list[Assign | AddToGroup] = []
+    for name in sorted(roles):
+        role = name.removeprefix("role:")
+        declared = reference.program.roles.get(role)
+        if declared is None or declared.scope is None:
+            found.append(Assign(role=role))
+            continue
+        above = {key for keys in caller.keys.values() for key in keys if key.partition(":")[0] == declared.scope}
+        found += [Assign(role=role, scope=Entity.parse(key)) for key in sorted(above)]
+    if "state" in reference.program.semantics.groups:
+        found += [AddToGroup(group=name.removeprefix("group:")) for name in sorted(groups - caller.principals)]
+    return found[:MOST]
+
+
+def _named(reference: Reference, turned: Turned) -> Iterator[str]:
+    """The principals that have something of what the condition asks for."""
+    program, caller, holdings = reference.program, turned.caller, reference.holdings
+    owner = program.semantics.owner
+    for atom in turned.reached:
+        if not isinstance(atom, Has | Owner):
+            continue
+        path = caller.path(atom.target)
+        if not path:
+            continue
+        if isinstance(atom, Owner):
+            yield from holdings.owners(path[-1])
+            continue
+        for key in caller.looked_at(path):
+            yield from holdings.grants_on(atom.privilege, key)[0]
+            if owner is not None and atom.privilege in owner.holds:
+                yield from holdings.owners(key)
+            for role in program.roles.values():
+                if atom.privilege in dict(role.grants).get(key.partition(":")[0], ()):
+                    yield f"role:{role.name}"
+
+
+class _Measure:
+    """What sets of changes would allow beside what is asked for."""
+
+    def __init__(self, reference: Reference, state: State, request: Request) -> None:
+        self.reference = reference
+        self.state = state
+        self.request = request
+        self.exact = sum(map(len, (state.grants, state.assignments, state.owners, state.members))) <= EXACT
+        self._before = self._allowed(reference, state) if self.exact else frozenset[tuple[str, Entity, bool]]()
+
+    def gains(self, way: tuple[Change, ...]) -> int:
+        """How much the changes give."""
+        if not self.exact:
+            taken = {f"role:{c.role}" for c in way if isinstance(c, Assign)}
+            taken |= {f"group:{c.group}" for c in way if isinstance(c, AddToGroup)}
+            return sum(self._about(row, taken) for row in self.state.grants) + len(way)
+        state = apply(self.state, self.request.user, way)
+        return len(self._allowed(Reference(self.reference.program, state), state) - self._before)
+
+    @staticmethod
+    def _about(row: Grant, principals: set[str]) -> bool:
+        return row.grantee in principals and row.effect == "allow"
+
+    def _allowed(self, reference: Reference, state: State) -> frozenset[tuple[str, Entity, bool]]:
+        request = self.request
+        objects = [request.resource, *request.with_.values()]
+        known = [o for o in objects if len(reference.vocabulary.keys(o)) == len(reference.vocabulary.chains[o.type])]
+        return frozenset(
+            (may.operation, may.resource, may.unnamed)
+            for entity in (None, *known)
+            for may in what_can(
+                reference, state, request.user, entity, flags=request.flags, groups=request.groups
+            ).allowed
+        )

@@ -1,0 +1,121 @@
+"""What is proposed about a denial: it turns it, nothing of it can be left out, and the least privilege comes first."""
+
+from __future__ import annotations
+
+import generated
+import pytest
+import worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text, ways
+from privtab.analysis.proposals import proposals
+from privtab.ir.evaluate import Reference
+from privtab.pipeline import program_of
+from privtab.request import Entity, Request
+from privtab.source import decode
+from privtab.state.load import from_tables
+from privtab.state.nodes import State
+from privtab.state.validate import validate
+
+POLICY = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {item:}}
+privileges: [READ, WRITE, DROP]
+semantics: {inheritance: down, deny: overrides, owner: {creator: true}}
+tables:
+  item:
+    read: READ (item) or owner (item)
+    write: WRITE (item)
+    drop: DROP (item)
+"""
+PROGRAM = program_of(decode(POLICY.encode(), "shop.yaml"))
+ROWS = {
+    "memberships": [{"user": "ann", "group": "staff"}],
+    "assignments": [
+        {"principal": "user:ann", "role": "reader"},
+        {"principal": "group:bosses", "role": "editor"},
+    ],
+    "grants": [
+        {"grantee": "role:reader", "effect": "allow", "privilege": "READ", "entity": "item:s/i"},
+        {"grantee": "role:editor", "effect": "allow", "privilege": "READ", "entity": "store:s"},
+        {"grantee": "role:editor", "effect": "allow", "privilege": "WRITE", "entity": "store:s"},
+        {"grantee": "group:staff", "effect": "allow", "privilege": "READ", "entity": "store:s"},
+        {"grantee": "group:staff", "effect": "allow", "privilege": "WRITE", "entity": "item:s/j"},
+    ],
+}
+
+
+def state_of(rows: dict[str, list[dict[str, str]]]) -> State:
+    state, findings = validate(PROGRAM, from_tables(rows, "state"))
+    assert not [finding for finding in findings if finding.severity == "error"]
+    return state
+
+
+def proposed(rows: dict[str, list[dict[str, str]]], action: str, entity: str = "item:s/i") -> list[tuple[str, ...]]:
+    state = state_of(rows)
+    reference = Reference(PROGRAM, state)
+    request = Request(user="zoe", action=action, resource=Entity.parse(entity))
+    found = proposals(reference, state, request, ways(reference, state, request))
+    assert not found[0].direct, "what a certification calls a finding is never first"
+    return [(*(change_text(c, "zoe") for c in p.changes), *(["new role"] if p.new_role else [])) for p in found]
+
+
+def test_roles_and_groups_come_by_what_else_they_would_allow() -> None:
+    assert proposed(ROWS, "read") == [
+        ("assign role:reader to user:zoe",),
+        ("make user:zoe owner of item:s/i",),
+        ("add user:zoe to group:staff",),
+        ("assign role:editor to user:zoe",),
+        ("add user:zoe to group:bosses",),
+        ("grant READ at item:s/i to user:zoe",),
+    ]
+
+
+def test_a_grant_goes_to_a_new_role_where_nothing_else_would_do() -> None:
+    assert proposed(ROWS, "drop") == [
+        ("grant DROP at item:s/i to user:zoe", "new role"),
+        ("grant DROP at item:s/i to user:zoe",),
+    ]
+
+
+def test_a_role_that_is_denied_comes_with_what_lifts_the_denial() -> None:
+    denial = {"grantee": "role:reader", "effect": "deny", "privilege": "READ", "entity": "item:s/i"}
+    found = proposed({**ROWS, "grants": [*ROWS["grants"], denial]}, "read")
+    assert ("assign role:reader to user:zoe",) not in found
+    assert ("add user:zoe to group:staff",) in found
+    lifted = ("remove the denial of READ at item:s/i to role:reader", "assign role:reader to user:zoe")
+    assert found.index(lifted) > found.index(("assign role:editor to user:zoe",)), "others would notice that"
+
+
+def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privtab.analysis.proposals.EXACT", 1)
+    found = proposed(ROWS, "read")
+    assert found.index(("assign role:reader to user:zoe",)) < found.index(("assign role:editor to user:zoe",))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 400), st.integers(0, 10_000))
+def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: int, seed: int) -> None:
+    program = generated.program(policy)
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    for request in worlds.requests(program, seed, per_rule=1)[:20]:
+        if reference.decide(request).allowed:
+            continue
+        turns = ways(reference, state, request)
+        found = proposals(reference, state, request, turns)
+        assert {p.changes for p in found} >= {
+            way for way in turns if not any(set(p.changes) < set(way) for p in found)
+        }, "nothing that turned it is lost"
+        for proposal in found[:12]:
+            for at in range(-1, len(proposal.changes)):
+                some = [change for n, change in enumerate(proposal.changes) if n != at]
+                decision = Reference(program, apply(state, request.user, some)).decide(request)
+                assert decision.allowed is (at == -1), (request, proposal, some)
+            assert proposal.new_role or proposal.direct is any(isinstance(c, Give) for c in proposal.changes)
+        direct = [proposal.direct for proposal in found]
+        assert direct == sorted(direct)
+        assert all(isinstance(c, Assign | AddToGroup) or c for p in found for c in p.changes)
