@@ -141,7 +141,7 @@ def fuzzed(seeds: Sequence[bytes], target: Target, seconds: float | None) -> Non
     ends = time.monotonic() + (seconds or 30)
 
     @settings(
-        max_examples=60 if seconds is None else 50_000,
+        max_examples=60 if seconds is None else 5_000,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -335,7 +335,7 @@ def test_signatures(seconds: float | None) -> None:
 
 def test_a_reader_that_breaks_is_found() -> None:
     def breaks(text: bytes) -> None:
-        if b"[[[" in text:
+        if not text.startswith(b"abc"):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
