@@ -61,8 +61,8 @@ def _read(token: str) -> tuple[str, int, str | None]:
 def _asked(search: Search, system: str) -> str:
     """A hash of what is searched. The id of what is looked for is ignored, so it may change."""
     parts = {part: search.body[part] for part in ("subject", "action", "resource", "context") if part in search.body}
-    if search.kind.value in parts:
-        looked = parts[search.kind.value]
+    looked = parts.pop(search.kind.value, None)
+    if isinstance(looked, dict):  # A search for actions has none, and whatever stands there is ignored.
         parts[search.kind.value] = {key: value for key, value in looked.items() if key != "id"}
     page = search.body.get("page", {})
     content = [system, search.kind, parts, page.get("properties")]
