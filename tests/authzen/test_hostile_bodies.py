@@ -108,7 +108,7 @@ def ask(app: Any, path: str, body: bytes) -> None:
 
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-thorough = settings(max_examples=15_000, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick

@@ -104,7 +104,7 @@ def one(server: Server, answer: bytes) -> None:
 
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-thorough = settings(max_examples=15_000, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick
