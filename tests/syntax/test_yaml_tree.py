@@ -99,3 +99,8 @@ def test_what_is_nested_too_deeply_is_one_finding(deep: int) -> None:
     # libyaml has a limit of its own.
     assert tree("[" * deep + "]" * deep) in ((None, ["P004"]), (None, ["P004", "P002"]))
     assert tree("[" * DEEPEST + "]" * DEEPEST)[1] == []
+
+
+def test_a_row_of_very_many_digits_is_text() -> None:
+    assert plain_value("9" * 100) == int("9" * 100)
+    assert plain_value("9" * 5000) == "9" * 5000

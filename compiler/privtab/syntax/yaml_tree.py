@@ -23,6 +23,10 @@ _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
+_LONGEST_NUMBER = 100
+"""Characters of a number; a longer row of digits is text, since Python reads no numbers of any length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A scalar: its value, its text after folding and unquoting, and where it stands (offsets)."""
@@ -70,7 +74,7 @@ def plain_value(text: str) -> Plain:
     first = text[0]
     if first not in "+-.0123456789":
         return text
-    if _INT.fullmatch(text):
+    if len(text) <= _LONGEST_NUMBER and _INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if _FLOAT.fullmatch(text):
         return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".n", "n"))
