@@ -72,9 +72,9 @@ def plain_value(text: str) -> Plain:
     if text in _FALSE:
         return False
     first = text[0]
-    if first not in "+-.0123456789":
+    if first not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
         return text
-    if len(text) <= _LONGEST_NUMBER and _INT.fullmatch(text):
+    if _INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if _FLOAT.fullmatch(text):
         return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".n", "n"))
