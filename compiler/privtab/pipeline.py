@@ -11,11 +11,11 @@ from pathlib import Path
 from privtab import _resources, checks, model, source, syntax
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
-from privtab.ir.lower import lower
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN, settings_for
 from privtab.lint.judge import Judged, judge
 from privtab.lint.settings import Settings
+from privtab.model.lower import lower
 from privtab.source import SourceFile
 
 POLICIES = "policy_src"

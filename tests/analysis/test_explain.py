@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from privtab import pipeline
 from privtab.analysis.explain import Part, explain
 from privtab.analysis.provenance import Chain
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import TABLES, Grant, State
 from privtab.state.places import Places

@@ -19,8 +19,8 @@ from privtab.analysis.effects import Fact, Fresh, makes
 from privtab.analysis.goals import Goal, goal, operation_goal
 from privtab.analysis.paths import Reach, escalations
 from privtab.analysis.universe import Universe, names, rows_entities
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import RESOURCE, Program, Rule
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Grant, State
 

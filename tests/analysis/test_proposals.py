@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text, ways
 from privtab.analysis.proposals import proposals
-from privtab.ir.evaluate import Reference
 from privtab.pipeline import program_of
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import decode
 from privtab.state.load import from_tables

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.analysis.what_can import May, what_can
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 

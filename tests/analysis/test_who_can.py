@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest, pipeline
 from privtab.analysis.universe import users
 from privtab.analysis.who_can import Principal, who_can
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 

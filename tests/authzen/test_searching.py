@@ -24,8 +24,8 @@ from privtab.authzen.searching import AT_ONCE, Walk, page
 from privtab.authzen.service import Service
 from privtab.bundle.pack import policy_bundle, state_bundle
 from privtab.client.embedded import Embedded
-from privtab.ir.evaluate import Reference
 from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))

@@ -12,8 +12,8 @@ import small
 
 from privtab import model, syntax
 from privtab.checks import p320_separation_of_duty
-from privtab.ir.lower import lower
 from privtab.ir.nodes import ALWAYS, Program, Rule
+from privtab.model.lower import lower
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.nodes import Assignment, Grant, State

@@ -16,10 +16,10 @@ from privtab.checks import (
     p314_deviates_from_core,
 )
 from privtab.checks._view import View, view
-from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.formula import conjunction
 from privtab.ir.nodes import ALWAYS, Formula, Rule
 from privtab.model import nodes as m
+from privtab.reference.evaluate import Asked, Reference
 from privtab.request import Request
 from privtab.source import SourceFile
 

@@ -28,7 +28,8 @@ def block(text: str, heading: str) -> str | None:
 
 def test_checks_tests_and_pages_are_the_same_set() -> None:
     modules = {f"{m.CODE}-{m.NAME}" for m in checks.catalogue()}
-    files = {path.stem for path in (ROOT / "compiler" / "privtab" / "checks").glob("p*.py")}
+    rooms = (ROOT / "compiler" / "privtab" / room for room in ("findings", "checks"))
+    files = {path.stem for room in rooms for path in room.glob("p*.py")}
     tests = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_p*.py")}
     assert modules == set(RULES)
     assert files == tests == {name.lower().replace("-", "_") for name in modules}

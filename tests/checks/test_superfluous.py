@@ -12,11 +12,11 @@ from privtab import model, syntax
 from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view
-from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.model import nodes as m
 from privtab.model.walk import flat
+from privtab.reference.evaluate import Asked, Reference
 from privtab.source import SourceFile
 
 Path = tuple[int, ...]

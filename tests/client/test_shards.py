@@ -20,10 +20,10 @@ from privtab.bundle.pack import shard_bundles, wasm_modules
 from privtab.bundle.shards import listing, shard_file
 from privtab.engines.index import Index, together
 from privtab.errors import FileError, PolicyError, UsageError
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.opa.wasm import build
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State

@@ -12,7 +12,7 @@ import requests
 import worlds
 
 from privtab import AsyncClient, Client, Request
-from privtab.ir.evaluate import Reference
+from privtab.reference.evaluate import Reference
 
 WORLDS = 6
 SETTINGS: tuple[dict[str, Any], ...] = (

@@ -18,11 +18,11 @@ from privtab import Client, Entity, InvalidRequest, Request
 from privtab.bundle.pack import policy_artifacts, policy_bundle, state_bundle
 from privtab.cli._app import run
 from privtab.diagnostics import Severity
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa.server import OpaServer
 from privtab.pipeline import check_policy, load_program
+from privtab.reference.evaluate import Reference
 from privtab.state.findings import CODES, errors
 from privtab.state.load import load
 from privtab.state.nodes import State

@@ -12,7 +12,7 @@ from privtab import pipeline
 from privtab.bundle import policy_artifacts
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.ir.evaluate import Reference
+from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 
 

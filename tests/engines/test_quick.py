@@ -13,7 +13,7 @@ from privtab.bundle import policy_artifacts
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine, QuickWays
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request, Vocabulary
 from privtab.state.index import index
 

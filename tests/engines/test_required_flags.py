@@ -17,11 +17,11 @@ from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
 from privtab.opa.server import OpaServer
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables

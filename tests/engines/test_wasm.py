@@ -17,10 +17,10 @@ from privtab import pipeline
 from privtab.bundle import policy_artifacts, wasm_modules
 from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest, PolicyError, UsageError
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State

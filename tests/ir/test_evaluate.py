@@ -8,8 +8,8 @@ import pytest
 
 from privtab import pipeline
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference, evaluate
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference, evaluate
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 

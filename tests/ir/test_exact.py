@@ -11,7 +11,7 @@ import small
 from privtab.ir.exact import Exact
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import Program, Rule
-from privtab.ir.scene import Scene
+from privtab.reference.witness import Scene
 from privtab.request import Request
 
 

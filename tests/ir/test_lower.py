@@ -10,8 +10,8 @@ import pytest
 from privtab import model, syntax
 from privtab.diagnostics import Severity
 from privtab.ir import nodes as ir
-from privtab.ir.lower import lower as lower_policy
 from privtab.ir.nodes import Program
+from privtab.model.lower import lower as lower_policy
 from privtab.source import SourceFile
 
 HEAD = {

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 from privtab import model, syntax
 from privtab.backends.describe import describe
-from privtab.ir.lower import lower
+from privtab.model.lower import lower
 from privtab.source import SourceFile
 
 TEXT = """\

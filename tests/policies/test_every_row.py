@@ -15,8 +15,8 @@ from agreement import ask, put_state, serving
 from rowcases import Case, Rows, cases
 
 from privtab import pipeline
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 
 POLICIES = pipeline.find_policies([Path(__file__).parents[2] / "policy_src"])
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Effect, Grant, State
 

@@ -19,8 +19,8 @@ from rowcases import Rows, cases
 from privtab.bundle import wasm_modules
 from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest, PolicyError
-from privtab.ir.evaluate import Reference
 from privtab.opa import wasm
+from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.index import index
 from privtab.state.nodes import State

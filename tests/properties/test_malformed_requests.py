@@ -13,7 +13,7 @@ from malformed import broken
 from rowcases import Rows, cases
 
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
+from privtab.reference.evaluate import Reference
 from privtab.request import Request
 
 

@@ -15,8 +15,8 @@ from privtab.bundle import state_bundle, wasm_modules
 from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
 from privtab.opa import wasm
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State
 

@@ -14,8 +14,8 @@ import worlds
 from pyspark.sql import SparkSession
 
 from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import SparkState, entitlements
 from privtab.spark.matrix import candidates

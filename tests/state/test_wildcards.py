@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program, Semantics
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request, Vocabulary
 from privtab.state.load import from_tables
 from privtab.state.nodes import State, StateFinding

@@ -15,9 +15,9 @@ import worlds
 
 from privtab import pipeline
 from privtab.bundle import PolicyArtifacts, policy_artifacts
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
+from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state import shards
 from privtab.state.index import index

@@ -8,8 +8,8 @@ import worlds
 
 from privtab import checks, model, syntax
 from privtab.diagnostics import Diagnostic, Severity
-from privtab.ir.lower import lower
 from privtab.ir.nodes import Program
+from privtab.model.lower import lower
 from privtab.model.nodes import Policy
 from privtab.source import SourceFile
 

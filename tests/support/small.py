@@ -14,10 +14,10 @@ from typing import Literal
 
 from privtab import checks, model, syntax
 from privtab.diagnostics import Severity
-from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.formula import anchor, call_condition, item_condition, leaves, rule_flags
-from privtab.ir.lower import lower
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
+from privtab.model.lower import lower
+from privtab.reference.evaluate import Asked, Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.names import Names

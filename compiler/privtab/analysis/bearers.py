@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import assert_never
 
-from privtab.ir.evaluate import Asked
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
     And,
@@ -24,6 +23,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.reference.evaluate import Asked
 from privtab.request import decode_name
 from privtab.state.nodes import State
 

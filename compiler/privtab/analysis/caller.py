@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from privtab.analysis.universe import Universe
-from privtab.ir.evaluate import Asked, Reference
+from privtab.reference.evaluate import Asked, Reference
 from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State

@@ -16,7 +16,6 @@ from typing import TypeAlias, assert_never
 from privtab.analysis.caller import Caller
 from privtab.analysis.provenance import Provenance
 from privtab.errors import UnsupportedError
-from privtab.ir.evaluate import Reference
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
     RESOURCE,
@@ -35,6 +34,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     When,
 )
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request, decode_name
 from privtab.state.nodes import Assignment, Grant, State
 

@@ -8,9 +8,9 @@ from privtab.analysis.changes import Change, ways
 from privtab.analysis.proposals import Proposal, proposals
 from privtab.analysis.provenance import Chain, Provenance
 from privtab.ir.canonical import Leaf
-from privtab.ir.evaluate import Reference
-from privtab.ir.explain import Explanation
 from privtab.ir.nodes import ByType, Has, Rule
+from privtab.reference.evaluate import Reference
+from privtab.reference.explain import Explanation
 from privtab.request import Decision, Request
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places

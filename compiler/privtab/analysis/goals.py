@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import Fact
 from privtab.errors import InvalidRequest
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.names import Names
 

@@ -17,10 +17,10 @@ from privtab.analysis.goals import Goal, Needs
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
 from privtab.ir.canonical import Listing, canonical
-from privtab.ir.evaluate import Reference
-from privtab.ir.explain import Explanation
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Rule
+from privtab.reference.evaluate import Reference
+from privtab.reference.explain import Explanation
 from privtab.request import Entity
 from privtab.state.nodes import State
 

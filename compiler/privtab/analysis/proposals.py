@@ -27,8 +27,8 @@ from privtab.analysis.changes import (
     in_order,
 )
 from privtab.analysis.what_can import what_can
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Has, Owner
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Grant, State
 

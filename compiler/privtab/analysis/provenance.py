@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.evaluate import Asked
 from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
+from privtab.reference.evaluate import Asked
 from privtab.request import decode_name
 from privtab.state.names import Names
 from privtab.state.nodes import Assignment, Effect, Grant, Place, State

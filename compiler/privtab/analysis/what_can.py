@@ -14,9 +14,9 @@ from typing import TypeAlias
 from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.evaluate import Reference
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, bare_name, check_user
 from privtab.state.nodes import State
 

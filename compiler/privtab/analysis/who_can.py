@@ -14,9 +14,9 @@ from privtab.analysis.bearers import PrincipalBearers, UserBearers
 from privtab.analysis.caller import Caller
 from privtab.analysis.universe import users
 from privtab.ir.canonical import Leaf, Listing, canonical
-from privtab.ir.evaluate import Asked, Reference
-from privtab.ir.explain import Explanation
 from privtab.ir.nodes import RESOURCE, Member, Rule
+from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.explain import Explanation
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 

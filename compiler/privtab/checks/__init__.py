@@ -1,13 +1,15 @@
-"""Findings, one file for each code: its code, name, severity, and either a builder or a `find(policy)`."""
+"""Findings that take a search over the whole policy: one file for each code, with its `find(policy)`."""
 
 from __future__ import annotations
 
 import pkgutil
+import sys
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from privtab import findings
 from privtab.diagnostics import Diagnostic, in_order
 
 if TYPE_CHECKING:
@@ -17,8 +19,13 @@ if TYPE_CHECKING:
 @cache
 def catalogue() -> tuple[ModuleType, ...]:
     """The module of every finding, by code."""
-    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("p"))
-    return tuple(import_module(f"{__name__}.{name}") for name in names)
+    found = [
+        (module.name, room.__name__)
+        for room in (findings, sys.modules[__name__])
+        for module in pkgutil.iter_modules(room.__path__)
+        if module.name.startswith("p")
+    ]
+    return tuple(import_module(f"{room}.{name}") for name, room in sorted(found))
 
 
 def run(policy: Policy) -> list[Diagnostic]:

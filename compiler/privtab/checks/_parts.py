@@ -11,7 +11,7 @@ from privtab.model.walk import first_spot, flat
 
 if TYPE_CHECKING:
     from privtab.checks._truth import Circuit
-    from privtab.ir.lower import Lowering
+    from privtab.model.lower import Lowering
 
 Kind = Literal["alternative", "condition", "object", "privilege"]
 Path: TypeAlias = tuple[int, ...]

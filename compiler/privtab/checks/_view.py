@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import Exact
-    from privtab.ir.lower import Lowering
     from privtab.ir.nodes import Atom, Formula, Program, Rule
     from privtab.ir.solver import Everything
+    from privtab.model.lower import Lowering
     from privtab.model.nodes import PairKey, Policy, Row
     from privtab.model.others import Others
 
@@ -47,14 +47,14 @@ class View:
     @cached_property
     def lowering(self) -> Lowering:
         """Lowers single rows and conditions."""
-        from privtab.ir.lower import Lowering
+        from privtab.model.lower import Lowering
 
         return Lowering(self.policy)
 
     @cached_property
     def program(self) -> Program:
         """The whole program."""
-        from privtab.ir.lower import lower
+        from privtab.model.lower import lower
 
         return lower(self.policy)
 

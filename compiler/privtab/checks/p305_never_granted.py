@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._hints import listed
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.findings.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy, Spot

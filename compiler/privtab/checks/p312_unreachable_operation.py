@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._hints import listed
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.errors import Undecided
+from privtab.findings.hints import listed
 
 if TYPE_CHECKING:
     from privtab.checks._view import Setting

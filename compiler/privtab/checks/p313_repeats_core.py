@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._compare import compare
-from privtab.checks._hints import listed
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.findings.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m

@@ -45,7 +45,7 @@ class ReferenceAnswers:
 
     def __init__(self, program: Program, state: State) -> None:
         from privtab.bundle.pack import policy_artifacts
-        from privtab.ir.evaluate import Reference
+        from privtab.reference.evaluate import Reference
 
         self._reference = Reference(program, state, revision=policy_artifacts(program).revision)
 

@@ -86,7 +86,7 @@ def explain(
     from privtab.analysis.unknown import notes as unknown
     from privtab.bundle.pack import policy_artifacts
     from privtab.cli._kept import load_policy
-    from privtab.ir.evaluate import Reference
+    from privtab.reference.evaluate import Reference
 
     program = load_policy(policy, variant=variant, readings=readings(reading))
     request = Request(

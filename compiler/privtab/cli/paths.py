@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from privtab.analysis.effects import Fact
     from privtab.analysis.goals import Goal
     from privtab.analysis.paths import Path, Reach, Step
-    from privtab.ir.evaluate import Reference
+    from privtab.reference.evaluate import Reference
     from privtab.state.nodes import State
 
 MOST_LINES = 20
@@ -91,7 +91,7 @@ def paths(
       privtab paths --all -p studio.yaml -s state.yaml
     """
     from privtab.cli._kept import load_policy
-    from privtab.ir.evaluate import Reference
+    from privtab.reference.evaluate import Reference
 
     _check(user, wanted, resource, operation, everybody=everybody)
     program = load_policy(policy, variant=variant, readings=readings(reading))

@@ -82,7 +82,7 @@ def what_can(
     from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.what_can import what_can as asked
     from privtab.cli._kept import load_policy
-    from privtab.ir.evaluate import Reference
+    from privtab.reference.evaluate import Reference
 
     about = None if resource is None else entity(resource)
     principal, brought = principal_name(user), group_names(group)

@@ -80,7 +80,7 @@ def who_can(
     from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.who_can import who_can as asked
     from privtab.cli._kept import load_policy
-    from privtab.ir.evaluate import Reference
+    from privtab.reference.evaluate import Reference
 
     if ":" in operation and ":" not in resource:
         raise UsageError(f"`{operation}` is no operation: write `who-can OP ENTITY`, the operation first")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.formula import resolve
+from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import (
     And,
     Atom,
@@ -30,7 +31,6 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.state.names import Names
 
 Carrier: TypeAlias = Literal["user", "group", "brought"]
 """Through whom a row counts for the caller: himself, a group of the state, or a group that the request brings."""
@@ -105,7 +105,7 @@ class Reading:
     def __init__(self, program: Program, unsaid: frozenset[str] = frozenset()) -> None:
         self.program = program
         self.unsaid = unsaid
-        self.names = Names(program)
+        self.names = PrivilegeNames(program)
         self.down = program.semantics.inheritance == "down"
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner

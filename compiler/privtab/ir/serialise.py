@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 from privtab._once import once
 from privtab.ir.canonical import Leaf, Listing, canonical
-from privtab.ir.explain import source_text
 from privtab.ir.formula import anchor, asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import (
     And,
@@ -29,6 +28,7 @@ from privtab.ir.nodes import (
     Self,
     Semantics,
     ServiceAdmin,
+    Source,
     Target,
     When,
     chains,
@@ -240,3 +240,10 @@ def formula_json(formula: Formula) -> dict[str, Any]:
             return {"by_type": {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
         case _:
             assert_never(formula)
+
+
+def source_text(source: Source | None) -> str | None:
+    """`document:line`, the document alone, or None."""
+    if source is None:
+        return None
+    return source.document if source.line is None else f"{source.document}:{source.line}"

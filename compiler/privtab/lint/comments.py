@@ -6,8 +6,8 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from privtab.checks import p402_wrong_ignore
 from privtab.diagnostics import Diagnostic, Located
+from privtab.findings import p402_wrong_ignore
 from privtab.lint.codes import codes, unknown
 from privtab.source import SourceFile
 from privtab.syntax.comments import comments

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.checks import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p401_unused_ignore
 from privtab.diagnostics import Diagnostic, in_order
+from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p401_unused_ignore
 from privtab.lint.codes import CANNOT_GO
 from privtab.lint.comments import Ignore, ignores
 from privtab.lint.settings import Settings

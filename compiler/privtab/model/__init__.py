@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from privtab.checks import (
+from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.findings import (
     p101_unknown_privilege,
     p102_unknown_type,
     p103_undefined_object,
@@ -14,8 +15,7 @@ from privtab.checks import (
     p201_duplicate_row,
     p202_contradicting_row,
 )
-from privtab.checks._hints import listed
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.findings.hints import listed
 from privtab.model import nodes as m
 from privtab.model.conflicts import resolve_conflicts
 from privtab.model.cycles import find_cycles, find_deep

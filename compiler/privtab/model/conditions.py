@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
-from privtab.checks import (
+from privtab.diagnostics import Diagnostic
+from privtab.findings import (
     p009_wrong_value,
     p101_unknown_privilege,
     p102_unknown_type,
@@ -19,8 +20,7 @@ from privtab.checks import (
     p210_not_a_principal,
     p211_no_owners,
 )
-from privtab.checks._hints import nearest
-from privtab.diagnostics import Diagnostic
+from privtab.findings.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import Names

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from privtab.checks import p105_unknown_operation
 from privtab.diagnostics import Diagnostic, Located
+from privtab.findings import p105_unknown_operation
 from privtab.ir.nodes import Conflict
 from privtab.model.names import Names
 from privtab.model.nodes import PairKey

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from privtab.checks import p204_can_cycle, p216_too_deep
 from privtab.diagnostics import Diagnostic, Span
+from privtab.findings import p204_can_cycle, p216_too_deep
 from privtab.model import nodes as m
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from privtab.checks import (
+from privtab.diagnostics import Diagnostic, Span
+from privtab.findings import (
     p101_unknown_privilege,
     p102_unknown_type,
     p106_alias_of_nothing,
@@ -15,7 +16,6 @@ from privtab.checks import (
     p206_privilege_cannot_bind,
     p207_duplicate_name,
 )
-from privtab.diagnostics import Diagnostic, Span
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.hierarchy import Hierarchy
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word

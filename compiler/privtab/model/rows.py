@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from privtab.checks import (
+from privtab.diagnostics import Diagnostic
+from privtab.findings import (
     p009_wrong_value,
     p107_unknown_source,
     p210_not_a_principal,
@@ -15,7 +16,6 @@ from privtab.checks import (
     p214_object_without_types,
     p215_effect_on_many_types,
 )
-from privtab.diagnostics import Diagnostic
 from privtab.ir.nodes import PRINCIPAL_TABLES, RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names

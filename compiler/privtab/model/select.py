@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from privtab.checks._hints import nearest
 from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
+from privtab.findings.hints import nearest
 from privtab.ir.nodes import Origin
 from privtab.model.names import Names
 from privtab.model.nodes import PairKey

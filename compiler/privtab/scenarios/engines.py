@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from privtab.errors import OpaError
-from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.nodes import Effect, Program
+from privtab.reference.evaluate import Asked, Reference
 from privtab.request import Decision, Request
 from privtab.state.nodes import State
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from privtab.checks._hints import did_you_mean, listed
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.findings.hints import did_you_mean, listed
 
 CODES = {
     "T001": "unknown-key",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, assert_never
 
-from privtab.ir.evaluate import Asked, Reference
 from privtab.ir.formula import item_condition, move, references
 from privtab.ir.nodes import (
     ALWAYS,
@@ -26,6 +25,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     When,
 )
+from privtab.reference.evaluate import Asked, Reference
 from privtab.scenarios.nodes import Case
 
 Key: TypeAlias = tuple[str, str]

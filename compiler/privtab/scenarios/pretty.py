@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from privtab.ir.explain import source_text
 from privtab.ir.nodes import Rule
+from privtab.ir.serialise import source_text
 from privtab.scenarios.coverage import Cell
 from privtab.scenarios.results import Result, because
 from privtab.scenarios.run import Failure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Rule
+from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage
 from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.masks import Key, Observed

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from privtab.ir.canonical import atom_text
-from privtab.ir.explain import source_text
 from privtab.ir.nodes import Rule
+from privtab.ir.serialise import source_text
 from privtab.report.nodes import Case as JUnitCase
 from privtab.report.nodes import Failure as JUnitFailure
 from privtab.report.nodes import Suite

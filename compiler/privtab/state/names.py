@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from privtab.characters import LONGEST_NAME, unusable
+from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.request import KINDS, WILDCARDS, Entity, encode_name, escape_wildcard, is_wildcard, wrong_escape
 from privtab.state.raw import did_you_mean
@@ -31,37 +32,13 @@ def unusable_name(text: str) -> Problem | None:
     return Problem("S116", f"`{text}` holds the character {character}", advice)
 
 
-class Names:
+class Names(PrivilegeNames):
     """Reads names of one policy; an entity that occurs in many rows is looked at once."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        super().__init__(program)
         self._entities: dict[str, Entity | Problem] = {}
-        self._members: dict[str, tuple[str, ...] | None] = {}
         self._depths = program.depths
-
-    def privileges(self, name: str) -> tuple[str, ...] | None:
-        """The privileges that a name stands for: itself, its alias's, its set's members; None where it is unknown."""
-        if name not in self._members:
-            self._members[name] = self._privileges(name, frozenset())
-        return self._members[name]
-
-    def _privileges(self, name: str, within: frozenset[str]) -> tuple[str, ...] | None:
-        if name in self.program.privileges:
-            return (name,)
-        parts = (self.program.aliases[name].of,) if name in self.program.aliases else self.program.sets.get(name)
-        if parts is None or name in within:
-            return None
-        members = [self._privileges(part, within | {name}) or () for part in parts]
-        return tuple(dict.fromkeys(member for inner in members for member in inner))
-
-    def known_privileges(self) -> tuple[str, ...]:
-        """Every name that a grant may use."""
-        return (*self.program.privileges, *self.program.aliases, *self.program.sets)
-
-    def given(self, name: str, type_: str) -> tuple[str, ...]:
-        """The privileges that a grant of this name gives on a type: of a set those members that the type knows."""
-        return tuple(m for m in self.privileges(name) or () if type_ in self.program.privileges[m].on)
 
     def grantable(self, name: str, type_: str) -> Problem | None:
         """Why a privilege, alias or set cannot be granted on a type; None where it gives something there."""

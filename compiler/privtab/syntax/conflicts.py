@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.checks import p009_wrong_value
+from privtab.findings import p009_wrong_value
 from privtab.syntax.nodes import ConflictDecl, Word
 from privtab.syntax.reader import Reader
 from privtab.syntax.yaml_tree import Node, Scalar, Sequence

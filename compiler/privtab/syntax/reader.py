@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence as Sequence_
 from typing import Literal
 
-from privtab.checks import (
+from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.findings import (
     p005_duplicate_key,
     p006_unknown_key,
     p007_missing_key,
@@ -15,8 +16,7 @@ from privtab.checks import (
     p010_bad_name,
     p011_cell_syntax,
 )
-from privtab.checks._hints import listed, nearest
-from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.findings.hints import listed, nearest
 from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
 from privtab.syntax.expression import CellError, parse_condition, parse_effects

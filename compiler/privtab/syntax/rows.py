@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from privtab.checks import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
 from privtab.diagnostics import Located
+from privtab.findings import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
 from privtab.syntax.keys import SNAKE
 from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
 from privtab.syntax.reader import Fields, Reader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, cast
 
-from privtab.checks import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
 from privtab.diagnostics import Located, Severity
+from privtab.findings import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
 from privtab.syntax.conflicts import read_conflicts
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.keys import SECTIONS

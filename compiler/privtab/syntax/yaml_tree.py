@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from privtab.checks import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature
 from privtab.diagnostics import Diagnostic
+from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature
 from privtab.source import SourceFile
 from privtab.syntax.yaml_events import events
 from privtab.yaml_text import DEEPEST

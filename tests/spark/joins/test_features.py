@@ -11,8 +11,8 @@ from joined import ask
 from pyspark.sql import SparkSession
 
 from privtab import pipeline
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark.joins import Figures, JoinLimits
 from privtab.state.load import load

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
 from privtab.errors import UsageError
-from privtab.ir.evaluate import Reference
 from privtab.ir.nodes import Program
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark.joins import decide_by_joins, explain_joins
 from privtab.spark.state import SparkState

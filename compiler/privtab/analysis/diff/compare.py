@@ -12,7 +12,6 @@ from privtab.analysis.diff.separate import Separation, meeting, separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.analysis.diff.witness import Trial
 from privtab.ir.exact import Exact
-from privtab.ir.explain import source_text
 from privtab.ir.facts import Reading
 from privtab.ir.formula import item_condition, leaves, references, walk
 from privtab.ir.nodes import (
@@ -28,6 +27,7 @@ from privtab.ir.nodes import (
     Semantics,
     ServiceAdmin,
 )
+from privtab.ir.serialise import source_text
 
 
 class Comparison:

@@ -11,12 +11,12 @@ from privtab.analysis.diff.separate import Separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
-from privtab.ir.evaluate import Asked, Reference
-from privtab.ir.explain import Explanation
 from privtab.ir.facts import Reading
 from privtab.ir.formula import atoms, item_condition, references
 from privtab.ir.nodes import Has, Program, Rule, ServiceAdmin, Target
-from privtab.ir.scene import Scene
+from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.explain import Explanation
+from privtab.reference.witness import Scene
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.validate import validate

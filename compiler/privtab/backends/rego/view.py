@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from privtab.backends.rego.names import Names
-from privtab.ir.explain import source_text
 from privtab.ir.formula import anchor, call_condition, conjunction, item_condition, leaves, references
 from privtab.ir.nodes import (
     ALWAYS,
@@ -28,6 +27,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
+from privtab.ir.serialise import source_text
 
 ENTRY = "allowed"
 """The function that requests reach; each of its clauses begins with the operation and the type, compared with literals."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from privtab.checks._hints import listed
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.findings.hints import listed
 
 CODE = "P206"
 NAME = "privilege-cannot-bind"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.checks._hints import listed
 from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.findings.hints import listed
 
 CODE = "P215"
 NAME = "effect-on-many-types"

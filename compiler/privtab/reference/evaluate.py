@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from privtab.ir.explain import Explanation
 from privtab.ir.formula import anchor, asked_condition, resolve
 from privtab.ir.nodes import (
     RESOURCE,
@@ -31,6 +30,7 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.serialise import listing, vocabulary
+from privtab.reference.explain import Explanation
 from privtab.request import Decision, Request, decode_name
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State

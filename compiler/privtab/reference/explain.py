@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privtab.ir.canonical import Leaf, Listing, atom_words
-from privtab.ir.nodes import ByType, Effect, Has, Rule, Source, Target
+from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
+from privtab.ir.serialise import source_text
 
 if TYPE_CHECKING:
-    from privtab.ir.evaluate import Asked
+    from privtab.reference.evaluate import Asked
 
 
 class Explanation:
@@ -86,10 +87,3 @@ def smallest(sets: Iterable[Sequence[Sequence[str]]]) -> list[list[str]]:
         if not any(known <= candidate for known in kept):
             kept.append(candidate)
     return sorted((sorted(s) for s in kept), key=lambda s: (len(s), s))
-
-
-def source_text(source: Source | None) -> str | None:
-    """`document:line`, the document alone, or None."""
-    if source is None:
-        return None
-    return source.document if source.line is None else f"{source.document}:{source.line}"

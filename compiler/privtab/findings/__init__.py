@@ -1,0 +1,1 @@
+"""Findings that readers of policies report: one file for each code, with a builder. `checks` adds those that search."""
