@@ -9,6 +9,8 @@ from rich.text import Text
 from privtab.cli._output import Format, out, show_diagnostics, table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from privtab.registry.deploy.gates import Gate
     from privtab.registry.deploy.trial import Ended
 
@@ -33,14 +35,29 @@ def show_gate(gate: Gate, format_: Format) -> None:
             f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}", soft_wrap=True
         )
     if gate.blocking:
-        shown = table("  operation", "verdict", "before", "after")
-        for row in gate.blocking[:MOST]:
-            cells = [c.text if c is not None else "" for c in (row.before, row.after)]
-            shown.add_row(f"  {row.name}", str(row.verdict), *cells)
-        console.print(shown)
+        console.print(_blocking(gate))
         console.print(
             "  waive what is meant (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`", style="dim"
         )
+
+
+def _blocking(gate: Gate) -> Table:
+    """The changes that stop a deployment, by what makes them; below each the operations that changed only through it."""
+    from privtab.analysis.diff.words import also_by, drawn_together, folded
+
+    shown = table("  operation", "verdict", "before", "after")
+    for one in folded(gate.blocking)[:MOST]:
+        row = one.row
+        cells = [c.text if c is not None else "" for c in (row.before, row.after)]
+        shown.add_row(f"  {row.name}", str(row.verdict), *cells)
+        if by := also_by(row):
+            shown.add_row("", Text("by", style="dim"), ", ".join(by), "")
+        if one.through:
+            names = drawn_together([(other.entity, other.operation) for other in one.through])
+            more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+            label = f"    and {len(one.through)} through it"
+            shown.add_row(Text(label, style="dim"), "", ", ".join(names[:MOST]) + more, "")
+    return shown
 
 
 def show_trial(ended: Ended, format_: Format) -> None:

@@ -10,10 +10,12 @@ import pytest
 from privtab import source
 from privtab.analysis.diff.waivers import read_waivers
 from privtab.bundle import policy_bundle
+from privtab.cli._deploy_show import show_gate
+from privtab.cli._output import Format
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.registry.deploy.gates import FailingOn, Gate, Outcome, diff_gate, lint_gate, skipped, test_gate
-from privtab.registry.deploy.program import program_in
+from privtab.registry.deploy.program import comparable, program_in
 
 POLICY = """\
 privtab: 1
@@ -105,6 +107,72 @@ def test_what_is_wider_here_and_narrower_there_stops_too(tmp_path: Path) -> None
     one = load_program(write(tmp_path))
     other = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: WRITE (item)")))
     assert compared(one, other, FailingOn.WIDER).outcome is Outcome.FAILED
+
+
+NESTED = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {site: {shelf: {item:}}}
+privileges: [READ, WRITE]
+sets: {ALL: [READ]}
+tables:
+  site: {load: READ (site)}
+  shelf: {load: can load (site) and READ (shelf), own: ALL (shelf)}
+  item:
+    load: can load (shelf)
+    read: can load (item) and READ (item)
+    mark: {with: {other: [shelf, item]}, requires: can load (other)}
+    write: WRITE (item)
+"""
+
+
+def test_what_changed_only_through_can_is_folded_into_the_row_that_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    changed = NESTED.replace("load: READ (site)", "load: READ/WRITE (site)")
+    changed = changed.replace("write: WRITE (item)", "write: READ (item)")
+    gate = compared(load_program(write(tmp_path, NESTED)), load_program(write(tmp_path, changed)), FailingOn.WIDER)
+    through = {"shelf/load", "item/load", "item/read", "item/mark"}
+    assert {row.name for row in gate.blocking} == {"site/load", "item/write", *through}
+    assert "6 not waived: item/write, site/load and 4 through `can`" in gate.says
+    show_gate(gate, Format.TEXT)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    at = next(n for n, line in enumerate(lines) if line.startswith("site/load wider READ (site)"))
+    assert lines[at + 1].startswith("and 4 through it item/{load, mark, read}, shelf/load")
+    assert not any(line.startswith(("item/read", "shelf/load")) for line in lines)
+
+
+def test_what_makes_the_difference_is_told_where_the_cells_are_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    changed = NESTED.replace("tables:", "semantics: {inheritance: down}\ntables:")
+    gate = compared(load_program(write(tmp_path, NESTED)), load_program(write(tmp_path, changed)), FailingOn.WIDER)
+    show_gate(gate, Format.TEXT)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    at = next(n for n, line in enumerate(lines) if line.startswith("item/write wider WRITE (item) WRITE (item)"))
+    assert lines[at + 1] == "by inheritance"
+
+
+def test_a_row_stays_where_the_one_it_asks_for_does_not_stop(tmp_path: Path) -> None:
+    waiver = "waivers:\n  - {operation: site/load, change: wider, who: ada, why: writers too, until: 2026-02-01}\n"
+    changed = NESTED.replace("load: READ (site)", "load: READ/WRITE (site)")
+    before, after = (load_program(write(tmp_path, text)) for text in (NESTED, changed))
+    gate = compared(before, after, FailingOn.WIDER, waiver)
+    assert gate.outcome is Outcome.FAILED
+    assert {row.name for row in gate.blocking} == {"shelf/load", "item/load", "item/read", "item/mark"}
+    assert "4 not waived" in gate.says
+
+
+def test_types_come_in_the_same_order_on_both_sides(tmp_path: Path) -> None:
+    unsorted = NESTED.replace("site", "zone")
+    program = load_program(write(tmp_path, unsorted))
+    running, shown = program_in(policy_bundle(program), "running"), comparable(program)
+    assert list(shown.entities) == list(running.entities) == ["item", "shelf", "zone"]
+    assert list(shown.rules) == list(running.rules)
+    assert [r.requires_text for r in shown.rules.values()] == [r.requires_text for r in running.rules.values()]
 
 
 def test_a_waiver_lets_through_until_its_day(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -135,6 +135,44 @@ def also_by(row: RowChange) -> tuple[str, ...]:
     if reached or own or row.condition in {None, Verdict.EQUAL}:
         return reached
     return row.because
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """An operation that changed, and those that changed only because they ask for it with `can`."""
+
+    row: RowChange
+    through: tuple[RowChange, ...] = ()
+
+
+def folded(rows: Sequence[RowChange]) -> list[Folded]:
+    """The operations whose own rows changed, each with those that changed only through `can`, however far away."""
+    by_name = {row.name: row for row in rows}
+    through: dict[str, list[RowChange]] = {}
+    kept: list[RowChange] = []
+    for row in rows:
+        root = _root(row, by_name, set())
+        if root is None or root is row:
+            kept.append(row)
+        else:
+            through.setdefault(root.name, []).append(row)
+    return [Folded(row=row, through=tuple(through.get(row.name, ()))) for row in kept]
+
+
+def _root(row: RowChange, rows: Mapping[str, RowChange], seen: set[str]) -> RowChange | None:
+    """The changed row that another changed through: itself, unless all that changed of it is what `can` reaches."""
+    if row.parts or not row.because or not all(reason.startswith("can ") for reason in row.because):
+        return row
+    seen.add(row.name)
+    for reason in row.because:
+        operation, _, target = reason.removeprefix("can ").partition(" ")
+        name = f"{target.strip('()')}/{operation}"
+        # A `with` object is not told by its type: then any row of that operation, if it changed by itself.
+        named = [rows[name]] if name in rows else [r for r in rows.values() if r.operation == operation and r.parts]
+        for reached in named:
+            if reached.name not in seen and (root := _root(reached, rows, seen)) is not None:
+                return root
+    return None
 
 
 def request_text(request: Request) -> str:

@@ -15,6 +15,7 @@ from privtab.analysis.diff import diff
 from privtab.analysis.diff.as_json import diff_json
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Declared, Diff, RowChange, Verdict, Waiver
 from privtab.analysis.diff.waivers import apply_waivers, failing
+from privtab.analysis.diff.words import folded
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
@@ -225,8 +226,10 @@ def _changes(marked: Diff, blocking: Sequence[RowChange]) -> str:
     words += f" ({waived} waived)" if waived else ""
     if not blocking:
         return words
-    names = ", ".join(row.name for row in blocking[:3]) + (", …" if len(blocking) > 3 else "")
-    return f"{words}; {len(blocking)} not waived: {names}"
+    roots = folded(blocking)
+    names = ", ".join(one.row.name for one in roots[:3]) + (", …" if len(roots) > 3 else "")
+    through = len(blocking) - len(roots)
+    return f"{words}; {len(blocking)} not waived: {names}" + (f" and {through} through `can`" if through else "")
 
 
 def _counted(number: int, noun: str) -> str:

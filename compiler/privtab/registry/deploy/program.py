@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from privtab import strict_json
+from privtab.bundle.archive import json_bytes
 from privtab.bundle.stream import entries
 from privtab.diagnostics import Span
 from privtab.errors import BrokenBundle, FileError
@@ -71,7 +72,8 @@ def program_in(bundle: bytes, shown: str) -> Program:
 
 def comparable(program: Program) -> Program:
     """A program as it comes out of its own bundle, with the places of its file: two of these differ where bundles would."""
-    made = program_from(program_json(program), f"{program.system}/{program.version}")
+    # Through the bundle's JSON, so that types and operations come in its order on both sides.
+    made = program_from(strict_json.loads(json_bytes(program_json(program))), f"{program.system}/{program.version}")
     return replace(made, rules={pair: replace(r, span=program.rules[pair].span) for pair, r in made.rules.items()})
 
 
