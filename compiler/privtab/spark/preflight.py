@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEEDED = ("privtab", "pyarrow", "numpy")
-_ADVICE = "install `privtab[spark]` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts"
+_ADVICE = "install privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts"
 _LOOKED: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 _LOCK = threading.Lock()
 
