@@ -94,6 +94,10 @@ class Stack:
         return self.process.wait(60)
 
 
+CASE = "{user: eve, action: load, resource: 'table:m/c/s/t', decision: deny, why: nobody gave her anything}"
+"""A scenario, without which nothing is deployed."""
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and waits to be looked at does not."""
     try:
@@ -127,7 +131,7 @@ def test_from_an_edited_table_to_the_spark_driver_and_back(stack: Callable[..., 
     policy = tmp_path / "gravitino.yaml"
     text = (ROOT / "policy_src" / "gravitino" / "1.1.0.yaml").read_text(encoding="utf-8")
     policy.write_text(text, encoding="utf-8")
-    case = "{user: eve, action: drop, resource: 'table:m/c/s/t', decision: deny, why: nobody gave her anything}"
+    case = CASE.replace("load", "drop")
     (tmp_path / "gravitino.scenarios.yaml").write_text(f"scenarios: 1\ncases: [{case}]\n", encoding="utf-8")
     edited = LOAD.sub(r"\g<1>anyone", text, count=1)
     assert edited != text
@@ -227,6 +231,7 @@ def small(folder: Path) -> Path:
         "tables:\n  table:\n    load: READ (table)\n",
         encoding="utf-8",
     )
+    (folder / "small.scenarios.yaml").write_text(f"scenarios: 1\ncases: [{CASE}]\n", encoding="utf-8")
     (folder / "state.yaml").write_text(
         'grants: [{grantee: "user:alice", effect: allow, privilege: READ, entity: "table:demo/hive/sales/orders"}]\n',
         encoding="utf-8",

@@ -42,7 +42,7 @@ def test_executors_without_privtab_are_told_in_one_sentence(tmp_path: Path) -> N
     (sentence,) = set(told.values())
     assert sentence == (
         f"the Python of Spark's executors, {bare} ({version}), has no `privtab` and no `pyarrow` and no `numpy`: install "
-        "`privtab[spark]` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts; "
+        "privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts; "
         f"this program runs {sys.executable}"
     )
     assert os.linesep not in sentence
