@@ -30,6 +30,7 @@ STYLES = {
     Verdict.WIDER: "bold red",
     Verdict.NARROWER: "bold blue",
     Verdict.INCOMPARABLE: "bold magenta",
+    Verdict.UNKNOWN: "bold red",
     Verdict.ADDED: "bold green",
     Verdict.REMOVED: "bold yellow",
     Verdict.RENAMED: "bold cyan",

@@ -11,6 +11,7 @@ from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict
 from privtab.analysis.diff.separate import Separation, meeting, separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.analysis.diff.witness import Trial
+from privtab.errors import Undecided
 from privtab.ir.exact import Exact
 from privtab.ir.facts import Reading
 from privtab.ir.formula import item_condition, leaves, references, walk
@@ -68,7 +69,10 @@ class Comparison:
         unchanged = self.same(pair)
         condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
         if effects is not Verdict.EQUAL:
-            shown = self._effects_witness(pair)
+            try:
+                shown = self._effects_witness(pair)
+            except Undecided:
+                shown, condition = None, Verdict.UNKNOWN
             # What success does matters only where both sides can allow the same request.
             effects = Verdict.EQUAL if shown is None else effects
             witnesses = (*witnesses, *(() if shown is None else (shown,)))
@@ -173,8 +177,11 @@ class Comparison:
     def _condition(self, pair: Pair) -> tuple[Verdict, tuple[Witness, ...]]:
         """The verdict on who may, and a witness for each way in which the sides differ."""
         shapes = self._shapes(pair)
-        more = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
-        less = separation(self._forward, shapes[0], shapes[1], alike=not self._declared)
+        try:
+            more = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
+            less = separation(self._forward, shapes[0], shapes[1], alike=not self._declared)
+        except Undecided:
+            return Verdict.UNKNOWN, ()
         found: list[tuple[Literal["wider", "narrower"], Shape, Shape, Separation]] = []
         if more is not None:
             found.append(("wider", shapes[1], shapes[0], more))

@@ -39,6 +39,8 @@ def verdict(*, more: bool, less: bool) -> Verdict:
 
 def together(one: Verdict, other: Verdict) -> Verdict:
     """The verdict on a row by those on its condition and on its effects."""
+    if Verdict.UNKNOWN in (one, other):
+        return Verdict.UNKNOWN
     both = {one, other} - {Verdict.EQUAL}
     return Verdict.EQUAL if not both else both.pop() if len(both) == 1 else Verdict.INCOMPARABLE
 

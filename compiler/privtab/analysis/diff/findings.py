@@ -19,6 +19,7 @@ CODES = {
     Verdict.ADDED: ("D104", "operation-added", "An operation is new."),
     Verdict.REMOVED: ("D105", "operation-removed", "An operation is gone."),
     Verdict.RENAMED: ("D106", "operation-renamed", "An operation or its entity has another name."),
+    Verdict.UNKNOWN: ("D107", "operation-unknown", "Whether an operation is allowed to others was not decided."),
 }
 """For each verdict a code, a name and what it means."""
 
@@ -33,7 +34,9 @@ def findings(diff: Diff, failing: Collection[Verdict]) -> Iterator[tuple[Diagnos
             Diagnostic(
                 code=code,
                 name=name,
-                severity=Severity.ERROR if row.verdict in failing else Severity.NOTE,
+                severity=Severity.ERROR
+                if row.verdict in failing or (failing and row.verdict is Verdict.UNKNOWN)
+                else Severity.NOTE,
                 message=message(row),
                 span=span,
                 related=_related(row),

@@ -26,6 +26,8 @@ class Verdict(StrEnum):
     ADDED = "added"
     REMOVED = "removed"
     RENAMED = "renamed"
+    UNKNOWN = "unknown"
+    """Of conditions whose comparison costs more than its budget: nothing is known, and every gate fails."""
     CHANGED = "changed"
     """Of declarations alone, where more and less cannot be told from the declaration itself."""
     EQUAL = "equal"

@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import TypeAlias
 
 from privtab.analysis.diff.shapes import Shape, Types, told
+from privtab.errors import Undecided
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.exact import Exact
 from privtab.ir.facts import Assigned, Fact, Facts, Granted, Owned
 from privtab.ir.formula import atoms
 from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
+from privtab.request import NOT_SET
 
 _Kind: TypeAlias = tuple[int, frozenset[str], Types]
 """A kind of request: how many names the resource has, which flags are set, the types of the objects."""
@@ -33,12 +36,61 @@ class Separation:
 def separation(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
     """The fewest facts under which one side allows a request and the other does not; None where there are none.
 
+    Whether there are any is asked of the solver, which raises Undecided where that costs too much. Where the fewest take more
+    than a budget, they are few: no single one can be left off.
+    """
+    model = _model(exact, allowing, denying)
+    if model is None:
+        return None
+    try:
+        found = _fewest(exact, allowing, denying, alike=alike)
+    except Undecided:
+        return model
+    assert found is not None, "the solver has found one"
+    return found
+
+
+def _model(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
+    """A kind of request and facts that tell the sides apart, as the solver finds them."""
+    return _found(exact, allowing, denying, lambda one, other: (one, -other))
+
+
+def _found(exact: Exact, one: Shape, other: Shape, wanted: Callable[[int, int], tuple[int, int]]) -> Separation | None:
+    """A request that the first side takes, and facts: `wanted` says of the literals of both sides what is to hold."""
+    solver = exact.solver
+    solver.renew()
+    slots = {slot.name: slot.types for slot in one.rule.withs}
+    there = {slot.name: slot.types for slot in other.rule.withs}
+    # A flag that only the other side requires may be left off; one that is set is said.
+    left_off = {flag: solver.flag(f"{flag} left off") for flag in other.required_flags - one.required_flags}
+    said = [solver.any_of([-solver.flag(flag), -off]) for flag, off in left_off.items()]
+    for names, condition in one.conditions.items():
+        taken = -solver.true
+        if names in other.conditions and there.keys() <= slots.keys():
+            meets = solver.literal(other.conditions[names], 0 if exact.here is exact.there else 1)
+            taken = solver.all_of([meets, solver.requests(there), *(-off for off in left_off.values())])
+        found = solver.model([*wanted(solver.literal(condition, 0), taken), *said], slots)
+        if found is not None:
+            flags = found.flags & (one.flags | other.flags)
+            unset = {
+                f"{flag}{NOT_SET}"
+                for flag in (one.required_flags | other.required_flags) - found.flags
+                if f"{flag} left off" not in found.flags
+            }
+            return Separation(facts=found.facts, flags=flags | unset, types=found.types, names=names)
+    return None
+
+
+def _fewest(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool) -> Separation | None:
+    """The fewest facts that tell the sides apart; raises Undecided where there are too many to look through.
+
     Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
     in each every minimal set, those first that can be given by fewest facts. `alike`: it is known that what the conditions
     speak of means the same on both sides.
     """
     form = canonical(exact.one)
     waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
+    _within_reach(allowing, denying)
     for kind in _kinds(allowing, denying):
         condition, there = _conditions(allowing, denying, *kind)
         sets = allowing.sets(*kind)
@@ -150,8 +202,19 @@ def _roles(exact: Exact, atom: Has) -> Iterator[Assigned]:
 
 
 def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
-    """Few facts under which both sides allow a request; None where there are none."""
+    """Few facts under which both sides allow a request; None where there are none.
+
+    Raises Undecided where the solver does not tell within its budget.
+    """
+    try:
+        return _met(forward, backward, before, after)
+    except Undecided:
+        return _found(forward, before, after, lambda one, other: (one, other))
+
+
+def _met(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
     best: Separation | None = None
+    _within_reach(before, after)
     for names, flags, types in _kinds(before, after):
         conditions = _conditions(before, after, names, flags, types)
         one = forward.counterexample(conditions[0], NEVER, flags, types)
@@ -176,6 +239,17 @@ def _hold(exact: Exact, conditions: tuple[Formula, Formula], flags: frozenset[st
 
 def _conditions(one: Shape, other: Shape, names: int, flags: frozenset[str], types: Types) -> tuple[Formula, Formula]:
     return one.condition(names, flags, types), other.condition(names, flags, types)
+
+
+_KINDS = 256
+"""Kinds of requests that are looked through one by one for the fewest facts."""
+
+
+def _within_reach(one: Shape, other: Shape) -> None:
+    flags = len(one.flags | other.flags)
+    types = prod(len(slot.types) for slot in one.rule.withs)
+    if flags > _KINDS or types << flags > _KINDS:
+        raise Undecided(f"`{one.rule.id}` has more than {_KINDS} kinds of requests")
 
 
 def _kinds(one: Shape, other: Shape) -> Iterator[_Kind]:

@@ -170,5 +170,8 @@ def _unused(waiver: Waiver) -> Diagnostic:
 
 
 def failing(diff: Diff, verdicts: Collection[Verdict]) -> bool:
-    """Whether an operation changed in one of these ways, and nobody waived it."""
-    return any(row.verdict in verdicts and row.waived is None for row in diff.changes)
+    """Whether an operation changed in one of these ways, and nobody waived it; one that is unknown may have, in any."""
+    return any(
+        row.waived is None and (row.verdict in verdicts or (verdicts and row.verdict is Verdict.UNKNOWN))
+        for row in diff.changes
+    )

@@ -45,10 +45,10 @@ class FailingOn(StrEnum):
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
-        """The verdicts that stop. What allows more here and less there is wider for somebody."""
+        """The verdicts that stop. What allows more here and less there is wider for somebody; what is unknown may be."""
         match self:
             case FailingOn.WIDER:
-                return frozenset({Verdict.WIDER, Verdict.INCOMPARABLE})
+                return frozenset({Verdict.WIDER, Verdict.INCOMPARABLE, Verdict.UNKNOWN})
             case FailingOn.ANY:
                 return frozenset(OPERATION_VERDICTS) - {Verdict.EQUAL}
             case FailingOn.NONE:
