@@ -17,7 +17,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, complain, out, progress
+from privtab.cli._output import as_json, complain, count, out, progress
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -183,8 +183,13 @@ def _below(results: Sequence[Result], least: float | None, what: str) -> list[st
     shares = ((r.short, r.coverage if what.startswith("cells") else r.score) for r in results)
     return [
         f"{name}: {share.percent:.4g} % of {what}, {least:.4g} % must be"
+        + (
+            f", and {count(len(share.cut), 'row')} {'was' if len(share.cut) == 1 else 'were'} not decided"
+            if share.cut
+            else ""
+        )
         for name, share in shares
-        if share is not None and share.percent < least
+        if share is not None and (share.percent < least or share.cut)
     ]
 
 

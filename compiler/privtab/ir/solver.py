@@ -93,6 +93,12 @@ class Solver:
             self._begin()
         self._spent_before = self._written
 
+    @property
+    def spent(self) -> float:
+        """The share of the budget that is gone since it was renewed."""
+        literals = self._written - self._spent_before
+        return max(1 - self._conflicts / CONFLICTS, 1 - self._propagations / PROPAGATIONS, literals / LITERALS)
+
     def _begin(self) -> None:
         from pysat.solvers import Solver as Engine
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Literal, TypeAlias
 
+from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
 from privtab.ir.exact import Exact, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import And, ByType, Or, Program, Rule
+from privtab.scenarios.budget import KIND, Budget
 from privtab.scenarios.masks import Key, Mask, Observed
 
 Form: TypeAlias = Literal["", "item", "call"]
@@ -67,7 +69,17 @@ class Coverage:
         self._exact = Exact(program)
         said = program.semantics
         self._owners_hold = said.deny == "overrides" and said.owner is not None and bool(said.owner.holds)
-        self.cells = tuple(cell for key, rule in rules.items() for cell in self._cells(rule, observed.get(key)))
+        cells: list[Cell] = []
+        cut: list[Rule] = []
+        for key, rule in rules.items():
+            self._budget = Budget(self._exact, rule)
+            try:
+                cells.extend(self._cells(rule, observed.get(key)))
+            except Undecided:
+                cut.append(rule)
+        self.cells = tuple(cells)
+        self.cut = tuple(cut)
+        """The rules that have further cells, which were not worked out and are not counted."""
 
     @property
     def covered(self) -> int:
@@ -76,8 +88,8 @@ class Coverage:
 
     @property
     def percent(self) -> float:
-        """The share of cells that are proved; of none, all."""
-        return percent(self.covered, len(self.cells))
+        """The share of cells that are proved; of none, all, unless some were not worked out."""
+        return percent(self.covered, len(self.cells)) if self.cells or not self.cut else 0.0
 
     @property
     def untested(self) -> tuple[Cell, ...]:
@@ -95,6 +107,7 @@ class Coverage:
     def _cells(self, rule: Rule, observed: Observed | None) -> Iterator[Cell]:
         flags_asked = rule_flags(self.program, rule)
         for flags, all_types in settings(self.program, rule):
+            self._budget.spend(KIND)
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
             within = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
             if rule.each is None:
@@ -123,6 +136,7 @@ class Coverage:
         def cells(
             proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None
         ) -> Iterator[Cell]:
+            self._budget.spend(len(atoms) + len(sets))
             if not proved and self._is_impossible(sets, atoms, missing):
                 return
             yield Cell(
@@ -159,7 +173,8 @@ class Coverage:
             return False
         held = And(parts=tuple(atom for atom in atoms if atom != missing))
         others = [And(parts=some) for some in sets if missing is not None or some != atoms]
-        return self._exact.implies(held, Or(parts=(*others, *(() if missing is None else (missing,)))))
+        wanted = Or(parts=(*others, *(() if missing is None else (missing,))))
+        return self._budget.ask(lambda: self._exact.implies(held, wanted))
 
 
 def _atom(observed: Observed | None, atom: Leaf) -> Mask:

@@ -31,6 +31,7 @@ def show(console: Console, results: Sequence[Result], *, verbose: bool) -> None:
     for result in results:
         _untested(console, result, most)
         _unseen(console, result, most)
+        _undecided(console, result)
     console.print(_summary(results))
     _verdict(console, results)
 
@@ -96,6 +97,20 @@ def _unseen(console: Console, result: Result, most: int | None) -> None:
         console.print(Text.assemble("  ", _row(mutants[0].original), (f"  {len(mutants)}", "dim")), soft_wrap=True)
         _some(console, [mutant.text for mutant in mutants], most)
     _rest(console, len(rows), most)
+
+
+def _undecided(console: Console, result: Result) -> None:
+    if not result.undecided:
+        return
+    _heading(console, f"{result.short}: not decided, and not counted")
+    for rule in result.undecided:
+        cells = result.coverage is not None and rule in result.coverage.cut
+        faults = result.score is not None and rule in result.score.cut
+        what = " and ".join([*(["cells"] if cells else []), *(["faults"] if faults else [])])
+        console.print(
+            Text.assemble("  ", _row(rule), (f"  has more {what} than the budget allows", "dim")), soft_wrap=True
+        )
+    console.print()
 
 
 def _some(console: Console, texts: Sequence[str], most: int | None) -> None:

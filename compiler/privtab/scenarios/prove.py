@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from privtab.ir.formula import rule_flags
 from privtab.ir.nodes import Rule
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.coverage import Coverage
+from privtab.scenarios.coverage import Coverage, Form
 from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.masks import Key, Observed
 from privtab.scenarios.nodes import Case, Plan
 from privtab.scenarios.score import Score, Scoring
 from privtab.scenarios.suggest import Setting, suggestions
+
+PLAIN: tuple[Form, ...] = ("",)
+FORMS: tuple[Form, ...] = ("item", "call")
 
 
 def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
@@ -38,6 +42,15 @@ def score(plan: Plan, observed: dict[Key, Observed], said: Callable[[int], None]
 def suggested(plan: Plan, tested: Coverage | None, scored: Score | None) -> str:
     """Entries of `needs` for the untested cells, and for the rules that have faults which no case notices."""
     wanted: dict[str, tuple[Rule, set[Setting]]] = {}
+    for rule in {rule.id: rule for cut in (tested, scored) if cut is not None for rule in cut.cut}.values():
+        # Not every request of it was looked at: those without flags, and with all of them, are a beginning.
+        types = tuple((slot.name, slot.types[0]) for slot in rule.withs if slot.polymorphic)
+        asked: set[Setting] = {
+            (flags, types, form)
+            for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
+            for form in (FORMS if rule.each is not None else PLAIN)
+        }
+        wanted[rule.id] = rule, asked
     unseen = {mutant.original.id for mutant in scored.survived} if scored else set()
     for cell in tested.cells if tested else ():
         if not cell.covered or cell.rule.id in unseen:

@@ -48,6 +48,12 @@ class Result:
         return f"{program.system}/{program.version}" + (f" ({', '.join(chosen)})" if chosen else "")
 
     @property
+    def undecided(self) -> tuple[Rule, ...]:
+        """The rules whose cells or faults cost too much to look at all of them."""
+        cut = (*(self.coverage.cut if self.coverage else ()), *(self.score.cut if self.score else ()))
+        return tuple({rule.id: rule for rule in cut}.values())
+
+    @property
     def passed(self) -> int:
         """How many cases were answered as they must be."""
         return len(self.asked) - len({id(failure.case) for failure in self.failures})
@@ -131,6 +137,7 @@ def _coverage_json(coverage: Coverage) -> dict[str, Any]:
             row_json(rule) | {"cells": cells, "covered": covered}
             for rule, cells, covered in coverage.by_rule().values()
         ],
+        "undecided": [row_json(rule) for rule in coverage.cut],
         "untested": [_cell_json(cell) for cell in coverage.untested],
     }
 
@@ -154,6 +161,7 @@ def _score_json(score: Score) -> dict[str, Any]:
         "killed": score.killed,
         "equivalent": score.equivalent,
         "percent": score.percent,
+        "undecided": [row_json(rule) for rule in score.cut],
         "survived": [_mutant_json(mutant) for mutant in score.survived],
     }
 
@@ -186,6 +194,8 @@ def _suite(result: Result) -> Suite:
         properties.append(("cell coverage", f"{result.coverage.percent}"))
     if result.score is not None:
         properties.append(("mutation score", f"{result.score.percent}"))
+    if result.undecided:
+        properties.append(("undecided", ", ".join(rule.id for rule in result.undecided)))
     return Suite(name=result.name, cases=cases, properties=tuple(properties))
 
 

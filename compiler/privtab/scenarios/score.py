@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from privtab.ir.exact import Exact, settings
-from privtab.ir.formula import call_condition, item_condition
+from privtab.errors import Undecided
+from privtab.ir.exact import Exact
+from privtab.ir.formula import call_condition, item_condition, leaves
 from privtab.ir.nodes import Formula, Program, Rule
+from privtab.scenarios.budget import Budget
 from privtab.scenarios.coverage import percent
 from privtab.scenarios.engines import effect_text
 from privtab.scenarios.masks import Key, Observed, Reach
@@ -21,6 +24,8 @@ class Score:
     killed: int
     equivalent: int
     survived: tuple[Mutant, ...]
+    cut: tuple[Rule, ...] = ()
+    """The rules with faults that were not decided; those faults are not counted."""
 
     @property
     def mutants(self) -> int:
@@ -29,8 +34,8 @@ class Score:
 
     @property
     def percent(self) -> float:
-        """The share that some case notices; of none, all."""
-        return percent(self.killed, self.mutants)
+        """The share that some case notices; of none, all, unless some were not decided."""
+        return percent(self.killed, self.mutants) if self.mutants or not self.cut else 0.0
 
 
 class Scoring:
@@ -48,16 +53,23 @@ class Scoring:
         """The score over all rules; `said` is told how many rules are done."""
         killed = equivalent = 0
         survived: list[Mutant] = []
+        cut: list[Rule] = []
         for rule in self.rules.values():
-            for mutant in self.mutants.of(rule):
-                if self.kills(mutant):
-                    killed += 1
-                elif self.is_equivalent(mutant):
-                    equivalent += 1
-                else:
-                    survived.append(mutant)
+            budget = Budget(self.exact, rule)
+            size = sum(1 for _ in leaves(self.program, item_condition(rule)))
+            try:
+                for mutant in self.mutants.of(rule):
+                    budget.spend(size)
+                    if self.kills(mutant):
+                        killed += 1
+                    elif self.is_equivalent(mutant, budget):
+                        equivalent += 1
+                    else:
+                        survived.append(mutant)
+            except Undecided:
+                cut.append(rule)
             said(1)
-        return Score(killed=killed, equivalent=equivalent, survived=tuple(survived))
+        return Score(killed=killed, equivalent=equivalent, survived=tuple(survived), cut=tuple(cut))
 
     def kills(self, mutant: Mutant) -> bool:
         """Whether some case is answered otherwise: of the rule itself, or of one that asks it by `can`."""
@@ -84,8 +96,8 @@ class Scoring:
                     return True
         return False
 
-    def is_equivalent(self, mutant: Mutant) -> bool:
-        """Whether no state and no request tells the mutant from its rule.
+    def is_equivalent(self, mutant: Mutant, budget: Budget | None = None) -> bool:
+        """Whether no state and no request tells the mutant from its rule; raises Undecided where that costs too much.
 
         Rules that ask it by `can` need no look: they ask of it what a request for a named item does.
         """
@@ -95,9 +107,8 @@ class Scoring:
         pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(other), None)]
         if rule.unnamed:
             pairs.append((call_condition(rule), call_condition(other), rule.entity))
+        budget = budget or Budget(self.exact, rule)
+        both_ways = ((one, two, unnamed) for f, g, unnamed in pairs for one, two in ((f, g), (g, f)))
         return all(
-            self.exact.implies(f, g, flags, types, unnamed=unnamed)
-            and self.exact.implies(g, f, flags, types, unnamed=unnamed)
-            for f, g, unnamed in pairs
-            for flags, types in settings(self.program, rule, f, g)
+            budget.ask(partial(self.exact.always_implies, rule, f, g, unnamed=unnamed)) for f, g, unnamed in both_ways
         )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias, assert_never
 
 from privtab.ir.canonical import atom_words
-from privtab.ir.exact import settings
 from privtab.ir.formula import anchor, asked_condition, followed, item_condition, move
 from privtab.ir.nodes import (
     NEVER,
@@ -55,12 +55,18 @@ def suggestions(program: Program, wanted: Mapping[str, tuple[Rule, Collection[Se
     """The text of `let` and `needs` for some rules, each in some of its settings; empty where nothing is wanted."""
     writer = _Writer(program)
     for rule, chosen in wanted.values():
-        for flags, types in settings(program, rule):
-            named = tuple((slot.name, types[slot.name]) for slot in rule.withs if slot.polymorphic)
-            for form in ("", "item", "call"):
-                if (flags, named, form) in chosen:
-                    writer.add(rule, flags, types, form)
+        alone = {slot.name: slot.types[0] for slot in rule.withs}
+        for flags, named, form in sorted(chosen, key=partial(_place, rule)):
+            writer.add(rule, flags, {**alone, **dict(named)}, form)
     return writer.text()
+
+
+def _place(rule: Rule, setting: Setting) -> tuple[object, ...]:
+    """Few flags first, then types as the row has them, then the forms of a request."""
+    flags, named, form = setting
+    slots = {slot.name: slot.types for slot in rule.withs}
+    types = [slots[name].index(type_) for name, type_ in named]
+    return len(flags), sorted(flags), types, ("", "item", "call").index(form)
 
 
 class _Writer:
