@@ -6,13 +6,15 @@ they are answered as any other of their type below there. Each such kind is deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 from typing import TypeAlias
 
 from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.universe import Universe, rows_entities
+from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
@@ -21,6 +23,8 @@ from privtab.request import Entity, bare_name, check_user
 from privtab.state.nodes import State
 
 Atoms: TypeAlias = tuple[Leaf, ...]
+CHOICES = 4_096
+"""Choices of types for the objects of one request that are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +166,9 @@ class Choices:
         self.caller = caller
         self.universe = universe
         self.kin = kin
-        self._split: dict[tuple[str, bool], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]] = {}
+        self._split: dict[
+            tuple[str, bool, tuple[tuple[str, ...], ...]], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]
+        ] = {}
         self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
         """Which entities of the universe may be chosen; whoever changes it calls `forget`."""
@@ -194,11 +200,19 @@ class Choices:
     def split(
         self, rule: Rule, condition: Formula, resource: Entity
     ) -> list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
-        """For each choice of types and each minimal set: the types, the resource's atoms, and each slot's."""
+        """For each choice of types and each minimal set: the types, the resource's atoms, and each slot's.
+
+        Types of which the universe has no entity are left out. Raises Undecided where the choices are too many.
+        """
         self.caller.about({RESOURCE: resource})
-        key = (rule.id, RESOURCE in self.caller.complete)
+        types = tuple(tuple(t for t in slot.types if self.universe.by_type[t]) for slot in rule.withs)
+        key = (rule.id, RESOURCE in self.caller.complete, types)
         if key not in self._split:
-            self._split[key] = list(_split(self.caller, rule, condition))
+            if prod(map(len, types)) > CHOICES:
+                raise Undecided(
+                    f"not decided: `{rule.id}` has more than {CHOICES:,} choices of types for its `with` objects"
+                )
+            self._split[key] = list(_split(self.caller, rule, condition, types))
         return self._split[key]
 
     def fitting(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
@@ -220,8 +234,10 @@ class Choices:
         return self._fitting[key]
 
 
-def _split(caller: Caller, rule: Rule, condition: Formula) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
-    for chosen in product(*(w.types for w in rule.withs)):
+def _split(
+    caller: Caller, rule: Rule, condition: Formula, of: Iterable[Collection[str]]
+) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
+    for chosen in product(*of):
         types = {w.name: type_ for w, type_ in zip(rule.withs, chosen, strict=True)}
         for atoms in canonical(caller.program).minimal_sets(condition, caller.flags, types):
             by_slot: dict[str, list[Leaf]] = {}

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from threading import Timer
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -179,6 +180,25 @@ def waiting(message: str) -> Iterator[None]:
         return
     with console.status(message):
         yield
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """A spinner on standard error once something has taken a second; silent where nobody looks."""
+    console = err()
+    if not console.is_terminal:
+        yield
+        return
+    status = console.status(message)
+    timer = Timer(1.0, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
 
 
 def _text(path: str) -> str:

@@ -13,7 +13,7 @@ import typer
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
-from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table
+from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table, working
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
@@ -106,7 +106,8 @@ def compile_policies(
         )
     if as_name is not None and not NAME.fullmatch(as_name):
         raise UsageError(f"`--as {as_name}`: a system's name is made of lower case letters, digits and `_`")
-    programs = _check(policies, variant, readings(reading))
+    with working("checking"):
+        programs = _check(policies, variant, readings(reading))
     loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
     compiled: list[Compiled] = []
     with progress(len(programs)) as bar:

@@ -12,7 +12,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import readings
-from privtab.cli._output import diagnostic_json, out, print_json, show_diagnostics
+from privtab.cli._output import diagnostic_json, out, print_json, show_diagnostics, working
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def diff(
     )
     taken, found = _waivers(waivers)
     diffs = []
-    with no_collection():
+    with no_collection(), working("comparing"):
         for one, other in sides(before, after, choices):
             pair = programs(one, other)
             diffs.append(compare(*pair, shown=(one.shown, other.shown), renames=renames))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._output import out
+from privtab.cli._output import out, working
 from privtab.lint.settings import FailOn, LintFormat
 
 
@@ -67,7 +67,8 @@ def lint(
         _lint.explain(explain)
         return
     wanted = _lint.selection(select, ignore)
-    checked = _lint.check(policies_at(paths), config, wanted, fail_on or (FailOn.WARNING if strict else None))
+    with working("checking"):
+        checked = _lint.check(policies_at(paths), config, wanted, fail_on or (FailOn.WARNING if strict else None))
     format_ = format_ or (checked[0].settings.format if checked else None) or LintFormat.PRETTY
     if output is not None:
         _lint.save(checked, format_, output)

@@ -212,7 +212,7 @@ class Canonical:
     def _spend(self, steps: int) -> None:
         self._left -= steps
         if self._left < 0:
-            raise Undecided(f"the minimal sets of a condition take more than {STEPS:,} steps")
+            raise Undecided(f"not decided: the minimal sets of a condition take more than {STEPS:,} steps")
 
     def _sets(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
         match formula:
