@@ -17,7 +17,7 @@ from privtab.ir.nodes import Program
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-_NAME = "((?:[^/%]|%2F|%25)+)"
+_NAME = "(?:[^/%]|%2F|%25)+"
 """A name in a key, which has no other escapes."""
 _PLACEHOLDER = re.compile(r"\bexample_system\b")
 
@@ -87,7 +87,11 @@ def render(
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
         f"{base}/lib.rego": _template("lib.rego.j2").render(
-            **common, role_grants=role_grants(program), links=links(program), paths=key_paths(program)
+            **common,
+            role_grants=role_grants(program),
+            links=links(program),
+            paths=key_paths(program),
+            shapes=key_shapes(program),
         ),
         f"{base}/explain.rego": explanation(name, program, sharded=sharded, cut=cut),
     }
@@ -154,6 +158,8 @@ class KeyPath:
     """How the keys on the path to an entity of a type are recognised."""
 
     type: str
+    chain: Sequence[tuple[str, int]]
+    """The types of the keys with the number of names in each."""
     pattern: str
     """What they match, joined by `//`, which is in no key."""
     names: tuple[str, ...]
@@ -174,8 +180,40 @@ def key_paths(program: Program) -> list[KeyPath]:
 def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
     at = [number for _, depth in chain for number in range(depth)]
     names = (f"name_{number}" if at.count(number) > 1 else "_" for number in at)
-    pattern = "//".join(f"{link}:{'/'.join([_NAME] * depth)}" for link, depth in chain)
-    return KeyPath(type=type_, pattern=f"^{pattern}$", names=("_", *names))
+    pattern = "//".join(f"{link}:{'/'.join([f'({_NAME})'] * depth)}" for link, depth in chain)
+    return KeyPath(type=type_, chain=chain, pattern=f"^{pattern}$", names=("_", *names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyShape:
+    """How the keys on a path of two or more follow from the last one."""
+
+    last: int
+    pattern: str
+    """What the last key matches."""
+    keys: str
+    """What replaces it by all keys, joined by `//`, which is in no key."""
+
+
+def key_shapes(program: Program) -> dict[str, dict[int, KeyShape]]:
+    """For each entity type the shapes of its keys by their number.
+
+    A path of one key has none: where the pattern does not match, the key is left as it is, and equal to itself.
+    """
+    found: dict[str, dict[int, KeyShape]] = {}
+    for path in key_paths(program):
+        length = len(path.chain)
+        if length > 1:
+            found.setdefault(path.type, {})[length] = _key_shape(path.chain)
+    return found
+
+
+def _key_shape(chain: Sequence[tuple[str, int]]) -> KeyShape:
+    type_, depth = chain[-1]
+    # Each group holds the one inside and one name more, so the outermost, the first, is the whole path.
+    groups = "(" * depth + ")/".join([_NAME] * depth) + ")"
+    keys = "//".join(f"{link}:${{{depth - names + 1}}}" for link, names in chain)
+    return KeyShape(last=len(chain) - 1, pattern=f"^{type_}:{groups}$", keys=keys)
 
 
 def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:

@@ -139,6 +139,44 @@ is_path("card_index", keys) if {
 	[[_, name_0, name_0]] = regex.find_all_string_submatch_n(`^branch:((?:[^/%]|%2F|%25)+)//card_index:((?:[^/%]|%2F|%25)+)$`, concat("//", keys), 1)
 }
 
+# For each type, by their number, how the keys on a path of two or more follow from the last one. What replaces a key that
+# does not match is the key itself, which is shorter than all of them joined.
+shapes := {
+	"shelf": {
+		2: {
+			"last": 1,
+			"pattern": `^shelf:(((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"keys": "branch:${2}//shelf:${1}",
+		},
+	},
+	"book": {
+		3: {
+			"last": 2,
+			"pattern": `^book:((((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"keys": "branch:${3}//shelf:${2}//book:${1}",
+		},
+		2: {
+			"last": 1,
+			"pattern": `^shelf:(((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"keys": "branch:${2}//shelf:${1}",
+		},
+	},
+	"user": {
+		2: {
+			"last": 1,
+			"pattern": `^user:(((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"keys": "branch:${2}//user:${1}",
+		},
+	},
+	"card_index": {
+		2: {
+			"last": 1,
+			"pattern": `^card_index:((?:[^/%]|%2F|%25)+)$`,
+			"keys": "branch:${1}//card_index:${1}",
+		},
+	},
+}
+
 # The keys from the root to an entity, its own last; shorter where the path leaves off names.
 path(entity) := keys if {
 	chain := chains[entity.type]

@@ -57,7 +57,21 @@ decision := {"decision": allow, "context": explain.context} if lib.ready
 #   which share `action` and `resource.type`, and `context` where there is one.
 # scope: document
 # entrypoint: true
-decisions := [answer |
+decisions := answers if {
+	lib.ready
+	is_array(input.items)
+	lib.well_formed
+
+	# The quick path: every item is a user with a name and keys of the same number, all of which follow from the last one.
+	shape := lib.shapes[input.resource.type][count(input.items[0][1])]
+	answers := [answer |
+		some [user, keys] in input.items
+		trim(user, "*?%") != ""
+		regex.replace(keys[shape.last], shape.pattern, shape.keys) == concat("//", keys)
+		answer := allowed(user, keys)
+	]
+	count(answers) == count(input.items)
+} else := [answer |
 	some item in input.items
 	answer := allowed_item(item)
 ] if {
@@ -75,7 +89,7 @@ decisions := [answer |
 	not input.items
 }
 
-# What is asked of each item. The keys are looked at last: what is denied needs no sound ones.
+# The answer for one item of any other batch. The keys are checked last: a denied item needs no sound ones.
 default allowed_item(_) := false
 
 allowed_item([user, keys]) if {
