@@ -22,6 +22,7 @@ import client
 import compile as compile_times
 import decisions
 import embedded
+import exact
 import load
 import memory
 import operate_fleet
@@ -51,6 +52,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "pipeline": pipeline.report,
     "state": operate_state.report,
     "fleet": operate_fleet.report,
+    "hostile": exact.report,
 }
 QUIET_LOAD = 0.7
 
