@@ -9,7 +9,7 @@ STAMPS := $(VENV)/.stamps
 JOBS   ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo stack test test-long format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo stack test test-full test-long format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,7 @@ stack: setup ## registry server, OPA sidecars and a Spark job, as docker-compose
 
 # --- checking -------------------------------------------------------------------------------------------------------
 
-test: setup-test format lint types policies tests ## everything that must pass before a change goes in
+test: setup-test format lint types policies tests ## what must pass before a change goes in, in minutes
 
 format:
 	@echo "ruff format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff . ; exit 1; }
@@ -85,13 +85,22 @@ policies:
 	@echo "privtab lint" && $(BIN)/privtab lint
 	@echo "privtab fmt" && $(BIN)/privtab fmt --check
 
+# One process takes all of Spark, so that one Java machine serves all of its tests.
+PYTEST  := $(BIN)/pytest -q -n $(JOBS) --dist loadgroup
+CONNECT := $(BIN)/pytest -q -n $(JOBS) --spark connect
+
 tests:
-	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
-	@echo "the same on Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "spark and not slow and not long" tests/spark
+	@$(PYTEST) -m "not slow and not long"
+	@echo "some of it on Spark Connect"
+	@$(CONNECT) -m "spark and not slow and not long" $(addprefix tests/spark/test_,decide.py visible.py functions.py)
+
+test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, all of Spark on Connect
+	@$(PYTEST) -m "slow and not long"
+	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and not slow and not long" tests/spark
 
 test-long: setup-test ## minutes of generated worlds
-	@$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m long
-	@echo "all of Spark Connect" && $(BIN)/pytest -q -n $(JOBS) --spark connect -m "spark and (slow or long)" tests/spark
+	@$(PYTEST) -m long
+	@echo "all of Spark Connect" && $(CONNECT) -m "spark and (slow or long)" tests/spark
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
