@@ -43,7 +43,8 @@ def check(policy: int, seed: int, user: str, force: bool) -> None:
     expected = one_by_one(program, reference, universe, user, flags)
     assert {key(may): may.choices for may in found.allowed} == expected
     for may in found.allowed:
-        request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=flags)
+        said = worlds.spoken(program.rules[may.resource.type, may.operation], flags)
+        request = Request(user=user, action=may.operation, resource=may.resource, with_=may.with_, flags=said)
         assert reference.decide(request).allowed
 
 
@@ -64,7 +65,8 @@ def one_by_one(
             passed = 0
             for chosen in product(*pools):
                 with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
-                request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=flags)
+                said = worlds.spoken(rule, flags)
+                request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=said)
                 passed += reference.decide(request).allowed
             if passed:
                 allowed[rule.operation, str(entity), unnamed] = passed if len(rule.withs) == 1 else None
