@@ -273,11 +273,11 @@ def test_an_environment_does_not_turn_it_into_a_yes_to_all(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """`mode` of a settings file is for those who ask."""
+    """A settings file that lies there cannot let everybody pass: the server does not even start."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "privtab.toml").write_text('[client]\nmode = "off"\n', encoding="utf-8")
-    server = serving("-p", library_files[0], "-s", library_files[1])
-    assert not server.decision({**ASKED, "subject": {"type": "user", "id": "mallory"}})
+    with pytest.raises(AssertionError, match="`mode` is not taken from a file in the working directory"):
+        serving("-p", library_files[0], "-s", library_files[1])
 
 
 # --- its life ------------------------------------------------------------------------------------------------------------

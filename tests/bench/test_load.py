@@ -266,7 +266,7 @@ def test_clients_that_are_not_closed_fail_a_run(monkeypatch: pytest.MonkeyPatch)
         stop.set()
     threads[0].join()
     assert result.failures == ["1 threads stayed open after the clients were closed"]
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.long

@@ -37,7 +37,7 @@ def test_a_failure_ends_in_one_and_shows_its_row(privtab: Callable[..., Any], po
     ran = privtab("test", scenarios)
     assert ran.code == 1
     assert "✗ x open store:s" in ran.out
-    assert "missing READ (store:s)" in ran.out
+    assert "missing: READ (store:s)" in ran.out
     assert "open: READ (store)" in ran.out
     assert "✗ 1 of 4 cases failed" in ran.out
 

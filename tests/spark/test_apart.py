@@ -11,6 +11,7 @@ import worlds
 from pyspark.sql import DataFrame, SparkSession
 
 from privtab.errors import UsageError
+from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark import SparkState, certify, entitlements
 from privtab.spark.matrix import apart, named, opening
@@ -34,16 +35,23 @@ def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch,
         return told(entitlements(program, state, spark=spark, partitions=1, **asked))
 
 
+def unset(program: Program) -> tuple[str, ...]:
+    """Every flag of a policy, said not to be set."""
+    shapes = (s for of_type in open_policy(program).vocabulary.operations.values() for s in of_type.values())
+    return tuple(sorted({f"{flag}=false" for shape in shapes for flag in shape.flags}))
+
+
 @pytest.mark.slow
 def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     # Privileges, owners, members, roles and their scopes, names that are users and roles, what anyone may: in portions of two names.
     policy = open_policy(generated.program(189))
     source = open_state(policy, worlds.state(generated.program(189), 189))
-    matrix = Matrix(open_world(policy, source), Question())
+    flags = unset(generated.program(189))
+    matrix = Matrix(open_world(policy, source), Question(flags=frozenset(flags)))
     keys = named.of_source(source, policy.vocabulary.chains)
     whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())
     assert len(whole) > 100
-    assert in_portions(spark, 189, monkeypatch, 2) == whole
+    assert in_portions(spark, 189, monkeypatch, 2, flags=flags) == whole
 
 
 @pytest.mark.long
@@ -95,7 +103,7 @@ def test_portions_begin_where_they_are_small_and_repeat_little(
     for module, name in ((opening, "LOCAL"), (apart, "LOCAL"), (apart, "ROWS")):
         monkeypatch.setattr(module, name, 2)
     with pytest.raises(UsageError, match="4 rows at, above and below `x/b/e`, more than the 2"):
-        entitlements(program, state, spark=spark)
+        entitlements(program, state, spark=spark, flags=unset(program))
     with pytest.raises(UsageError, match="more than the 2 that one process takes: `entitlements` goes through it"):
-        certify(program, state, tmp_path / "it", spark=spark)
+        certify(program, state, tmp_path / "it", spark=spark, flags=unset(program))
     assert not (tmp_path / "it").exists()
