@@ -189,12 +189,14 @@ def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: in
                 if of_type == type_ and not rule.withs:
                     resource = Entity(type_, path)
                     try:
-                        request = Request(user="probe", action=operation, resource=resource, groups=asking)
+                        said = worlds.spoken(rule, frozenset())
+                        request = Request(user="probe", action=operation, resource=resource, groups=asking, flags=said)
                         if reference.decide(request).allowed:
                             wanted.add((operation, key))
                     except InvalidRequest:
                         continue
-        found = rows(program, state, entities, principals=[principal])
+        unset = frozenset().union(*(worlds.spoken(rule, frozenset()) for rule in program.rules.values()))
+        found = rows(program, state, entities, principals=[principal], question=Question(flags=frozenset(unset)))
         assert {row["principal"] for row in found} <= {principal}
         assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == wanted
 

@@ -19,6 +19,7 @@ from privtab.source import SourceFile
 from privtab.spark.state.documents import bundle_of, shard_document
 from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, Findings, by_root, held
 from privtab.spark.state.texts import json_texts, large, nested
+from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.shards import PEOPLE, root_keys
 
@@ -32,7 +33,8 @@ def rows(program: Program, state: State, suspects: bool) -> pa.Table:
     found: list[tuple[Any, ...]] = []
     for number, g in enumerate(state.grants):
         key = str(g.entity)
-        if suspects and number % 2:
+        # Worlds have names that no state may hold; such rows are refused where they are looked at, and stay as they are here.
+        if suspects and number % 2 and not any(map(unusable_name, (key, g.grantee))):
             found.append((root(key), SUSPECT, g.grantee, g.effect.upper(), g.privilege, key))
         else:
             found.append((root(key), ALLOW if g.effect == "allow" else DENY, key, g.grantee, g.privilege, None))
