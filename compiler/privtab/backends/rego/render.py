@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from privtab._resources import opa, templates
+from privtab._resources import opa
+from privtab._templates import environment
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter, RowView
 from privtab.ir.nodes import Program
@@ -236,18 +237,9 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(templates() / "rego"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - the output is Rego, not HTML; every value goes through `quoted`
-    )
-    environment.filters["quoted"] = quoted
-    return environment
+    made = environment("rego")
+    made.filters["quoted"] = quoted
+    return made
 
 
 def quoted(value: object) -> str:
