@@ -32,6 +32,7 @@ from pathlib import Path
 from rich.text import Text
 
 from privtab.cli._output import Terminal
+from privtab.errors import PrivtabError
 from privtab.opa import binary
 from privtab.pipeline import load_program
 from privtab.scenarios.collect import plans
@@ -172,8 +173,9 @@ def main() -> int:
             signal.signal(number, lambda *_: stack.stop())
         try:
             return build(stack, options)
-        except Trouble as trouble:
-            stack.log(None, str(trouble))
+        except (Trouble, PrivtabError) as trouble:
+            for line in str(trouble).splitlines():
+                stack.log(None, line)
             return 0 if stack.stopping.is_set() else 3
         finally:
             stack.end()

@@ -27,6 +27,16 @@ from privtab.state.nodes import State
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """A rule and an input give its value; None: undefined."""
+FLAT = """
+privtab: 1
+system: flat
+version: "1"
+entities: {store: , file: }
+privileges: [READ]
+semantics: {inheritance: none, deny: none}
+tables: {store: {open: READ (store)}, file: {open: READ (file)}}
+"""
+"""A policy without a path of two names."""
 CONTEXTS: tuple[Any, ...] = (None, [], ["force"], "force", 5, True, False, "", 0)
 
 
@@ -146,7 +156,7 @@ def made_up(world: World, rnd: random.Random, most: int) -> tuple[State, Referen
 def test_opa_allows_no_item_that_is_none(opa_binary: Path, sharded: bool) -> None:
     rnd = random.Random(18)
     number = allowed = 0
-    texts = [worlds.policy(seed, f"batch{seed}") for seed in range(3 if sharded else 8)]
+    texts = [worlds.policy(seed, f"batch{seed}") for seed in range(3 if sharded else 8)] + [FLAT]
     with serving(texts, opa_binary, sharded=sharded) as (url, loaded), http.Session() as session:
         for world in loaded:
             state, reference, asked = made_up(world, rnd, 12)
