@@ -8,7 +8,7 @@
 #     - status, metrics and configuration, with the role `status`.
 #   Policies and data cannot be read or written otherwise, with any token: bundles bring them.
 #
-#   Who has which role is in `data.privtab_access`, see docs/securing.md: tokens by their SHA-256, so that the file does
+#   Who has which role is in `data.privtab_access`, see docs/how-to/securing.md: tokens by their SHA-256, so that the file does
 #   not hold what opens the door, and certificates by their subject.
 # scope: package
 package system.authz

@@ -12,7 +12,7 @@ import pytest
 from pages import Block, read
 from pdp import start
 
-PAGE = "docs/authzen.md"
+PAGE = "docs/reference/authzen.md"
 
 
 def exchanges() -> list[tuple[Block, Block]]:

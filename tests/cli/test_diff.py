@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from privtab.cli import _diff_sources
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORY = ROOT / "docs" / "history.md"
+HISTORY = ROOT / "docs" / "reference" / "history.md"
 SCHEMA = ROOT / "tests" / "report" / "sarif.schema.json"
 
 OLD = """\

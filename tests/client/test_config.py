@@ -233,7 +233,7 @@ def test_every_setting_is_an_argument() -> None:
 
 
 def test_the_page_shows_the_settings_as_they_are(update_golden: bool) -> None:
-    page = ROOT / "docs" / "asking.md"
+    page = ROOT / "docs" / "reference" / "asking.md"
     begin, end = "<!-- settings: begin -->", "<!-- settings: end -->"
     text = page.read_text(encoding="utf-8")
     head, _, rest = text.partition(begin)

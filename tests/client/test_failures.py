@@ -22,7 +22,7 @@ from privtab.opa.server import OpaServer
 
 SLACK = 1.5
 """Seconds that a busy machine may take on top."""
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "failures.md"
 KINDS = ("Client", "AsyncClient")
 
 

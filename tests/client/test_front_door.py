@@ -72,7 +72,7 @@ for module in (privtab, privtab.client, privtab.bundle):
 
 
 def test_the_page_names_what_a_decision_has() -> None:
-    page = (Path(privtab.__file__).parents[2] / "docs" / "asking.md").read_text(encoding="utf-8")
+    page = (Path(privtab.__file__).parents[2] / "docs" / "reference" / "asking.md").read_text(encoding="utf-8")
     for name in ("rule", "reasons", "missing", "effects", "source", "revision"):
         assert isinstance(getattr(privtab.Decision, name), property)
         assert f"`{name}`" in page

@@ -1,4 +1,4 @@
-"""docs/deploying.md: its commands, one after the other, with a real server and real sidecars."""
+"""docs/how-to/deploying.md: its commands, one after the other, with a real server and real sidecars."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tidy(text: str) -> list[str]:
 
 def test_the_commands_say_what_the_page_shows(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     shown = 0
-    for block in read("docs/deploying.md").blocks:
+    for block in read("docs/how-to/deploying.md").blocks:
         if block.language != "console" or block.says:
             continue
         [part] = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
@@ -64,7 +64,7 @@ def test_the_commands_say_what_the_page_shows(rig: Rig, capsys: pytest.CaptureFi
 
 
 def test_the_options_and_files_that_it_names_are_there() -> None:
-    text = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "deploying.md").read_text(encoding="utf-8")
     commands = ROOT / "compiler" / "privtab" / "cli"
     names = ("deploy", "rollback", "status", "_rollout", "_options")
     helps = "".join((commands / f"{name}.py").read_text(encoding="utf-8") for name in names)

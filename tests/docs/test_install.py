@@ -11,7 +11,7 @@ from pages import ROOT
 
 from privtab._install import SOURCE, how_to_install
 
-ONE_PLACE = {"compiler/privtab/_install.py", "docs/install.md", "README.md"}
+ONE_PLACE = {"compiler/privtab/_install.py", "docs/how-to/install.md", "README.md"}
 OURS = {"Makefile", "docker-compose.yml"}
 """They install the checkout that they lie in; nobody is told to type that."""
 INDEX = re.compile(
@@ -37,7 +37,7 @@ def texts() -> dict[str, str]:
                 kept[name] = path.read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 continue
-    assert "docs/spark.md" in kept
+    assert "docs/how-to/spark.md" in kept
     return kept
 
 
@@ -55,15 +55,15 @@ def test_no_text_sends_people_to_a_package_index() -> None:
 
 def test_how_to_install_is_told_in_one_place() -> None:
     found = {name for name, text in texts().items() if EXTRA.search(text)}
-    assert "docs/install.md" in found
+    assert "docs/how-to/install.md" in found
     assert found <= ONE_PLACE | OURS
-    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
     assert f"pip install '{SOURCE}[compiler]'" in page
     assert how_to_install("sign").startswith(f"pip install '{SOURCE}[sign]'")
 
 
 def test_the_page_lists_every_extra() -> None:
     project = tomllib.loads(Path(ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert listed == set(project["optional-dependencies"]) - {"dev"}

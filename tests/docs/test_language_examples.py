@@ -170,7 +170,7 @@ def test_answers_are_those_of_the_reference(page: Page, answers: Answers, folder
 
 @pytest.mark.parametrize("where", [where for where in KEYS if where != "reading"])
 def test_every_key_is_explained(where: str) -> None:
-    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
     known = set(re.findall(r"`(\w+)`", text))
     # The keys of a source and of a place in one are shown in an example.
     shown = set(re.findall(r"(\w+):", text)) if where in {"source document", "row place"} else known
@@ -178,19 +178,19 @@ def test_every_key_is_explained(where: str) -> None:
 
 
 def test_every_word_of_conditions_is_explained() -> None:
-    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
     for word in RESERVED:
         assert re.search(rf"^\| `[^`]*\b{word}\b[^`]*`", text, re.MULTILINE), word
 
 
 def test_every_code_of_a_state_finding_has_its_line() -> None:
-    text = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "state.md").read_text(encoding="utf-8")
     ranges = re.findall(r"`(S\d+)` to `(S\d+)`", text)
     assert [code for code in CODES if not any(first <= code <= last for first, last in ranges)] == []
 
 
 def test_every_way_to_ask_is_shown() -> None:
-    text = (ROOT / "docs" / "asking.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "asking.md").read_text(encoding="utf-8")
     methods = {name for name in dir(Client) if callable(getattr(Client, name)) and not name.startswith("_")}
     assert {name for name in methods if f"client.{name}(" not in text} == {"explain"}, "`explain` is `decide`"
 

@@ -1,4 +1,4 @@
-"""docs/operate.md: what befalls a real registry, a real server and real sidecars looks as the page shows."""
+"""docs/how-to/operate.md: what befalls a real registry, a real server and real sidecars looks as the page shows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     shown = 0
     with Operated(tmp_path) as world:
         places = {"http://127.0.0.1:8180": world.rig.server, "http://127.0.0.1:8182": world.rig.urls["web-1"]}
-        for block in read("docs/operate.md").blocks:
+        for block in read("docs/how-to/operate.md").blocks:
             if block.language != "console" or "sketch" in block.says:
                 continue
             for event in block.says.get("after", []):

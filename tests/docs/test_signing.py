@@ -1,4 +1,4 @@
-"""docs/signing.md: its commands, one after the other, print what it shows but for sizes, times and hashes."""
+"""docs/how-to/signing.md: its commands, one after the other, print what it shows but for sizes, times and hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tidy(text: str) -> list[str]:
 def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    page = read("docs/signing.md")
+    page = read("docs/how-to/signing.md")
     page.write(tmp_path)
     shown = 0
     for block in page.blocks:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 def test_the_page_shows_what_happens(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = read("docs/spark.md")
+    page = read("docs/how-to/spark.md")
     page.write(tmp_path)
     monkeypatch.chdir(tmp_path)
     blocks = [block for block in page.blocks if "spark" in block.says]

@@ -1,4 +1,4 @@
-"""docs/registry.md: its commands print what it shows, its configuration makes a sidecar of an OPA."""
+"""docs/how-to/registry.md: its commands print what it shows, its configuration makes a sidecar of an OPA."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privtab.registry.server.app import Role
 from privtab.state.load import load
 from privtab.state.validate import validate
 
-PAGE = "docs/registry.md"
+PAGE = "docs/how-to/registry.md"
 _CHANGES = (
     (re.compile(r"\b(?:[0-9a-f]{16}|[0-9a-f]{10})\b"), "…"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b"), "…"),

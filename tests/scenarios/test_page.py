@@ -17,7 +17,7 @@ from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import compose
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 ENTRIES = {"cases": cases.KEYS, "needs": expand.KEYS, "suites": suites.KEYS, "walkthroughs": walks.KEYS}
 

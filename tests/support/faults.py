@@ -1,6 +1,6 @@
 """What can go wrong between a client and its decision point, and what the caller gets: one table.
 
-It drives the tests of every client and every way of asking, and writes `docs/failures.md`.
+It drives the tests of every client and every way of asking, and writes `docs/reference/failures.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/operate.md is about: a signed policy on a channel, a registry server, two sidecars, and what befalls them."""
+"""What docs/how-to/operate.md is about: a signed policy on a channel, a registry server, two sidecars, and what befalls them."""
 
 from __future__ import annotations
 

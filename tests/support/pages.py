@@ -23,17 +23,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
-    "docs/language.md",
-    "docs/state.md",
-    "docs/shards.md",
-    "docs/asking.md",
-    "docs/integrations.md",
-    "docs/observability.md",
-    "docs/securing.md",
-    "docs/embedded.md",
-    "docs/questions.md",
-    "docs/linting.md",
-    "docs/diff.md",
+    "docs/reference/language.md",
+    "docs/reference/state.md",
+    "docs/how-to/shards.md",
+    "docs/reference/asking.md",
+    "docs/how-to/integrations.md",
+    "docs/how-to/observability.md",
+    "docs/how-to/securing.md",
+    "docs/how-to/embedded.md",
+    "docs/how-to/questions.md",
+    "docs/how-to/linting.md",
+    "docs/reference/diff.md",
 )
 HEAD = "head.yaml"
 

@@ -254,7 +254,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="none",
         read=_paths,
         parse=_pair,
-        help="`Embedded`: files with the public keys that bundles must be [signed](signing.md) with, one or several; "
+        help="`Embedded`: files with the public keys that bundles must be [signed](../how-to/signing.md) with, one or several; "
         "read again when they change. What an OPA verifies its own configuration says",
     ),
     Setting(

@@ -44,7 +44,7 @@ class Client(Asker):
     request names what the policy does not know, nothing was sent. PolicyError: the answer is no decision.
     DecisionUnavailable: nobody answered, or no bundle is active.
 
-    What is not given comes from the environment (`PRIVTAB_TIMEOUT`) or a file, see `docs/asking.md`. `system` may be left
+    What is not given comes from the environment (`PRIVTAB_TIMEOUT`) or a file, see `docs/reference/asking.md`. `system` may be left
     out where OPA has one. `timeout` is (connect, read) in seconds, or one number for both; `total` bounds a call with all
     of its retries. `session` is a `requests.Session` to send through, `transport` anything that sends.
     """

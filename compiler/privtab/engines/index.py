@@ -3,7 +3,7 @@
 Bits of such a number: 0 he owns it; for the privilege with number n, 1 + 2n he is allowed it here, 2 + 2n he is denied it.
 So the privileges that stand are `bits & ~(bits >> 1)`, however many entities' bits were put together before.
 
-A state may come in parts (docs/shards.md): what goes by people's names, and a shard for each root entity. `Part` holds what
+A state may come in parts (docs/how-to/shards.md): what goes by people's names, and a shard for each root entity. `Part` holds what
 one bundle brings, `Index.of` puts parts together; shards that there are but that nobody brought are `missing`.
 """
 

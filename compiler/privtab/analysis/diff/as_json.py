@@ -1,4 +1,4 @@
-"""A comparison for programs: the keys that docs/diff.md describes."""
+"""A comparison for programs: the keys that docs/reference/diff.md describes."""
 
 from __future__ import annotations
 

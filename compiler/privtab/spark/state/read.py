@@ -41,7 +41,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     """Open the sources of a state and check how their columns lie; rows are read when something is asked of them.
 
     `configuration`: a mapping from table names to DataFrames or to sources, the path of a YAML or JSON file with such a mapping
-    (see `docs/state.md`), or a folder with one file or folder for each table. Raises UsageError that tells everything wrong
+    (see `docs/reference/state.md`), or a folder with one file or folder for each table. Raises UsageError that tells everything wrong
     with it at once, or that there is no table.
     """
     program = program_of(policy)
