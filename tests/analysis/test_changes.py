@@ -18,6 +18,7 @@ MOST = 8
 """Changes thought of: 256 states are tried at most."""
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_ways_are_those_found_by_trying_every_set_of_changes(policy: int, seed: int) -> None:

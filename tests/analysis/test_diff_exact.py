@@ -99,6 +99,7 @@ def compare(pairs: Iterator[tuple[str, str]]) -> dict[Verdict, int]:
     return counts
 
 
+@pytest.mark.slow
 def test_changes_of_small_policies() -> None:
     counts = compare(mutations(range(14)))
     assert {*counts} == {Verdict.EQUAL, Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}, counts
@@ -144,6 +145,7 @@ tables:
 KEEPER = Role(name="keeper", scope="mid", grants=(("low", ("READ",)),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("semantics", SEMANTICS)
 @pytest.mark.parametrize("tree", [name for name in TREES if name != "plain"])
 def test_types_that_moved(tree: str, semantics: str) -> None:

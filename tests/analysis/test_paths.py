@@ -74,6 +74,7 @@ class Held:
     made: frozenset[Entity]
 
 
+@pytest.mark.slow
 @settings(max_examples=9, deadline=None)
 @given(st.integers(0, 250), st.integers(0, 10_000))
 def test_what_can_be_reached_is_what_a_search_over_whole_states_reaches(policy: int, seed: int) -> None:

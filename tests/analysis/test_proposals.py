@@ -96,6 +96,7 @@ def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.index(("assign role:reader to user:zoe",)) < found.index(("assign role:editor to user:zoe",))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: int, seed: int) -> None:

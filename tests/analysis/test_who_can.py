@@ -21,6 +21,7 @@ WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 STRANGER = "stranger"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(WORLDS)
 def test_who_can_is_who_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
@@ -37,6 +38,7 @@ def check_users(world: tuple[int, int]) -> None:
         assert set(found.users) == (allowed & users(program, state) if found.anyone else allowed)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(WORLDS)
 def test_principals_suffice_alone(world: tuple[int, int]) -> None:
@@ -63,6 +65,7 @@ def check_principals(world: tuple[int, int]) -> None:
             assert alone(program, state, request, principal, scope)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(WORLDS)
 def test_what_is_needed_besides_is_what_is_needed(world: tuple[int, int]) -> None:

@@ -284,6 +284,7 @@ def test_what_is_no_http_is_refused(library: Server, sent: bytes) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_ends(library: Server) -> None:
     started = time.monotonic()
     with connect(library) as connection:

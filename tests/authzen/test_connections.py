@@ -65,6 +65,7 @@ def all_of(connection: socket.socket) -> bytes:
     return found
 
 
+@pytest.mark.slow
 def test_the_head_of_a_request_has_an_end(started: Started) -> None:
     server = started("--header-timeout", "0.5")
     for begins in (b"", b"GET /health HTTP/1.1\r\n", b"G"):
@@ -83,6 +84,7 @@ def test_the_head_of_a_request_has_an_end(started: Started) -> None:
         assert time.monotonic() - begun < 15
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_its_time_behind_its_head_is_answered(started: Started) -> None:
     server = started("--header-timeout", "0.5")
     with to(server) as connection:
@@ -96,6 +98,7 @@ def test_a_request_that_takes_its_time_behind_its_head_is_answered(started: Star
             time.sleep(0.7)  # Longer than a head may take: between two requests nobody is in a hurry.
 
 
+@pytest.mark.slow
 def test_half_open_requests_of_one_address_leave_room_for_others(started: Started) -> None:
     """1,020 of them held both servers at 503."""
     server = started("--connections-per-address", "20", "--header-timeout", "5")
@@ -116,6 +119,7 @@ def test_half_open_requests_of_one_address_leave_room_for_others(started: Starte
     assert requests.get(f"{server.url}/health", timeout=10).ok, "who is gone is counted no more"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["/health", "/nothing", "/access/v1/evaluation"])
 def test_a_head_says_once_where_its_body_ends(started: Started, target: str) -> None:
     server = started()
@@ -130,6 +134,7 @@ def test_a_head_says_once_where_its_body_ends(started: Started, target: str) -> 
     assert "/smuggled" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_handshake_has_an_end(library_files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "tls").mkdir()
     files = make(tmp_path / "tls")
@@ -167,6 +172,7 @@ def large_answers(bounds: Bounds, size: int) -> Iterator[tuple[str, int]]:
         thread.join(20)
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_takes_is_given_up_and_a_slow_reader_is_not() -> None:
     size = 20 << 20
     bounds = Bounds(stalled_seconds=0.5)

@@ -20,6 +20,7 @@ def exchanges() -> list[tuple[Block, Block]]:
     return [(asked, answered) for asked, answered in pairwise(read(PAGE).blocks) if asked.language == "http"]
 
 
+@pytest.mark.slow
 def test_every_exchange_is_as_the_page_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     read(PAGE).write(tmp_path)

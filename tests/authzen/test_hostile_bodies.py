@@ -111,6 +111,7 @@ quick = settings(max_examples=150, deadline=None, suppress_health_check=list(Hea
 thorough = settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @quick
 @example(path=PATHS[4], body=json.dumps({**ASKED, "action": None}).encode())
 @given(path=st.sampled_from(PATHS), body=st.one_of(bodies(), st.binary(max_size=60)))

@@ -31,6 +31,7 @@ from privtab.request import Entity, Request
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(WORLDS)
 def test_searches_find_what_is_allowed_when_asked_one_by_one(world: tuple[int, int]) -> None:
@@ -102,6 +103,7 @@ async def every_third(requests: Sequence[Request]) -> list[bool]:
     return [NAMES.index(request.user) % 3 == 0 for request in requests]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 7, 100, AT_ONCE, 1000])
 def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
     async def all_pages() -> list[str]:

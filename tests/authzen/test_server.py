@@ -72,6 +72,7 @@ def built(library_files: tuple[Path, Path], tmp_path: Path) -> Path:
 # --- tokens --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_good_tokens_are_answered(
     serving: Callable[..., Server], library_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def until(holds: Callable[[], bool]) -> None:
 # --- TLS -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tls(serving: Callable[..., Server], library_files: tuple[Path, Path], tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.sign("pdp")
@@ -144,6 +146,7 @@ def test_tls(serving: Callable[..., Server], library_files: tuple[Path, Path], t
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_tls_with_certificates_of_callers(
     serving: Callable[..., Server], library_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -164,6 +167,7 @@ def test_tls_with_certificates_of_callers(
 # --- systems, bundles, an OPA ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_several_systems_stand_under_their_names(
     serving: Callable[..., Server], library_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -189,6 +193,7 @@ def test_several_systems_stand_under_their_names(
         assert (answer["decision"], answer["context"]["error"]["kind"]) == (False, "invalid_request")
 
 
+@pytest.mark.slow
 def test_newer_bundles_are_taken(serving: Callable[..., Server], built: Path, library_files: tuple[Path, Path]) -> None:
     server = serving("--bundles", built, "--refresh", "0.2", "--max-staleness", "3")
     found = {**ASKED, "subject": {"type": "user"}}
@@ -219,6 +224,7 @@ def replace(path: Path, content: bytes) -> None:
     staged.replace(path)
 
 
+@pytest.mark.slow
 def test_an_opa_decides(serving: Callable[..., Server], built: Path, opa_binary: Path) -> None:
     with OpaServer([built / "policy.tar.gz", built / "state.tar.gz"], binary=opa_binary) as opa:
         server = serving("--opa", opa.url)
@@ -245,6 +251,7 @@ def test_an_opa_decides(serving: Callable[..., Server], built: Path, opa_binary:
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_an_opa_without_a_policy_decides_nothing(serving: Callable[..., Server], opa_binary: Path) -> None:
     with OpaServer([], binary=opa_binary) as opa:
         server = serving("--opa", opa.url, "--system", "library")
@@ -252,6 +259,7 @@ def test_an_opa_without_a_policy_decides_nothing(serving: Callable[..., Server],
         assert server.post("/library" + EVALUATION, ASKED).status_code == 503
 
 
+@pytest.mark.slow
 def test_brief_answers_say_no_more_than_yes_or_no(
     serving: Callable[..., Server], library_files: tuple[Path, Path]
 ) -> None:
@@ -267,6 +275,7 @@ def test_brief_answers_say_no_more_than_yes_or_no(
     assert server.log.read_text() == ""
 
 
+@pytest.mark.slow
 def test_an_environment_does_not_turn_it_into_a_yes_to_all(
     serving: Callable[..., Server],
     library_files: tuple[Path, Path],
@@ -283,6 +292,7 @@ def test_an_environment_does_not_turn_it_into_a_yes_to_all(
 # --- its life ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_when_what_is_under_way_is_answered(
     serving: Callable[..., Server], library_files: tuple[Path, Path], number: int

@@ -82,6 +82,7 @@ RIGHT, WRONG, UNAVAILABLE, FAILED = (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0
 # --- the judge ---
 
 
+@pytest.mark.slow
 def test_states_and_policies_differ_enough_to_tell_them_apart(world: World) -> None:
     one = world.variant(0, 0)
     for other in (world.variant(0, 1), world.variant(1, 0)):

@@ -158,6 +158,7 @@ def test_signatures_are_shown_and_verified(program: Program) -> None:
     assert (bare.verified, bare.key) == (False, None)
 
 
+@pytest.mark.slow
 def test_large_bundles_are_not_held_several_times(program: Program, tmp_path: Path) -> None:
     """Signing and verifying go through the archive; what is written by us is hashed as it stands."""
     content = json.dumps({"a": ["x" * 1000] * 20_000}, separators=(",", ":")).encode()

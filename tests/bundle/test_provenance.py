@@ -149,6 +149,7 @@ def test_the_same_input_gives_the_same_bytes(repository: Path, tmp_path: Path) -
     assert once == again
 
 
+@pytest.mark.slow
 def test_bundles_tell_no_places_and_no_times(repository: Path, tmp_path: Path) -> None:
     made = compiled(
         repository / "tables" / "shop.yaml", tmp_path / "out", "--state", str(repository / "tables" / "state.yaml")
@@ -164,6 +165,7 @@ def test_bundles_tell_no_places_and_no_times(repository: Path, tmp_path: Path) -
     assert told["policy"] == "shop/1"
 
 
+@pytest.mark.slow
 def test_a_comment_changes_where_it_comes_from_and_not_the_revision(repository: Path, tmp_path: Path) -> None:
     policy = repository / "tables" / "shop.yaml"
     before = manifest(compiled(policy, tmp_path / "one")["shop/1/policy.tar.gz"])

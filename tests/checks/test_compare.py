@@ -87,6 +87,7 @@ def verdicts(seeds: range) -> Iterator[bool]:
                 yield tried
 
 
+@pytest.mark.slow
 def test_equal_readings_and_variant_rows_are_what_trying_says() -> None:
     found = list(verdicts(range(80)))
     assert min(found.count(True), found.count(False)) > 10

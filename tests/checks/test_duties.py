@@ -100,6 +100,7 @@ def compared(seeds: range) -> set[str]:
     return kinds
 
 
+@pytest.mark.slow
 def test_who_holds_both_can_do_both() -> None:
     assert compared(range(60)) == {"privilege", "set", "role", "owns", "nobody"}
 

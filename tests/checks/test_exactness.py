@@ -91,6 +91,7 @@ def compared(seeds: range) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_unreachable_is_what_trying_says() -> None:
     assert compared(range(60))
 
@@ -159,5 +160,6 @@ def core_verdicts(seeds: range) -> set[str]:
     return said
 
 
+@pytest.mark.slow
 def test_rows_beside_core_rows_are_what_trying_says() -> None:
     assert core_verdicts(range(120)) == {"equal", "more", "less", "others"}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import generated
+import pytest
 
 from privtab import checks
 
@@ -24,6 +25,7 @@ def pigeonhole() -> str:
     )
 
 
+@pytest.mark.slow
 def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
     _, policy = generated.lowered(pigeonhole())
     found = {finding.code: finding for finding in checks.run(policy)}
@@ -32,6 +34,7 @@ def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
     assert found["P341"].message.endswith("for `shop/list`")
 
 
+@pytest.mark.slow
 def test_the_same_findings_each_time() -> None:
     runs = [[f.message for f in checks.run(generated.lowered(pigeonhole())[1]) if f.code == "P341"] for _ in range(2)]
     assert runs[0] == runs[1]

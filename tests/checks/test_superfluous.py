@@ -266,6 +266,7 @@ def test_a_call_for_all_names_no_item() -> None:
     assert found("list: {requires: A (shop) or A (shelf)}", "down") == ["alternative A (shop) or A (shelf): less"]
 
 
+@pytest.mark.slow
 def test_what_is_superfluous_is_what_trying_says() -> None:
     counts = compared(range(14))
     assert min(counts.values()) > 4, counts

@@ -113,6 +113,7 @@ def test_no_opa_is_exit_code_3(privtab: Callable[..., Any], monkeypatch: pytest.
     assert ran.err.startswith("privtab: ")
 
 
+@pytest.mark.slow
 def test_without_a_terminal_there_are_no_colours(policy: Path, state: Path) -> None:
     ask = ["explain", "ann", "read", "item:s/a/x", "-p", str(policy), "-s", str(state)]
     ran = subprocess.run([sys.executable, "-c", MAIN, *ask], check=True, capture_output=True, text=True, timeout=60)
@@ -145,6 +146,7 @@ def test_a_full_disk_is_no_success(policy: Path) -> None:
     assert ran.returncode != 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_gets_no_traceback(policy: Path, state: Path, tmp_path: Path) -> None:
     request = '{"subject": {"type": "user", "id": "ann"}, "action": {"name": "open"}, "resource": {"type": "store", "id": "s"}}\n'
     requests = tmp_path / "requests.jsonl"

@@ -68,6 +68,7 @@ def test_each_request_is_answered_in_its_place(
     assert [answer["decision"] for answer in answers(ran.out)] == [allowed for _, allowed in ASKED]
 
 
+@pytest.mark.slow
 def test_all_engines_write_the_same_lines(privtab: Callable[..., Any], policy: Path, state: Path, asked: Path) -> None:
     told = {
         engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out
@@ -205,6 +206,7 @@ def test_standard_input_is_read_and_answers_come_while_it_is_open(policy: Path, 
     assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_answers_are_utf_8_under_every_locale(policy: Path, state: Path) -> None:
     request = ask("zoë", "create", "item:s/Ä")
     ran = subprocess.run(

@@ -44,6 +44,7 @@ def deploy(privtab: Privtab, rig: Rig, *more: object, watched: bool = True) -> A
     return privtab("deploy", rig.policy, "-r", rig.registry, *map(str, server), *map(str, more))
 
 
+@pytest.mark.slow
 def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Rig) -> None:
     ran = deploy(privtab, fleet, "--state", fleet.state, "--why", "the first one")
     assert ran.code == 0, ran.err
@@ -143,6 +144,7 @@ def test_a_dry_run_keeps_nothing(privtab: Privtab, rig: Rig) -> None:
     assert not Path(rig.registry).exists()
 
 
+@pytest.mark.slow
 def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab, fleet: Rig) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     before = Registry.open(fleet.registry).channel("dev", "shop")
@@ -158,6 +160,7 @@ def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab,
     fleet.wait(lambda: fleet.decides("one", "olga") is False)
 
 
+@pytest.mark.slow
 def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: Rig) -> None:
     direct = [word for url in fleet.urls.values() for word in ("--opa", url)]
     ran = deploy(privtab, fleet, "--state", fleet.state, *direct, watched=False)
@@ -169,6 +172,7 @@ def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: Rig) -> None:
     assert f"{nobody}: unreachable: no answer" in ran.err
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_is_waited_for(privtab: Privtab, fleet: Rig) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.end("server", kill=True)
@@ -194,6 +198,7 @@ def asked_without_end(rig: Rig, user: str) -> threading.Event:
     return stop
 
 
+@pytest.mark.slow
 def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Rig) -> None:
     """Owners may read now, and then no more: nothing changes for ann; that olga is refused suddenly is seen."""
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
@@ -220,6 +225,7 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Rig
         assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     privtab: Privtab, fleet: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +247,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: Rig) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.policy.write_text(WIDER, encoding="utf-8")
@@ -259,6 +266,7 @@ def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: Rig) -> 
         fleet.wait(lambda: fleet.decides("two", "olga") is False)
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: Rig) -> None:
     import pty
 
@@ -285,6 +293,7 @@ def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: R
     assert privtab("status", "-r", fleet.registry, "--server", fleet.server, "--check").code == 0
 
 
+@pytest.mark.slow
 def test_a_state_in_shards(privtab: Privtab, rig: Rig) -> None:
     ran = deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False)
     assert ran.code == 0, ran.err
@@ -308,6 +317,7 @@ def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> 
     assert registry.revision("shop", "state", str(channel.state)).signed
 
 
+@pytest.mark.slow
 def test_a_registry_that_asks_for_signatures_says_so_before_all_else(
     privtab: Privtab, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +364,7 @@ def test_two_at_once_do_not_overwrite_each_other(privtab: Privtab, rig: Rig, mon
     assert other.channel("dev", "shop").why == "somebody else"
 
 
+@pytest.mark.slow
 def test_straight_into_an_opa(privtab: Privtab, rig: Rig) -> None:
     with OpaServer() as opa, Client(opa.url, system="shop") as client:
         first = privtab("deploy", rig.policy, "--state", rig.state, "--push", opa.url)
@@ -394,6 +405,7 @@ def test_bad_usage(privtab: Privtab, rig: Rig, options: list[str], said: str) ->
     assert said in ran.err
 
 
+@pytest.mark.slow
 def test_a_token_goes_along(privtab: Privtab, rig: Rig) -> None:
     tokens = rig.folder / "tokens"
     tokens.write_text(f"ops {'o' * 40} operator\n", encoding="utf-8")

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def described(privtab: Callable[..., Any], *arguments: str | Path) -> dict[str, Any]:
     ran = privtab("describe", *arguments, "--format", "json")
@@ -109,6 +111,7 @@ def test_for_people_every_operation_and_note_is_there(privtab: Callable[..., Any
     assert f"revision {value['revision']}" in text
 
 
+@pytest.mark.slow
 def test_all_shipped_policies_are_described(privtab: Callable[..., Any]) -> None:
     for name in ("cdap/initial", "cdap/draft", "cdap/revised", "cdap/final", "gravitino/1.1.0", "streams/teracloud"):
         value = described(privtab, name)

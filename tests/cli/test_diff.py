@@ -119,6 +119,7 @@ def test_a_policy_by_name_and_itself(privtab: Run) -> None:
     assert ran.out.splitlines() == ["cdap/final → cdap/final", "130 operations: nothing changed"]
 
 
+@pytest.mark.slow
 def test_readings_and_variants(privtab: Run, files: Path) -> None:
     assert changed(privtab("diff", "old.yaml", "--reading", "item/write=both", "--format", "json")) == {
         "item/write": "narrower"
@@ -175,6 +176,7 @@ def test_from_a_folder_below(privtab: Run, repository: Path, monkeypatch: pytest
     }
 
 
+@pytest.mark.slow
 def test_policies_are_found_by_the_settings_as_lint_finds_them(
     privtab: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +336,7 @@ def test_a_waiver_that_says_too_little_fails(privtab: Run, files: Path) -> None:
 # --- formats ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_json_holds_witnesses_that_decide_takes(privtab: Run, tmp_path: Path) -> None:
     ran = privtab("diff", "cdap/initial", "cdap/final", "--format", "json")
     (comparison,) = json.loads(ran.out)["comparisons"]

@@ -31,6 +31,7 @@ def written(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["data", "service"])
 def test_what_is_written_passes_every_check(
     privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
@@ -48,6 +49,7 @@ def test_what_is_written_passes_every_check(
     assert privtab(*explain).out.startswith("DENY")
 
 
+@pytest.mark.slow
 def test_the_workflow_runs_commands_that_there_are(
     privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

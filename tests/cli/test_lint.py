@@ -253,6 +253,7 @@ def test_the_other_commands_follow_the_settings_too(privtab: Callable[..., Any],
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_reports_for_programs_are_pure_and_a_file_takes_any_of_them(
     privtab: Callable[..., Any], policy: Path, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_an_installed_opa_is_not_installed_again(privtab: Callable[..., Any]) ->
     assert (ran.code, ran.out) == (0, f"{binary.find()}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_run_serves_the_policy_until_it_is_stopped(policy: Path, state: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", MAIN, "opa", "run", "-p", str(policy), "-s", str(state), "--port", "0"]
@@ -106,6 +107,7 @@ def running() -> Iterator[Callable[..., Running]]:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 0)])
 def test_run_ends_with_its_opa_and_says_why(
@@ -118,6 +120,7 @@ def test_run_ends_with_its_opa_and_says_why(
     assert "Traceback" not in "".join(run.lines)
 
 
+@pytest.mark.slow
 @needs_proc
 def test_run_starts_opa_again_where_that_is_asked_for(
     policy: Path, state: Path, running: Callable[..., Running]
@@ -141,6 +144,7 @@ def test_a_busy_port_is_named_before_anything_else(privtab: Callable[..., Any], 
     assert ran.err == f"privtab: port {port} of 127.0.0.1 is taken: give another, or 0 for a free one\n"
 
 
+@pytest.mark.slow
 def test_an_edited_policy_and_state_are_reloaded_and_broken_ones_are_not(
     policy: Path, state: Path, running: Callable[..., Running]
 ) -> None:

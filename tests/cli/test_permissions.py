@@ -11,6 +11,7 @@ import pytest
 PRIVTAB = f"{sys.executable} -m privtab"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("umask", "file_mode", "folder_mode"), [("022", 0o644, 0o755), ("077", 0o600, 0o700)])
 def test_what_is_written_follows_the_umask(
     umask: str, file_mode: int, folder_mode: int, policy: Path, state: Path, tmp_path: Path

@@ -225,6 +225,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(command: str, privtab: Privtab, f
         assert {f"'{user}" for user in users if user != "ann"} | {"ann"} <= set(cells)
 
 
+@pytest.mark.slow
 def test_a_file_goes_unchanged_to_a_pipe_and_as_text_to_a_person(folder: Path) -> None:
     text = POLICY.replace("title: ", "title: \u202e # ", 1).replace(YAML, "b")
     command = [sys.executable, "-m", "privtab", "fmt", "-"]
@@ -241,6 +242,7 @@ def test_a_file_goes_unchanged_to_a_pipe_and_as_text_to_a_person(folder: Path) -
     assert "\u202e" not in shown.decode()
 
 
+@pytest.mark.slow
 def test_colours_stay_on_a_terminal_and_nothing_else_does(folder: Path) -> None:
     for arguments in (["describe", "shop.yaml"], ["lint", "raw.yaml"], ["explain", "--help"], ["lint", f"--{ODD}"]):
         master, slave = pty.openpty()

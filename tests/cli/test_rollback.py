@@ -105,6 +105,7 @@ def test_a_canary_that_is_under_way_ends(privtab: Privtab, rig: Rig, run_before:
     assert registry.channel("dev", "shop").canary is None
 
 
+@pytest.mark.slow
 def test_every_sidecar_is_watched(privtab: Privtab, rig: Rig, run_before: list[Channel]) -> None:
     first, _, _ = run_before
     rig.serve()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
@@ -32,6 +33,7 @@ def shipped() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_schema_is_a_schema_and_takes_every_shipped_policy(privtab: Callable[..., Any]) -> None:
     schema = json.loads(privtab("schema").out)
     Draft202012Validator.check_schema(schema)

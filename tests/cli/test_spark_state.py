@@ -37,6 +37,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None
     key, public = keyring.pair().write(lake)
@@ -62,6 +63,7 @@ def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: p
     assert "catalog:hive" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None
     with (lake / "exports" / "grants.csv").open("a") as file:

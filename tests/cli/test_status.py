@@ -53,6 +53,7 @@ def status(privtab: Privtab, rig: Rig, *more: object) -> Any:
     return privtab("status", "-r", rig.registry, "--server", rig.server, *map(str, more))
 
 
+@pytest.mark.slow
 def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, quiet: Rig) -> None:
     quiet.wait(lambda: quiet.fleet()["decisions"])
     ran = status(privtab, quiet, "--check")
@@ -79,6 +80,7 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, q
         assert [line.split()[1] for line in answer.out.splitlines() if "shop/item/read" in line] == [channel.policy]
 
 
+@pytest.mark.slow
 def test_who_is_behind_is_seen(privtab: Privtab, rig: Rig) -> None:
     rig.end("two", kill=True)
     rig.policy.write_text(WIDER, encoding="utf-8")
@@ -93,6 +95,7 @@ def test_who_is_behind_is_seen(privtab: Privtab, rig: Rig) -> None:
     assert {one["id"]: one["standing"] for one in told["sidecars"]} == {"one": "active", "two": "waiting"}
 
 
+@pytest.mark.slow
 def test_a_canary_runs_what_it_should(privtab: Privtab, rig: Rig) -> None:
     registry = Registry.open(rig.registry)
     before = registry.channel("dev", "shop")
@@ -120,6 +123,7 @@ def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: Rig) -> None:
     assert "no answer from" in ran.out
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer(privtab: Privtab, rig: Rig) -> None:
     rig.end("server", kill=True)
     ran = status(privtab, rig)

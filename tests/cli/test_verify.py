@@ -56,6 +56,7 @@ def test_the_key_and_the_scope_must_be_those(
     assert privtab("verify", tmp_path / "gone.tar.gz").code == 3
 
 
+@pytest.mark.slow
 def test_older_ones_are_refused(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
     bundle = build / "policy.tar.gz"
     private, key = PAIR.write(tmp_path)

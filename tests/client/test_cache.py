@@ -129,6 +129,7 @@ def test_kept_answers_are_not_used_beyond_max_staleness(demo: Any, opa_binary: P
                 ask(READ)
 
 
+@pytest.mark.slow
 def test_while_opa_hears_from_its_server_staleness_is_no_matter(demo: Any, opa_binary: Path, tmp_path: Path) -> None:
     bundles = [demo.policy(tmp_path), demo.write_state(tmp_path)]
     with (

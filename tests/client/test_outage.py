@@ -74,6 +74,7 @@ def outage(tmp_path: Path, opa_binary: Path) -> Iterator[Callable[..., tuple[Out
         yield make
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_cut_is_an_error_and_the_client_finds_back(outage: Any) -> None:
     broken, url = outage(after=8)
     with Client(url, system=faulty.SYSTEM, chunk_size=40, timeout=1, total=1) as client:
@@ -97,6 +98,7 @@ def test_a_batch_that_is_cut_is_an_error_and_the_client_finds_back(outage: Any) 
         assert client.status().circuit == "closed"
 
 
+@pytest.mark.slow
 def test_a_batch_with_enough_time_and_retries_outlasts_the_outage(outage: Any) -> None:
     broken, url = outage(after=6)
     settings: dict[str, Any] = {"timeout": 2, "total": 20, "retries": 100, "breaker_failures": 0, "concurrency": 3}
@@ -106,6 +108,7 @@ def test_a_batch_with_enough_time_and_retries_outlasts_the_outage(outage: Any) -
         assert time.monotonic() - broken.ended_at > 1.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [0.0, "off"])
 def test_async_checks_that_are_cut_are_errors_and_the_client_finds_back(outage: Any, window: Any) -> None:
     broken, url = outage(after=8)

@@ -269,6 +269,7 @@ def hostile(shop: Shop) -> dict[str, tuple[dict[str, bytes], str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what", ["not signed", "with another file", "with another signature", "with other data", "with values"]
 )

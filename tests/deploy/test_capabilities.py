@@ -25,6 +25,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_all_shipped_policies_make_do_with_them(tmp_path: Path) -> None:
     assert run(["compile", str(_resources.policies()), "-o", str(tmp_path)]) == 0
     folders = sorted(tmp_path.glob("*/*/rego"))

@@ -121,6 +121,7 @@ def plain(word: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word)
 
 
+@pytest.mark.slow
 def test_its_commands_end_in_a_sidecar_that_decides(compose: dict[str, Any], tmp_path: Path) -> None:
     """What the containers run, run here: other places for volumes and addresses, and nothing else."""
     ports = {"registry:8080": free_port(), "0.0.0.0:8181": free_port()}

@@ -91,6 +91,7 @@ def test_the_sidecar_decides_by_the_served_bundles(opa: Client, tmp_path: Path) 
     assert '"path":"privtab/cdap/check"' in log, "decisions are logged"
 
 
+@pytest.mark.slow
 def test_a_newer_state_is_taken_over_without_a_restart(opa: Client, build: Path, tmp_path: Path) -> None:
     assert opa.check("bob", *ASKED) is False
     state = tmp_path / "state.yaml"

@@ -28,6 +28,7 @@ PATIENCE = 150.0
 LOAD = re.compile(r"(^  table:\n(?:.*\n)*?    load:\n(?:      .*\n)*?      requires: ).*$", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_commands_it_prints_can_be_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No PATH is needed, and names with spaces are no two words."""
     monkeypatch.syspath_prepend(ROOT / "examples")
@@ -171,6 +172,7 @@ with Client(os.environ["OPA_URL"], system="gravitino") as client:
 """
 
 
+@pytest.mark.slow
 def test_once_ends_with_the_job(stack: Callable[..., Stack], tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(JOB, encoding="utf-8")
@@ -204,6 +206,7 @@ def test_the_job_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert printed.count("may not read demo/hive/sales/orders: refused by gravitino/table/load") == 2
 
 
+@pytest.mark.slow
 def test_a_part_that_dies_ends_the_others(stack: Callable[..., Stack], tmp_path: Path) -> None:
     running = stack("--policy", str(small(tmp_path)), "--state", str(tmp_path / "state.yaml"), "--sidecars", "1")
     running.wait(lambda: running.told.get("ready"))

@@ -41,6 +41,7 @@ def tidy(text: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_the_commands_say_what_the_page_shows(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     shown = 0
     for block in read("docs/how-to/deploying.md").blocks:

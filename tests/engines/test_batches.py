@@ -99,6 +99,7 @@ def differences(
     return total, allowed, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_columns_answer_as_one_by_one(seed: int, tmp_path: Path) -> None:
     total, allowed, found = differences(seed, tmp_path, policies=10, states=4, per_rule=8)
@@ -114,6 +115,7 @@ def test_long_columns_answer_as_one_by_one(seed: int, tmp_path: Path) -> None:
     assert not found, found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_what_columns_cannot_say_is_asked_one_by_one(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +126,7 @@ def test_what_columns_cannot_say_is_asked_one_by_one(
     assert not found, found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_users_with_many_principals_are_answered_from_the_other_side(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,6 +139,7 @@ def test_users_with_many_principals_are_answered_from_the_other_side(
     assert not found, found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_arrays_are_all_that_an_executor_needs(seed: int, tmp_path: Path) -> None:
     """Packed, sent, and asked in columns and one by one: the index is made again from them."""

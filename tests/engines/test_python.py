@@ -42,6 +42,7 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
     return total, allowed, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_part_of_every_decision_is_the_references(seed: int, tmp_path: Path) -> None:
     total, allowed, found = differences(seed, tmp_path, policies=12, states=4, per_rule=6)

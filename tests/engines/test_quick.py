@@ -18,6 +18,7 @@ from privtab.request import Entity, Request, Vocabulary
 from privtab.state.index import index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_quick_answers_are_the_references(seed: int, tmp_path: Path) -> None:
     answered = asked = 0

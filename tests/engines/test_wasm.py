@@ -106,6 +106,7 @@ def shipped(opa_binary: Path) -> tuple[WasmEngine, Reference, Program]:
     return engine, reference, program
 
 
+@pytest.mark.slow
 def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, reference, program = shipped
     items = [Entity("dataset", f"x/{'xy'[n % 2]}/d{n}") for n in range(2500)]
@@ -171,6 +172,7 @@ def test_another_process_makes_its_own_instance(shipped: tuple[WasmEngine, Refer
     assert copy.allow_many(asked) == [reference.decide(request).allowed for request in asked]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_each_call(shipped: tuple[WasmEngine, Reference, Program]) -> None:
     engine, _, program = shipped
     asked = worlds.requests(program, 11, 20)

@@ -66,6 +66,7 @@ def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path)
         assert notes(again) == notes(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: "/".join(path.parts[-2:]))
 def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
     text = load(path).text
@@ -76,6 +77,7 @@ def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
     assert said(laid_out(other), tmp_path) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), mess=st.integers(0, 10_000))
 def test_random_policies_mean_the_same(seed: int, mess: int, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -111,6 +111,7 @@ MEANINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inheritance", "deny", "holds"), MEANINGS)
 def test_equal_minimal_sets_mean_equal_conditions(inheritance: str, deny: str, holds: tuple[str, ...]) -> None:
     of = program(inheritance, deny, holds)

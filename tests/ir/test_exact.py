@@ -144,12 +144,14 @@ def between(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program,
                 yield (new, new.rules[key]), (old, rule)
 
 
+@pytest.mark.slow
 def test_within_a_policy() -> None:
     wrong, counts = differences(within(range(40)))
     assert not wrong, wrong[0]
     assert min(counts["implied"], counts["not implied"]) > 10, counts
 
 
+@pytest.mark.slow
 def test_between_two_policies() -> None:
     wrong, counts = differences(between(range(20)))
     assert not wrong, wrong[0]

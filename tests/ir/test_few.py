@@ -25,6 +25,7 @@ def test_the_few_are_minimal_sets(seed: int) -> None:
             assert len(some) >= min(len(every), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["12 disjunctions of 4", "20 clauses of 20", "8,000 alternatives", "12 tangled clauses"]
 )

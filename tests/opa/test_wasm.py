@@ -36,6 +36,7 @@ def test_an_opa_that_does_not_run(tmp_path: Path) -> None:
         wasm.build({"p.rego": MODULE}, ["p/allow"], tmp_path / "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["cdap/final", "gravitino/1.1.0", "streams/teracloud"])
 def test_the_modules_for_wasm_are_strict_and_in_opas_own_layout(policy: str, tmp_path: Path, opa_binary: Path) -> None:
     program = load_program(policy)

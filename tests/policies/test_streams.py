@@ -279,6 +279,7 @@ def test_contradictions_are_recorded(program: Program) -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_reading_compiles(tools: Tools, program: Program) -> None:
     rules = {f"{r.entity}/{r.operation}": r for r in program.rules.values() if r.ambiguous is not None}
     for row, rule in rules.items():

@@ -67,6 +67,7 @@ def whole(registry: Registry) -> None:
     assert registry.store.names(names.HOLDS) == []
 
 
+@pytest.mark.slow
 def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
     shop: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
     whole(registry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["revisions/", "blobs/"])
 def test_a_switch_to_what_is_being_removed_is_refused(
     shop: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch, step: str
@@ -105,6 +107,7 @@ def test_a_switch_to_what_is_being_removed_is_refused(
     whole(registry)
 
 
+@pytest.mark.slow
 def test_what_is_put_while_it_is_swept_is_there_afterwards(
     shop: tuple[Registry, list[str]], shelf: Bundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def test_what_is_put_is_kept_as_it_is(anywhere: Registry, shelf: Bundles) -> Non
         anywhere.revision("shop", "state", "0000")
 
 
+@pytest.mark.slow
 def test_a_channel_runs_what_it_was_switched_to_and_remembers(anywhere: Registry, shelf: Bundles) -> None:
     policies = [anywhere.put(policy).id for policy in shelf.policies]
     state = anywhere.put(shelf.states[0]).id
@@ -53,6 +54,7 @@ def test_static_servers_find_what_runs(anywhere: Registry, shelf: Bundles) -> No
     assert told == anywhere.channel("dev", "shop").to_json()
 
 
+@pytest.mark.slow
 def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
     whole = anywhere.put(shelf.states[0]).id
     plain, policy = anywhere.put(shelf.policies[0]).id, anywhere.put(shelf.sharded).id

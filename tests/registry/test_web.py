@@ -52,6 +52,7 @@ def serving(answer: Answer) -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"", b"{}", b"<a href='a/'>a</a><a href='b'>b</a>", b"[" * 100_000])
 def test_a_server_that_has_everything_is_given_up(body: bytes) -> None:
     with serving(lambda _: (body, {})) as (url, asked):
@@ -96,6 +97,7 @@ def test_the_last_switches_are_read_alone() -> None:
         assert len(asked) < 100
 
 
+@pytest.mark.slow
 def test_switches_that_cannot_be_read_have_an_end() -> None:
     def answer(path: str) -> tuple[bytes, dict[str, str]] | None:
         name = path.rpartition("/")[2].removesuffix(".json")

@@ -64,6 +64,7 @@ def test_the_command_says_what_was_not_decided_and_fails_the_least_share(
     assert "1 row was not decided" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_suggested_entries_for_many_flags_are_few_and_hold(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(hostile.flags(20))
     suggested = tmp_path / "p.scenarios.yaml"

@@ -22,11 +22,13 @@ def shipped(request: pytest.FixtureRequest) -> dict[str, Plan]:
     return {f"{p.subject.policy.stem} {p.subject.variant} {len(p.subject.readings)}": p for p in found}
 
 
+@pytest.mark.slow
 def test_every_case_is_answered_as_it_must_be(shipped: dict[str, Plan]) -> None:
     assert all(plan.cases for plan in shipped.values())
     assert {name: failed(plan) for name, plan in shipped.items()} == {name: [] for name in shipped}
 
 
+@pytest.mark.slow
 def test_every_cell_is_proved_and_every_fault_noticed(shipped: dict[str, Plan]) -> None:
     for name, plan in shipped.items():
         observed = observe(plan, plan.cases)

@@ -57,6 +57,7 @@ def test_rows_with_unseen_faults_are_suggested_too(reads: Reads) -> None:
     assert "create shelf:s/sh" in suggested(plan, coverage(plan, observed), score(plan, observed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cdap/final", "cdap/draft", "streams/teracloud"])
 def test_shipped_policies_are_proved(tmp_path: Path, name: str) -> None:
     [plan] = [p for p in plans([name]) if p.subject.variant is None and not p.subject.readings]

@@ -51,6 +51,7 @@ def test_columns_may_be_columns_or_names_of_them(ask: Ask) -> None:
     assert found.beside().columns == ["c0", "c1", "c2", "c3", *found.columns]
 
 
+@pytest.mark.slow
 def test_a_path_may_be_a_list_of_columns_of_names(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("cy", "s", "100%", "a/b"), ("ann", "s", "a", "1"), ("ann", "s", "a", None), ("ann", "s", "a", "")]
     df = decks.frame(spark, rows, "user string, shop string, shelf string, box string")

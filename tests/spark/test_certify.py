@@ -99,6 +99,7 @@ def written(
     return folder, made.to_json()
 
 
+@pytest.mark.slow
 def test_figures_are_of_the_matrix(written: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = written
     assert json.loads((folder / "summary.json").read_text()) == summary
@@ -183,6 +184,7 @@ def test_json_in_a_script_ends_nothing() -> None:
     assert json.loads(text) == ["</script>", "<!--", "\u2028", "&lt;"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tmp_path: Path) -> None:
     files = decks.files(tmp_path)
@@ -217,6 +219,7 @@ def written_rows(folder: Path, kind: str) -> list[str]:
     return sorted(repr(row) for file in folder.glob("*.csv") for row in csv.DictReader(file.open(newline="")))
 
 
+@pytest.mark.slow
 def test_without_spark_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     policy, state = decks.files(tmp_path)
     code = (
@@ -229,6 +232,7 @@ def test_without_spark_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     assert "WARN" not in done.stderr
 
 
+@pytest.mark.slow
 def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_asked_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_choice_reads_well_and_is_logged(
     assert caplog.messages[0].startswith("decide: kernel: the state has 8 rows, whose arrays fit every executor\n")
 
 
+@pytest.mark.slow
 def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

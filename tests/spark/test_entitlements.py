@@ -155,6 +155,7 @@ def test_the_matrix_of_many_worlds_is_the_references() -> None:
     assert sum(compare(seed) for seed in range(1000, 2500)) > 500_000
 
 
+@pytest.mark.slow
 def test_small_portions_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MOST", 3)
     assert sum(compare(seed) for seed in range(60, 80)) > 2_000
@@ -330,6 +331,7 @@ def test_a_state_bundle_has_the_same_matrix(shop: Program, tmp_path: Path) -> No
         open_world(policy, open_state(policy, file), principals=["group:clerks"])
 
 
+@pytest.mark.slow
 def test_a_frame_has_the_same_rows(shop: Program, spark: SparkSession) -> None:
     # Large enough for a file of the session: more shelves, each with a grant.
     many = tuple(
@@ -349,6 +351,7 @@ def test_a_frame_has_the_same_rows(shop: Program, spark: SparkSession) -> None:
     assert frame.count() == len(wanted)
 
 
+@pytest.mark.slow
 def test_entities_come_as_they_please(shop: Program, spark: SparkSession) -> None:
     frame = spark.createDataFrame([("shelf", "m/s/1"), ("shelf", None), (None, "m/s/1")], "type string, path string")
     users = spark.createDataFrame([("ann",), (None,), ("ann",)], "name string")

@@ -60,6 +60,7 @@ def test_an_opa_answers_and_hears_each_request_once(spark: SparkSession, opa: st
     assert decided.columns == [*df.columns, "allowed", "reason"]
 
 
+@pytest.mark.slow
 def test_wasm_in_the_executor_answers_the_whole_request(spark: SparkSession, bundles: Path) -> None:
     where = [str(bundles / "wasm.tar.gz"), str(bundles / "state.tar.gz")]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import privtab.spark
 
 
@@ -29,6 +31,7 @@ def test_the_door_alone_loads_nothing_heavy() -> None:
     assert told.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_kernel_never_needs_pandas() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None; "

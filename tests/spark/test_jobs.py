@@ -49,6 +49,7 @@ def test_every_job_is_a_module() -> None:
         assert callable(import_module(f"privtab.spark.jobs.{job}").main)
 
 
+@pytest.mark.slow
 def test_decide_writes_every_row(
     spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +76,7 @@ def test_decide_writes_every_row(
     assert said["why"].endswith("fit every executor")
 
 
+@pytest.mark.slow
 def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy, state = decks.files(tmp_path)
     table = tmp_path / "asked.csv"
@@ -92,6 +94,7 @@ def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys:
     assert (said["allowed"], said["no_request"]) == (3, 1)
 
 
+@pytest.mark.slow
 def test_visible_keeps_rows(
     spark: SparkSession, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +107,7 @@ def test_visible_keeps_rows(
     assert parquet.read_table(out).column_names == ["who", "what"]
 
 
+@pytest.mark.slow
 def test_entitlements_are_written(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entities = tmp_path / "entities.txt"
     entities.write_text("table:demo/hive/sales/orders\n")
@@ -125,6 +129,7 @@ def test_certify_fails_on_findings(spark: SparkSession, tmp_path: Path, capsys: 
     assert (tmp_path / "it" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_state_writes_good_rows(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = tmp_path / "in"
     sources.mkdir()

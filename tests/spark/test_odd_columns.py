@@ -35,6 +35,7 @@ def test_what_is_random_has_one_value_for_each_row(plan: str, spark: SparkSessio
     assert answers == {(True, None), (False, "malformed entity")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
     wrong = "cast(X'732F612FFF' AS string)"
@@ -109,6 +110,7 @@ def padded(spark: SparkSession, tmp_path: Path) -> Iterator[DataFrame]:
     spark.sql("DROP TABLE padded")
 
 
+@pytest.mark.slow
 def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     spark: SparkSession, deck: tuple[str, str], padded: DataFrame
 ) -> None:
@@ -139,6 +141,7 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     assert [(row["user"], row["path"]) for row in matrix.collect()] == [("ann", "s/a/1")]
 
 
+@pytest.mark.slow
 def test_rows_of_an_undeclared_random_function_are_pinned_for_joins(spark: SparkSession, tmp_path: Path) -> None:
     """Spark takes the function for one that always gives the same; joins would see other rows each time."""
 

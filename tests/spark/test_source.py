@@ -49,6 +49,7 @@ def load(spark: SparkSession, **options: str) -> DataFrame:
     return spark.read.format("privtab").options(policy=POLICY, state=STATE, **options).load()
 
 
+@pytest.mark.slow
 def test_the_source_has_the_rows_of_entitlements(spark: SparkSession, entities: Path) -> None:
     frame = load(spark, entities=str(entities), operations="load, drop")
     keys = [f"table:{path}" for path in TABLES]
@@ -79,6 +80,7 @@ def test_columns_may_be_chosen_by_the_schema(spark: SparkSession) -> None:
             spark.read.format("privtab").schema(schema).options(policy=POLICY, state=STATE).load().collect()
 
 
+@pytest.mark.slow
 def test_filters_of_a_query_reach_the_matrix_where_that_is_asked_for(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

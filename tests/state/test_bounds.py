@@ -32,6 +32,7 @@ def repeated(path: Path, count: int, text: str) -> int:
     return path.stat().st_size
 
 
+@pytest.mark.slow
 def test_parquet_with_more_rows_than_are_read(tmp_path: Path) -> None:
     assert repeated(tmp_path / "grants.parquet", 20_000_000, "t") < 1_000_000
     tracemalloc.start()
@@ -45,6 +46,7 @@ def test_parquet_with_more_rows_than_are_read(tmp_path: Path) -> None:
     assert most < 10_000_000
 
 
+@pytest.mark.slow
 def test_parquet_that_unpacks_to_very_much(tmp_path: Path) -> None:
     users = pyarrow.array(["x" * 1_000_000] * 1100)
     pyarrow.parquet.write_table(
@@ -56,6 +58,7 @@ def test_parquet_that_unpacks_to_very_much(tmp_path: Path) -> None:
     assert "unpacks to 1,100," in finding.message
 
 
+@pytest.mark.slow
 def test_a_text_that_is_said_often_is_held_once(tmp_path: Path, program: Program) -> None:
     repeated(tmp_path / "grants.parquet", 20_000, "x" * 1_000_000)
     tracemalloc.start()

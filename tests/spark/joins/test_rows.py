@@ -109,6 +109,7 @@ def test_rows_that_are_no_requests_are_denied_with_a_reason(
         assert row["allowed"] is (row["wanted"] is None), row
 
 
+@pytest.mark.slow
 def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSession, program: Program) -> None:
     rows = spark.createDataFrame(
         [("c/s/t", 1, "ann", None), ("c/s/t", 2, "it's", [""]), (None, 3, "ann", [])],
@@ -221,6 +222,7 @@ def test_more_privileges_than_one_column_has_bits(spark: SparkSession, tmp_path:
     assert 0 < sum(allowed for allowed, _ in answers) < len(requests)
 
 
+@pytest.mark.slow
 def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -> None:
     requests = [Request(user="ann", action="read", resource=Entity("table", f"c/s/t{n}")) for n in range(50)]
     rows = frame(spark, program, requests).drop("action", "type", "with_to_type", "with_to_path")

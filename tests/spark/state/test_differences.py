@@ -29,6 +29,7 @@ def grants(spark: SparkSession, state: State) -> dict[str, object]:
     return {"grants": spark.createDataFrame(rows, ", ".join(f"{c} string" for c in COLUMNS["grants"].all))}
 
 
+@pytest.mark.slow
 def test_deltas_lead_from_the_build_before_to_this_one(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     build(spark, grants(spark, ONE), shop, tmp_path)
     with pytest.raises(FileError, match="no built state"):

@@ -165,6 +165,7 @@ def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: P
     }
 
 
+@pytest.mark.slow
 def test_good_rows_findings_and_counts_are_written_and_read_again(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
     assert [row.code for row in made.quarantined.collect()] == ["S120"]
 
 
+@pytest.mark.slow
 def test_other_types_than_text(spark: SparkSession, shop: Program) -> None:
     members = spark.sql("select 7 as user, 'lake:l' as of union all select null, 'lake:l'")
     admins = spark.sql("select true as user")

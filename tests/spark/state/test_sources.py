@@ -31,6 +31,7 @@ def rows(read: Read, table: str) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in read.good(table).collect()}
 
 
+@pytest.mark.slow
 def test_tables_in_many_formats_and_shapes(
     spark: SparkSession, shop: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def test_tables_in_many_formats_and_shapes(
     assert [(r.code, r.source) for r in read.quarantined().collect()] == [("S131", "a query for grants")]
 
 
+@pytest.mark.slow
 def test_a_folder_has_a_file_for_each_table(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     (tmp_path / "service_admins.csv").write_text("user\nroot\n")
     (tmp_path / "owners.json").write_text('[{"entity": "lake:l", "owner": "ann"}]')

@@ -59,6 +59,7 @@ def test_a_state_of_this_process_has_its_sets_resolved(spark: SparkSession, shop
     assert SparkState.of(spark, shop, made) is made
 
 
+@pytest.mark.slow
 def test_tables_in_spark_are_validated(spark: SparkSession, shop: Program) -> None:
     grants = spark.createDataFrame(
         [("role:clerk", "ALLOW", "ALL", "schema:l/s"), ("role:clerk", "allow", "NONE", "schema:l/s")],
@@ -69,6 +70,7 @@ def test_tables_in_spark_are_validated(spark: SparkSession, shop: Program) -> No
     assert [row.code for row in made.quarantined.collect()] == ["S130"]
 
 
+@pytest.mark.slow
 def test_a_wrong_row_that_may_deny_stops(spark: SparkSession, shop: Program) -> None:
     memberships = spark.createDataFrame([("ann", None)], "user string, group string")
     with pytest.raises(StateInvalid) as raised:
