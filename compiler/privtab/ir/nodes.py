@@ -23,6 +23,8 @@ OwnerKind: TypeAlias = Literal["user", "group", "role"]
 Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]
 Origin: TypeAlias = Literal["row", "core", "any"]
+GroupSource: TypeAlias = Literal["state", "request"]
+EffectKind: TypeAlias = Literal["grant", "become", "revoke"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,7 @@ class Semantics:
     inheritance: Inheritance = "none"
     deny: DenyMode = "none"
     owner: OwnerSemantics | None = None
-    groups: tuple[Literal["state", "request"], ...] = ("state",)
+    groups: tuple[GroupSource, ...] = ("state",)
     gate: str | None = None
 
 
@@ -199,7 +201,7 @@ class Source:
 class Effect:
     """What success does: `grant`, `become` or `revoke` something on the target."""
 
-    kind: Literal["grant", "become", "revoke"]
+    kind: EffectKind
     what: str
     """The name as the file has it: a privilege, a set, `owner`, `member`, or one of PRINCIPAL_TABLES."""
     privileges: tuple[str, ...]

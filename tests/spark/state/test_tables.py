@@ -15,10 +15,11 @@ from privtab.bundle import policy_artifacts
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_files
 from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
+from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Privilege, Program
 from privtab.request import Entity
 from privtab.spark.state import SparkState, read_state
-from privtab.spark.state.vocabulary import names_of, program_from_json
+from privtab.spark.state.vocabulary import names_of
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 STATE = State(
@@ -138,7 +139,7 @@ def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, t
 
 
 def test_a_compiled_policy_has_the_names_of_its_tables(shop: Program) -> None:
-    assert names_of(program_from_json(policy_artifacts(shop).program)) == names_of(shop)
+    assert names_of(program_from_json(policy_artifacts(shop).program, "json")) == names_of(shop)
 
 
 def test_a_state_in_shards_is_whole_or_none(spark: SparkSession, shop: Program, tmp_path: Path) -> None:

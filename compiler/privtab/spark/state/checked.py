@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from privtab.errors import PolicyError
+from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
-from privtab.spark.state.vocabulary import program_from_json
 from privtab.state.nodes import State
 
 DENIES = "they may carry a denial, and without it somebody would get more"
@@ -15,7 +15,7 @@ DENIES = "they may carry a denial, and without it somebody would get more"
 
 
 def program_of(policy: object) -> Program:
-    """The program of a policy, however it is given; raises UsageError where only compiled JSON is there."""
+    """The program of a policy, however it is given; raises PolicyError for JSON that is no program."""
     if isinstance(policy, Program):
         return policy
     if isinstance(policy, str | Path) and not str(policy).endswith(".tar.gz"):
@@ -25,15 +25,15 @@ def program_of(policy: object) -> Program:
     program = getattr(policy, "program", None)
     if isinstance(program, Program):
         return program
-    document = getattr(policy, "json", None)
-    if not isinstance(document, Mapping):
-        from privtab.spark.policies import open_policy
+    from privtab.spark.policies import open_policy
 
-        opened = open_policy(cast("Any", policy))
-        if isinstance(opened.program, Program):
-            return opened.program
-        document = opened.json
-    return program_from_json(document)
+    opened = open_policy(cast("Any", policy))
+    if opened.program is not None:
+        return opened.program
+    try:
+        return program_from_json(opened.json, opened.system)
+    except ValueError as error:
+        raise PolicyError(f"this is no program of a policy bundle: {error}") from error
 
 
 def checked_rows(program: Program, path: Path) -> State:

@@ -1,0 +1,292 @@
+"""A program from the JSON that `serialise` writes: the only reader that makes a `Program` of it.
+
+The JSON says everything that decides. It leaves out words (titles of types, notes, readings), the place of a row in its file,
+and the separation of the gate from what a call requires. Keys that are not read here (minimal sets, revision) are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, assert_never, get_args
+
+from privtab.diagnostics import Span
+from privtab.ir.canonical import target_text
+from privtab.ir.nodes import (
+    ALWAYS,
+    RESOURCE,
+    Alias,
+    And,
+    ByType,
+    Can,
+    DenyMode,
+    Effect,
+    EffectKind,
+    EntityType,
+    Formula,
+    GroupSource,
+    Has,
+    Holds,
+    Inheritance,
+    Member,
+    Or,
+    Origin,
+    Owner,
+    OwnerKind,
+    OwnerSemantics,
+    Privilege,
+    Program,
+    Role,
+    Rule,
+    Self,
+    Semantics,
+    ServiceAdmin,
+    Source,
+    Target,
+    When,
+    WithSlot,
+)
+from privtab.ir.serialise import FORMAT
+
+T = TypeVar("T")
+
+_OF_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
+    "owner": Owner,
+    "member": Member,
+    "self": Self,
+    "holds": Holds,
+}
+
+
+def program_from_json(document: object, shown: str) -> Program:
+    """The program of a JSON document; `shown` is the path of its spans. Raises ValueError, which names the wrong part."""
+    top = _Part(document, "the program")
+    if top.document.get("format") != FORMAT:
+        raise ValueError(f"it is no program of format {FORMAT}")
+    entities = top.each("entities", _entity)
+    span = Span(path=shown, line=1, column=1, end_line=1, end_column=1)
+    rules = {
+        (entity, operation): _rule(entity, operation, rule, span)
+        for entity, of in top.parts("rules")
+        for operation, rule in of.items()
+    }
+    for name in (*(e.parent for e in entities.values() if e.parent is not None), *(entity for entity, _ in rules)):
+        if name not in entities:
+            raise ValueError(f"`{name}` is not an entity type of the program")
+    return Program(
+        system=top.text("system"),
+        version=top.text("version"),
+        title=top.text_or_none("title"),
+        entities=entities,
+        privileges=top.each("privileges", lambda name, p: Privilege(name=name, on=p.texts("on"))),
+        aliases={name: Alias(name=name, of=_text(of, f"aliases.{name}")) for name, of in top.part("aliases").entries()},
+        sets=top.part("sets").all_texts(),
+        roles=top.each("roles", _role),
+        semantics=_semantics(top.part("semantics")),
+        rules=rules,
+    )
+
+
+class _Part:
+    """An object of the document, its members read by type. `where` is its place, for messages."""
+
+    __slots__ = ("document", "where")
+
+    def __init__(self, document: object, where: str) -> None:
+        if not isinstance(document, Mapping):
+            raise ValueError(f"{where} is not an object")
+        self.document: Mapping[str, Any] = document
+        self.where = where
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        return iter(self.document.items())
+
+    def items(self) -> Iterator[tuple[str, _Part]]:
+        return ((name, _Part(value, f"{self.where}.{name}")) for name, value in self.document.items())
+
+    def get(self, key: str) -> Any:
+        if key not in self.document:
+            raise ValueError(f"{self.where} has no `{key}`")
+        return self.document[key]
+
+    def part(self, key: str) -> _Part:
+        return _Part(self.get(key), f"{self.where}.{key}")
+
+    def parts(self, key: str) -> Iterator[tuple[str, _Part]]:
+        return self.part(key).items()
+
+    def each(self, key: str, read: Callable[[str, _Part], T]) -> dict[str, T]:
+        return {name: read(name, part) for name, part in self.parts(key)}
+
+    def list(self, key: str) -> list[_Part]:
+        value = self.get(key)
+        if not isinstance(value, list):
+            raise ValueError(f"{self.where}.{key} is not a list")
+        return [_Part(one, f"{self.where}.{key}.{at}") for at, one in enumerate(value)]
+
+    def text(self, key: str) -> str:
+        return _text(self.get(key), f"{self.where}.{key}")
+
+    def text_or_none(self, key: str) -> str | None:
+        return None if self.get(key) is None else self.text(key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return _texts(self.get(key), f"{self.where}.{key}")
+
+    def all_texts(self) -> dict[str, tuple[str, ...]]:
+        return {name: _texts(value, f"{self.where}.{name}") for name, value in self.document.items()}
+
+    def flag(self, key: str) -> bool:
+        value = self.get(key)
+        if not isinstance(value, bool):
+            raise ValueError(f"{self.where}.{key} is not a boolean")
+        return value
+
+    def one_of(self, key: str, kind: Any) -> Any:
+        """One of the values of a Literal type."""
+        return _one_of(self.get(key), f"{self.where}.{key}", kind)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{where} is not a string")
+    return value
+
+
+def _texts(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{where} is not a list")
+    return tuple(_text(one, where) for one in value)
+
+
+def _one_of(value: object, where: str, kind: Any) -> Any:
+    if value not in get_args(kind):
+        raise ValueError(f"{where} is {value!r:.80}, not one of {', '.join(get_args(kind))}")
+    return value
+
+
+def _entity(name: str, part: _Part) -> EntityType:
+    principal = None if part.get("principal") is None else part.one_of("principal", OwnerKind)
+    return EntityType(name=name, parent=part.text_or_none("parent"), single=part.flag("single"), principal=principal)
+
+
+def _role(name: str, part: _Part) -> Role:
+    return Role(name=name, scope=part.text_or_none("scope"), grants=tuple(part.part("grants").all_texts().items()))
+
+
+def _semantics(part: _Part) -> Semantics:
+    return Semantics(
+        inheritance=part.one_of("inheritance", Inheritance),
+        deny=part.one_of("deny", DenyMode),
+        owner=None if part.get("owner") is None else _owner(part.part("owner")),
+        groups=tuple(_one_of(group, part.where, GroupSource) for group in part.texts("groups")),
+    )
+
+
+def _owner(part: _Part) -> OwnerSemantics:
+    return OwnerSemantics(
+        kinds=tuple(_one_of(kind, part.where, OwnerKind) for kind in part.texts("kinds")),
+        creator=part.flag("creator"),
+        holds=part.texts("holds"),
+    )
+
+
+def _rule(entity: str, operation: str, part: _Part, span: Span) -> Rule:
+    each = None if part.get("each") is None else _formula(part.part("each"))
+    made = Rule(
+        id=part.text("id"),
+        entity=entity,
+        operation=operation,
+        title=part.text("title"),
+        origin=part.one_of("origin", Origin),
+        gate=ALWAYS,  # the JSON has it as a part of what the call needs
+        requires=_formula(part.part("call")),
+        each=each,
+        span=span,
+        withs=tuple(WithSlot(name=name, types=types) for name, types in part.part("with").all_texts().items()),
+        required_flags=part.texts("required_flags") if "required_flags" in part.document else (),
+        report=part.text_or_none("report"),
+        effects=tuple(map(_effect, part.list("effects"))),
+        creates=part.flag("unnamed") and each is None,
+        source=_source(part.text_or_none("source")),
+    )
+    texts = [None if f is None or f == ALWAYS else _words(f, made) for f in (made.requires, each)]
+    return replace(made, requires_text=texts[0], each_text=texts[1])
+
+
+def _source(text: str | None) -> Source | None:
+    if text is None:
+        return None
+    document, _, line = text.rpartition(":")
+    return Source(document=document, line=int(line)) if document and line.isdecimal() else Source(document=text)
+
+
+def _effect(part: _Part) -> Effect:
+    kind, _, what = part.text("text").partition(" ")
+    return Effect(
+        kind=_one_of(kind, part.where, EffectKind),
+        what=what,
+        privileges=part.texts("privileges"),
+        target=_target(part.part("target")),
+    )
+
+
+def _target(part: _Part) -> Target:
+    return Target(slot=part.text("slot"), type=part.text("type"))
+
+
+def _formula(part: _Part) -> Formula:
+    if len(part.document) != 1:
+        raise ValueError(f"{part.where} is not a condition")
+    [kind] = part.document
+    match kind:
+        case "has":
+            inside = part.part(kind)
+            return Has(privilege=inside.text("privilege"), target=_target(inside))
+        case "owner" | "member" | "self" | "holds":
+            return _OF_TARGET[kind](target=_target(part.part(kind)))
+        case "service_admin":
+            return ServiceAdmin()
+        case "and":
+            return And(parts=tuple(map(_formula, part.list(kind))))
+        case "or":
+            return Or(parts=tuple(map(_formula, part.list(kind))))
+        case "when":
+            return When(flag=part.part(kind).text("flag"), body=_formula(part.part(kind).part("body")))
+        case "can":
+            return Can(operation=part.part(kind).text("operation"), target=_target(part.part(kind)))
+        case "by_type":
+            cases = tuple((type_, _formula(case_)) for type_, case_ in part.part(kind).parts("cases"))
+            return ByType(slot=part.part(kind).text("slot"), cases=cases, text="")
+        case _:
+            raise ValueError(f"{part.where} has the unknown node `{kind:.80}`")
+
+
+def _words(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
+    """A condition in the words of the tables; `inner`: parentheses around what has several parts."""
+    match formula:
+        case Has():
+            return f"{formula.privilege} ({target_text(formula.target, rule)})"
+        case Self(target=target):
+            return "self" if target.slot == RESOURCE and target.type == rule.entity else f"self ({target.type})"
+        case Owner(target=target) | Member(target=target) | Holds(target=target):
+            return f"{type(formula).__name__.lower()} ({target_text(target, rule)})"
+        case ServiceAdmin():
+            return "service admin"
+        case Can():
+            return f"can {formula.operation} ({target_text(formula.target, rule)})"
+        case And(parts=parts) | Or(parts=parts):
+            if not parts:
+                return "anyone" if isinstance(formula, And) else "nobody"
+            words = (" and " if isinstance(formula, And) else " or ").join(_words(p, rule, inner=True) for p in parts)
+            return f"({words})" if inner and len(parts) > 1 else words
+        case When():
+            return f"({_words(formula.body, rule, inner=True)} when {formula.flag})"
+        case ByType():
+            cases: dict[str, list[str]] = {}
+            for type_, case_ in formula.cases:
+                cases.setdefault(_words(case_, rule), []).append(type_)
+            words = "; ".join(f"{'/'.join(types)}: {text}" for text, types in cases.items())
+            return f"[by {formula.slot}: {words}]"
+        case _:
+            assert_never(formula)
