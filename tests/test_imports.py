@@ -36,7 +36,8 @@ ALLOWED = {
     "bundle": {"backends", "ir", "passes", "state"},
     "client": {"bundle", "engines"},
     "integrations": {"client"},
-    "authzen": {"client", "engines"},
+    "serving": set(),
+    "authzen": {"client", "engines", "serving"},
     "analysis": {"ir", "reference", "state", "syntax"},
     "pipeline": {"checks", "ir", "lint", "model", "syntax"},
     "scenarios": {
@@ -52,7 +53,7 @@ ALLOWED = {
         "syntax",
     },
     "spark": {"bundle", "client", "engines", "ir", "pipeline", "state"},
-    "registry": {"analysis", "authzen", "bundle", "client", "ir", "lint", "pipeline", "scenarios", "state"},
+    "registry": {"analysis", "bundle", "client", "ir", "lint", "pipeline", "scenarios", "serving", "state"},
     "cli": {
         "analysis",
         "authzen",
@@ -69,6 +70,7 @@ ALLOWED = {
         "registry",
         "report",
         "scenarios",
+        "serving",
         "spark",
         "state",
         "syntax",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pdp import POLICY, STATE, Server, start
+from pdp import Server, library_in, start
 
 
 @pytest.fixture
@@ -30,11 +30,7 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 @pytest.fixture(scope="session")
 def library_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The policy and the state."""
-    folder = tmp_path_factory.mktemp("library")
-    policy, state = folder / "library.yaml", folder / "state.yaml"
-    policy.write_text(POLICY, encoding="utf-8")
-    state.write_text(STATE, encoding="utf-8")
-    return policy, state
+    return library_in(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="session")

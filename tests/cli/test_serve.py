@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from privtab.authzen.server import is_loopback, listen
 from privtab.errors import FileError
+from privtab.serving.server import is_loopback, listen
 
 TOKENS = "gateway a-token-0123456789\n"
 

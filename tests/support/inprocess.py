@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 
-from privtab.authzen.tokens import Tokens
 from privtab.registry import Registry
 from privtab.registry.server.app import Served, application
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import Fleet
+from privtab.serving.tokens import Tokens
 
 POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.tar.gz"
 

@@ -126,6 +126,14 @@ class Server:
                 self.process.stdout.close()
 
 
+def library_in(folder: Path) -> tuple[Path, Path]:
+    """The files of the library: its policy and its state."""
+    policy, state = folder / "library.yaml", folder / "state.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    state.write_text(STATE, encoding="utf-8")
+    return policy, state
+
+
 def start(arguments: Sequence[str | Path], folder: Path) -> Server:
     log = folder / f"log-{len(list(folder.glob('log-*')))}"
     command = [sys.executable, "-c", MAIN, "serve", "--port", "0", "--format", "json", *map(str, arguments)]

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Never, TypeAlias
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from privtab.authzen import messages
-from privtab.authzen.envelope import Envelope, note
-from privtab.authzen.guard import Refused, authorize
 from privtab.authzen.messages import Body, Malformed, Searched
 from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
-from privtab.authzen.tokens import Scope, Tokens
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
+from privtab.serving.endpoint import answered, every, read_body, running
+from privtab.serving.envelope import Envelope, note
+from privtab.serving.guard import Refused, authorize
+from privtab.serving.tokens import Tokens
 
 LOG = logging.getLogger("privtab.serve")
 
 Method: TypeAlias = Callable[[Body], Awaitable[Answer]]
 
 _JSON = "application/json"
-_PATIENCE = 8
-"""So many times too much is taken and dropped: who is still sending does not hear what is wrong."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a caller may use up."""
+class Scope(StrEnum):
+    """What a token may be good for where decisions are served."""
 
-    body: int = 1024 * 1024
-    """Bytes of a request."""
-    seconds: float = 10.0
-    """Until a request has come in whole."""
+    EVALUATE = "evaluate"
+    SEARCH = "search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +51,8 @@ class Served:
     base: str
     """The address that callers use, without a slash at the end."""
     tokens: Tokens | None = None
-    limits: Limits = Limits()
+    max_body: int = 1024 * 1024
+    """Bytes of a request."""
     refresh: float | None = None
     """Seconds between two looks for newer bundles."""
 
@@ -90,30 +87,32 @@ def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
 
 
 async def _endpoint(served: Served, method: Method, scope: Scope, request: Request) -> Response:
-    """Whoever may ask is answered; nobody's body is read before that."""
-    try:
+    """Check the token, and only then read the body."""
+
+    async def answer(request: Request) -> Response:
         authorize(served.tokens, scope, request)
-        body = messages.parse(await _body(request, served.limits))
-        answer = await method(body)
+        try:
+            answer = await method(messages.parse(await _body(request, served.max_body)))
+        except Malformed as error:
+            raise Refused(400, str(error)) from None
         note(request.scope, _outcome(answer))
         return Response(_encode(answer), media_type=_JSON)
-    except Refused as refused:
-        return _error(refused.status, str(refused), refused.headers)
-    except Malformed as error:
-        return _error(400, str(error))
-    except Unsupported as error:
-        return _error(501, str(error))
-    except DecisionUnavailable as error:
+
+    return await answered(request, answer, _refuse)
+
+
+def _refuse(request: Request, error: PrivtabError) -> Never:
+    """An error as §10.1.2 has it: a status and a message."""
+    del request
+    if isinstance(error, Unsupported):
+        raise Refused(501, str(error))
+    if isinstance(error, DecisionUnavailable):
         LOG.warning("no decision: %s", error)
-        return _error(503, "no decision can be made at the moment", {"Retry-After": "1"})
-    except PolicyError as error:
-        LOG.log(logging.ERROR, "no decision: %s", error)
-        return _error(500, "the decision point does not answer as it should")
-    except ClientDisconnect:
-        return _error(400, "the request ended before its body did")
-    except Exception:
-        LOG.exception("a request failed")
-        return _error(500, "internal error")
+        raise Refused(503, "no decision can be made at the moment", Retry_After="1")
+    if isinstance(error, PolicyError):
+        LOG.error("no decision: %s", error)
+        raise Refused(500, "the decision point does not answer as it should")
+    raise error
 
 
 async def _metadata(served: Served, prefix: str, service: Service, request: Request) -> Response:
@@ -137,15 +136,10 @@ async def _ready(served: Served, request: Request) -> Response:
     return Response(_encode({"ready": ready, "systems": answers}), 200 if ready else 503, media_type=_JSON)
 
 
-def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as §10.1.2 has it: a status and a message."""
-    return PlainTextResponse(message, status, dict(headers or {}))
-
-
 # --- what stands before an answer --------------------------------------------------------------------------------------
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     kind = request.headers.get("content-type", "")
     media, _, parameters = kind.partition(";")
     if media.strip().lower() != _JSON:
@@ -155,25 +149,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
         raise Refused(400, "the charset of JSON is utf-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "a body must not be compressed", Accept_Encoding="identity")
-    too_large = Refused(413, f"a request has {limits.body} bytes at most", Connection="close")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limits.body * _PATIENCE:
-        raise too_large
-    found = bytearray()
-    size = 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size <= limits.body:
-                    found += chunk
-                elif size > limits.body * _PATIENCE:
-                    break
-    except TimeoutError:
-        raise Refused(408, "the request did not come in time", Connection="close") from None
-    if size > limits.body:
-        raise too_large
-    return bytes(found)
+    return await read_body(request, most)
 
 
 def _outcome(answer: Answer) -> str:
@@ -193,31 +169,10 @@ def _outcome(answer: Answer) -> str:
 async def _lifespan(served: Served, app: Starlette) -> AsyncIterator[None]:
     del app
     points = [s.point for s in {id(service): service for service in served.services.values()}.values()]
-    tasks = [asyncio.create_task(_every(served.refresh, point.refresh)) for point in points if served.refresh]
-    if served.tokens is not None:
-        tasks.append(asyncio.create_task(_every(1.0, partial(asyncio.to_thread, served.tokens.refresh))))
+    seconds = served.refresh
     try:
-        yield
+        async with running([every(seconds, point.refresh) for point in points] if seconds else [], served.tokens):
+            yield
     finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
         for point in points:
             await point.close()
-
-
-async def _every(seconds: float | None, look: Callable[[], Awaitable[Any]]) -> None:
-    """Look again and again; what fails is told once, and stays as it was."""
-    assert seconds is not None
-    told = ""
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await look()
-            told = ""
-        except PrivtabError as error:
-            if str(error) != told:
-                LOG.warning("not refreshed, the last good ones stay in force: %s", error)
-            told = str(error)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from privtab.cli._output import Format, complain, out
 from privtab.cli._registry_options import open_registry
-from privtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from privtab.authzen.server import Tls
+    from privtab.serving.server import Tls
 
 AT_ONCE = 50_000
 """Connections: each sidecar holds one open for each of its bundles."""
@@ -32,29 +31,22 @@ def serve_registry(
     poll: float,
     forget: float,
     unsigned_deltas: bool,
-    insecure: bool,
     each: int | None,
     head_seconds: float,
     format_: Format,
 ) -> None:
     """Serve a registry until Ctrl-C."""
-    from privtab.authzen.server import address, is_loopback, listen
-    from privtab.authzen.server import serve as run
-    from privtab.authzen.tokens import Tokens
     from privtab.registry import names
     from privtab.registry.server.app import Role, Served, application
     from privtab.registry.server.feeds import Feeds
     from privtab.registry.server.fleet import Fleet
+    from privtab.serving.server import address, listen
+    from privtab.serving.server import serve as run
+    from privtab.serving.tokens import Tokens
 
     for channel in channels:
         names.checked("the channel", channel)
     tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
-    client_ca = tls.client_ca if tls else None
-    if not is_loopback(host) and tokens is None and client_ca is None and not insecure:
-        raise UsageError(
-            f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
-            "or `--insecure` where something else keeps callers out"
-        )
     _open_files()
     registry = open_registry(url, storage)
     if not registry.settings():
@@ -64,8 +56,6 @@ def serve_registry(
     with ExitStack() as stack:
         listening = stack.enter_context(listen(host, port))
         base = address(listening, host, tls)
-        if not is_loopback(host) and tls is None:
-            complain("no TLS: tokens and bundles cross the network as they are, unless something in front encrypts")
         run(
             application(served),
             listening,

@@ -23,8 +23,8 @@ from privtab.errors import UsageError
 from privtab.printable import printable
 
 if TYPE_CHECKING:
-    from privtab.authzen.server import Tls
     from privtab.authzen.service import Service
+    from privtab.serving.server import Tls
 
 MISSING = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
@@ -146,16 +146,18 @@ def serve(
       privtab serve --registry s3://policies/registry --channel prod
     """
     try:
-        from privtab.authzen.app import Limits, Served, application
-        from privtab.authzen.server import address, is_loopback, listen
-        from privtab.authzen.server import serve as run
+        from privtab.authzen.app import Scope, Served, application
         from privtab.authzen.service import Service
-        from privtab.authzen.tokens import Tokens
+        from privtab.serving.server import address, is_loopback, listen
+        from privtab.serving.server import serve as run
+        from privtab.serving.tokens import Tokens
     except ModuleNotFoundError as error:
         raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
 
     _one_source(policy, state, bundles, opa, registry)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
+    if not is_loopback(host):
+        _exposed(host, guarded=bool(token_file or tls_client_ca or insecure), tls=tls)
     if registry is not None:
         from privtab.cli._registry_server import serve_registry
 
@@ -171,18 +173,12 @@ def serve(
             poll=poll,
             forget=forget,
             unsigned_deltas=unsigned_deltas,
-            insecure=insecure,
             each=each_address,
             head_seconds=header_timeout,
             format_=format_,
         )
         return
-    tokens = Tokens(token_file) if token_file is not None else None
-    if not is_loopback(host) and tokens is None and tls_client_ca is None and not insecure:
-        raise UsageError(
-            f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
-            "or `--insecure` where something else keeps callers out"
-        )
+    tokens = Tokens(token_file, Scope) if token_file is not None else None
     if public_url is not None and (not public_url.startswith(("https://", "http://")) or set("?#") & set(public_url)):
         raise UsageError(f"`--public-url {public_url}`: write https://host, without a query or a fragment")
     _log(quiet=quiet)
@@ -196,13 +192,11 @@ def serve(
         services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
         listening = stack.enter_context(listen(host, port))
         base = (public_url or address(listening, host, tls)).rstrip("/")
-        if not is_loopback(host) and tls is None:
-            complain("no TLS: tokens and decisions cross the network as they are, unless something in front encrypts")
         served = Served(
             services=_paths(services),
             base=base,
             tokens=tokens,
-            limits=Limits(body=max_body),
+            max_body=max_body,
             refresh=refresh,
         )
         run(
@@ -233,8 +227,19 @@ def _one_source(
         )
 
 
+def _exposed(host: str, *, guarded: bool, tls: Tls | None) -> None:
+    """Refuse to answer other machines without a guard, and warn where nothing is encrypted."""
+    if not guarded:
+        raise UsageError(
+            f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
+            "or `--insecure` where something else keeps callers out"
+        )
+    if tls is None:
+        complain("no TLS: tokens and answers cross the network as they are, unless something in front encrypts")
+
+
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-    from privtab.authzen.server import Tls
+    from privtab.serving.server import Tls
 
     if cert is None and key is None and client_ca is None:
         return None

@@ -13,13 +13,13 @@ import pytest
 from inprocess import POLICY, STATE, until, within
 from shelf import Bundles
 
-from privtab.authzen.tokens import Tokens
 from privtab.errors import UsageError
 from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.nodes import Fleet, Sidecar, Wanted
 from privtab.registry.deploy.watch import watch
 from privtab.registry.server.app import Role, Served
+from privtab.serving.tokens import Tokens
 
 WEB, PODS, ANY, OPS = ("w" * 20, "p" * 20, "a" * 20, "o" * 20)
 LINES = f"""\

@@ -9,21 +9,18 @@ import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from privtab.authzen.envelope import Envelope, caller_of, note
-from privtab.authzen.guard import Refused, authorize, check_binding
-from privtab.authzen.tokens import Tokens
 from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.printable import printable_json
 from privtab.registry.server import decisions, prometheus
@@ -33,6 +30,10 @@ from privtab.registry.server.files import file
 from privtab.registry.server.fleet import Asked, Fleet, sidecar
 from privtab.registry.server.page import HEADERS, contents, page
 from privtab.registry.server.wanted import Sidecar, Wanted
+from privtab.serving.endpoint import answered, running
+from privtab.serving.envelope import Envelope, caller_of, note
+from privtab.serving.guard import Refused, authorize, check_binding
+from privtab.serving.tokens import Tokens
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -101,7 +102,7 @@ def _route(
 ) -> Route:
     """An endpoint behind its token; whatever goes wrong becomes an answer."""
 
-    async def guarded(request: Request) -> Response:
+    async def checked(request: Request) -> Response:
         try:
             bearer = authorize(served.tokens, role, request)
             if role is Role.SIDECAR:
@@ -110,19 +111,19 @@ def _route(
             return await endpoint(served, request)
         except Refused as refused:
             _turn_away(served, request, refused)
-            return PlainTextResponse(str(refused), refused.status, refused.headers)
-        except UsageError as error:
-            return PlainTextResponse(str(error), 404)
-        except PrivtabError as error:
-            LOG.warning("%s: %s", request.url.path[:200], error)
-            return PlainTextResponse("the registry's storage does not answer", 503, {"Retry-After": "1"})
-        except ClientDisconnect:
-            return PlainTextResponse("the request ended before its body did", 400)
-        except Exception:
-            LOG.exception("a request failed")
-            return PlainTextResponse("internal error", 500)
+            raise
+
+    async def guarded(request: Request) -> Response:
+        return await answered(request, checked, _refuse)
 
     return Route(path, guarded, methods=[method])
+
+
+def _refuse(request: Request, error: PrivtabError) -> Never:
+    if isinstance(error, UsageError):
+        raise Refused(404, str(error))
+    LOG.warning("%s: %s", request.url.path[:200], error)
+    raise Refused(503, "the registry's storage does not answer", Retry_After="1")
 
 
 # --- bundles ---------------------------------------------------------------------------------------------------------
@@ -371,21 +372,8 @@ def _time(at: float) -> str:
 async def _lifespan(served: Served, app: Starlette) -> AsyncIterator[None]:
     del app
     await served.feeds.start()
-    tasks = [asyncio.create_task(served.feeds.watch())]
-    if served.tokens is not None:
-        tasks.append(asyncio.create_task(_tokens(served.tokens)))
     try:
-        yield
+        async with running([served.feeds.watch()], served.tokens):
+            yield
     finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
         await served.feeds.close()
-
-
-async def _tokens(tokens: Tokens) -> None:
-    while True:
-        await asyncio.sleep(1.0)
-        await asyncio.to_thread(tokens.refresh)

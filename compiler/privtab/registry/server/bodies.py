@@ -10,15 +10,14 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from privtab.authzen.guard import Refused
+from privtab.serving.endpoint import read_body
+from privtab.serving.guard import Refused
 
 LARGEST = 4 << 20
 """Bytes of a body as it comes."""
 LARGEST_UNPACKED = 16 << 20
 SMALL = 256 << 10
 """Bytes of JSON that are looked at on the way; more goes to a thread, one body at a time, so that nobody else waits."""
-SECONDS = 10.0
-"""Until a body has come in whole."""
 
 T = TypeVar("T")
 
@@ -28,7 +27,7 @@ async def document(request: Request, large: asyncio.Semaphore, look: Callable[[A
     kind = request.headers.get("content-encoding", "identity").strip().lower()
     if kind not in ("identity", "gzip", ""):
         raise Refused(415, f"a body may be packed with gzip, not with {kind[:20]}", Accept_Encoding="gzip")
-    packed = await _read(request)
+    packed = await read_body(request, LARGEST)
     text = _unpacked(packed) if kind == "gzip" else packed
     del packed
     if len(text) <= SMALL:
@@ -42,19 +41,6 @@ def _parsed(text: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
-
-
-async def _read(request: Request) -> bytes:
-    found = bytearray()
-    try:
-        async with asyncio.timeout(SECONDS):
-            async for chunk in request.stream():
-                found += chunk
-                if len(found) > LARGEST:
-                    raise Refused(413, f"a body has {LARGEST} bytes at most", Connection="close")
-    except TimeoutError:
-        raise Refused(408, "the body did not come in time", Connection="close") from None
-    return bytes(found)
 
 
 def _unpacked(packed: bytes) -> bytes:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from privtab.authzen.tokens import Scope, Tokens, read
+from privtab.authzen.app import Scope
 from privtab.errors import FileError, UsageError
+from privtab.serving.tokens import Tokens, read
 
 TOKEN = "a-token-0123456789"  # noqa: S105  (opens nothing)
 
@@ -15,7 +16,7 @@ def test_lines_are_names_tokens_and_scopes(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     digest = hashlib.sha256(b"another-token-0123").hexdigest()
     path.write_text(f"# who\n\n  gateway\t{TOKEN}\nconsole sha256:{digest} search\n", encoding="utf-8")
-    tokens = Tokens(path)
+    tokens = Tokens(path, Scope)
     gateway, console = tokens.find(TOKEN), tokens.find("another-token-0123")
     assert gateway is not None
     assert (gateway.name, gateway.scopes) == ("gateway", frozenset(Scope))
@@ -23,7 +24,7 @@ def test_lines_are_names_tokens_and_scopes(tmp_path: Path) -> None:
     assert (console.name, console.scopes) == ("console", frozenset({Scope.SEARCH}))
     assert tokens.find(f"sha256:{digest}") is None
     assert tokens.find("") is None
-    assert TOKEN not in repr(read(path))
+    assert TOKEN not in repr(read(path, Scope))
 
 
 @pytest.mark.parametrize(
@@ -45,17 +46,17 @@ def test_what_is_wrong_is_told_without_the_token(tmp_path: Path, text: str, says
     path = tmp_path / "tokens"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as raised:
-        Tokens(path)
+        Tokens(path, Scope)
     assert says in str(raised.value)
     assert TOKEN not in str(raised.value)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(FileError):
-        Tokens(tmp_path / "none")
+        Tokens(tmp_path / "none", Scope)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(FileError):
-        Tokens(tmp_path / "bytes")
+        Tokens(tmp_path / "bytes", Scope)
 
 
 def test_every_token_is_compared_whichever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +65,7 @@ def test_every_token_is_compared_whichever_it_is(tmp_path: Path, monkeypatch: py
 
     path = tmp_path / "tokens"
     path.write_text("".join(f"name-{at} token-number-{at:06}\n" for at in range(20)), encoding="utf-8")
-    tokens = Tokens(path)
+    tokens = Tokens(path, Scope)
     compared: list[tuple[int, int]] = []
     real = hmac.compare_digest
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from starlette.requests import Request
 
-from privtab.authzen.envelope import note
-from privtab.authzen.tokens import Bearer, Tokens
+from privtab.serving.envelope import note
+from privtab.serving.tokens import Bearer, Tokens
 
 
 class Refused(Exception):

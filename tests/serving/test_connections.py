@@ -21,9 +21,9 @@ from pdp import Server, start
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from privtab.authzen.connections import BoundedProtocol, Bounds
-from privtab.authzen.server import listen
 from privtab.registry import Registry
+from privtab.serving.connections import BoundedProtocol, Bounds
+from privtab.serving.server import listen
 
 Started = Callable[..., Server]
 
@@ -192,3 +192,17 @@ def test_an_answer_that_nobody_takes_is_given_up_and_a_slow_reader_is_not() -> N
                 time.sleep(0.1)
         assert taken > size
     assert not bounds.open
+
+
+def test_a_body_beyond_the_limit_is_refused_and_told_so(started: Started) -> None:
+    server = started()
+    path = "/logs" if requests.get(f"{server.url}/fleet", timeout=20).ok else "/access/v1/evaluation"
+    for size in (5 << 20, 40 << 20):
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+        with to(server) as connection:
+            connection.sendall(head.encode())
+            if size < 8 << 20:
+                connection.sendall(b" " * size)
+            answer = all_of(connection)
+        assert b" 413 " in answer.splitlines()[0]
+        assert b"bytes at most" in answer

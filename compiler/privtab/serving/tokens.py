@@ -31,13 +31,6 @@ SHORTEST = 16
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Scope(StrEnum):
-    """What a token may be good for where decisions are served."""
-
-    EVALUATE = "evaluate"
-    SEARCH = "search"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bearer:
     """Who shows a token, and what it is good for. The token itself is not kept."""
@@ -59,7 +52,7 @@ class Bearer:
 class Tokens:
     """The tokens of a file; read again when it changes. A file that has become wrong leaves the last good ones in force."""
 
-    def __init__(self, path: Path, scopes: type[StrEnum] = Scope, *, bindings: bool = False) -> None:
+    def __init__(self, path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> None:
         """Raises FileError, UsageError. `scopes`: all that there are; `bindings`: whether tokens may be bound to sidecars."""
         self._path = path
         self._scopes = scopes
@@ -101,7 +94,7 @@ class Tokens:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def read(path: Path, scopes: type[StrEnum] = Scope, *, bindings: bool = False) -> tuple[Bearer, ...]:
+def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers of a file; raises FileError, and UsageError that names the line and never the token."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -17,8 +17,8 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from privtab.authzen.connections import HEAD_SECONDS, BoundedProtocol, Bounds
 from privtab.errors import FileError, UsageError
+from privtab.serving.connections import HEAD_SECONDS, BoundedProtocol, Bounds
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -112,7 +112,7 @@ def serve(
     config = uvicorn.Config(
         app,
         lifespan="on",
-        loop="privtab.authzen.connections:Loop",
+        loop="privtab.serving.connections:Loop",
         http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
         ws="none",
         interface="asgi3",

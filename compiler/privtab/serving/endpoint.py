@@ -1,0 +1,97 @@
+"""Around an endpoint: a bounded body in, an answer out whatever goes wrong, and tasks that run as long as the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Never
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+
+from privtab.errors import PrivtabError
+from privtab.serving.guard import Refused
+from privtab.serving.tokens import Tokens
+
+LOG = logging.getLogger("privtab.serve")
+
+SECONDS = 10.0
+"""Until a body has come in whole."""
+_DRAINED = 8
+"""Read and drop a body up to so many times the limit: a client that is still sending does not read the answer."""
+
+
+async def answered(
+    request: Request,
+    endpoint: Callable[[Request], Awaitable[Response]],
+    refuse: Callable[[Request, PrivtabError], Never],
+) -> Response:
+    """The answer of an endpoint, or the error as an answer. `refuse` turns an error of privtab into Refused."""
+    try:
+        try:
+            return await endpoint(request)
+        except PrivtabError as error:
+            refuse(request, error)
+    except Refused as refused:
+        return PlainTextResponse(str(refused), refused.status, refused.headers)
+    except ClientDisconnect:
+        return PlainTextResponse("the request ended before its body did", 400)
+    except Exception:
+        LOG.exception("a request failed")
+        return PlainTextResponse("internal error", 500)
+
+
+async def read_body(request: Request, most: int, seconds: float = SECONDS) -> bytes:
+    """The body of a request as it comes, `most` bytes within `seconds`; raises Refused."""
+    too_large = Refused(413, f"a request has {most} bytes at most", Connection="close")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most * _DRAINED:
+        raise too_large
+    found = bytearray()
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size <= most:
+                    found += chunk
+                elif size > most * _DRAINED:
+                    break
+    except TimeoutError:
+        raise Refused(408, "the request did not come in time", Connection="close") from None
+    if size > most:
+        raise too_large
+    return bytes(found)
+
+
+@asynccontextmanager
+async def running(coroutines: Sequence[Coroutine[Any, Any, None]], tokens: Tokens | None) -> AsyncIterator[None]:
+    """Run coroutines, and read the tokens again when their file changes, until the server ends."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    if tokens is not None:
+        tasks.append(asyncio.create_task(every(1.0, partial(asyncio.to_thread, tokens.refresh))))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def every(seconds: float, look: Callable[[], Awaitable[Any]]) -> None:
+    """Call something again and again. A failure is logged once, until it changes."""
+    logged = ""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await look()
+            logged = ""
+        except PrivtabError as error:
+            if str(error) != logged:
+                LOG.warning("not refreshed, the last good ones stay in force: %s", error)
+            logged = str(error)
