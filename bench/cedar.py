@@ -1,4 +1,4 @@
-"""The same question for Cedar: roles are sets on the securables, and a user is in his groups and roles."""
+"""The same question for Cedar: roles are sets on the securables, and a user is in their groups and roles."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class Masks:
     """May a user select from a table? Roles of a user are bits of one number, and so are the holders of a privilege."""
 
     def __init__(self, grants: Iterable[tuple[str, str, str, str]], roles: Mapping[str, Iterable[str]]) -> None:
-        """`grants`: (role, `allow` or `deny`, privilege, path). `roles`: all of a user's, his groups' among them."""
+        """`grants`: (role, `allow` or `deny`, privilege, path). `roles`: all of a user's, their groups' among them."""
         numbers: dict[str, int] = {}
         self._allowed: dict[str, dict[str, int]] = {privilege: {} for privilege in QUESTION}
         self._denied: dict[str, dict[str, int]] = {privilege: {} for privilege in QUESTION}

@@ -261,7 +261,7 @@ class Arena:
 
 
 def _beside(requests: Sequence[tuple[str, str]], tables: int) -> list[tuple[str, str]]:
-    """A million pairs: each user with all tables of the schemas that he asks about; then of those that others ask about."""
+    """A million pairs: each user with all tables of the schemas that they ask about; then of those that others ask about."""
     pairs: dict[tuple[str, str], None] = {}
     for shift in itertools.count():
         for number, (user, _) in enumerate(requests):

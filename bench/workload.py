@@ -52,7 +52,7 @@ class World:
     grants: tuple[tuple[str, str, str, str], ...]
     """(role, `allow` or `deny`, privilege, path), sorted, each once."""
     roles_of: Mapping[str, tuple[str, ...]]
-    """The roles of each user, those of his groups not among them."""
+    """The roles of each user, those of their groups not among them."""
     groups_of: Mapping[str, tuple[str, ...]]
     group_roles: Mapping[str, tuple[str, ...]]
     members: frozenset[str]
@@ -65,7 +65,7 @@ class World:
     may_load: tuple[bool, ...]
 
     def all_roles(self, user: str) -> set[str]:
-        """The roles of a user, directly and through his groups."""
+        """The roles of a user, directly and through their groups."""
         return {*self.roles_of[user], *(r for g in self.groups_of[user] for r in self.group_roles[g])}
 
 

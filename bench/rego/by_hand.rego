@@ -1,5 +1,5 @@
 # What an expert would write for one question and nothing else: may the user select from the table? Privilege → entity →
-# role; each user's roles, his groups' among them, in one list; the keys of the ancestors sent by the caller.
+# role; each user's roles, their groups' among them, in one list; the keys of the ancestors sent by the caller.
 package by_hand
 
 import data.by_hand_state as state

@@ -65,7 +65,7 @@ answer_errors(app)
 def current_user(
     sent: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
 ) -> str | None:
-    """Who holds the token. Who the user is, is the service's own business; what he may, is the policy's."""
+    """Who holds the token. Who the user is, is the service's own business; what they may, is the policy's."""
     if sent is None:
         return None
     known: dict[str, str] = app.state.users

@@ -38,7 +38,7 @@ def requests(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> Iterator
 
 
 def rows_of(state: State) -> int:
-    """The rows but for memberships: the caller is in his group in every state that is tried."""
+    """The rows but for memberships: the caller is in their group in every state that is tried."""
     tables = (state.members, state.assignments, state.grants, state.owners, state.service_admins)
     return sum(map(len, tables))
 

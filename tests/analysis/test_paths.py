@@ -320,7 +320,7 @@ def test_the_goal_may_be_an_operation_or_a_set_on_an_entity_that_nobody_names() 
     assert [s.rule.operation for s in take.steps] == ["join", "enter", "create"]
     assert reach.path(goal(asked, "ALL", dataset)) is None
     project = Entity("project", "a/new")
-    assert reach.path(goal(asked, "READ", project)) is not None, "he makes it and owns it"
+    assert reach.path(goal(asked, "READ", project)) is not None, "they make it and own it"
     for wrong in ("NOTHING", "REED"):
         with pytest.raises(InvalidRequest, match="unknown privilege"):
             goal(asked, wrong, WEB)

@@ -159,7 +159,7 @@ def test_a_public_key_is_no_secret(bundle: bytes) -> None:
 
 
 def test_a_key_that_names_another_is_tried_as_itself(bundle: bytes) -> None:
-    """Who signs may call his key as the configuration of his OPA does; the id is a hint, not a reason to trust."""
+    """Who signs may call their key as the configuration of their OPA does; the id is a hint, not a reason to trust."""
     pair, other = keyring.pair(), keyring.pair("ES256", 1)
     done = signed(bundle, pair.signing(id="prod-2026"))
     assert verify(done, Trust.of([other.public, pair.public])).key == trust(pair).keys[0].id

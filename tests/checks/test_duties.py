@@ -1,4 +1,4 @@
-"""Who is said to hold operations that `conflicts` keeps apart is who can do both once he has it."""
+"""Who is said to hold operations that `conflicts` keeps apart is who can do both once they have it."""
 
 from __future__ import annotations
 

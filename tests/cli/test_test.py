@@ -11,7 +11,7 @@ import pytest
 SCENARIOS = """\
 scenarios: 1
 cases:
-  - {user: x, action: open, resource: "store:s", decision: ANSWER, why: nobody let him in}
+  - {user: x, action: open, resource: "store:s", decision: ANSWER, why: nobody let them in}
 needs:
   - {ask: open store:s, by: [[READ (store:s)]]}
 """

@@ -49,7 +49,7 @@ def test_allows_and_denials_are_kept_alike(
 
 
 def test_what_a_caller_does_to_his_decision_is_nobody_elses(opa: OpaServer) -> None:
-    """Whoever takes effects off the list as he carries them out takes them from himself alone."""
+    """Whoever takes effects off the list as they carry them out takes them from themselves alone."""
     with Client(opa.url, cache_size=10, cache_refresh=60) as client:
         first = client.decide(OTHER)
         said = copy.deepcopy(first.context)

@@ -505,7 +505,7 @@ def test_the_token_for_bundles_is_the_one_that_was_given(shop: Shop, monkeypatch
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
 def test_bundles_that_are_asked_for_by_https_come_by_https(shop: Shop, tmp_path: Path) -> None:
-    """Whoever sits between could otherwise put a policy of his own in their place."""
+    """Whoever sits between could otherwise put a policy of their own in their place."""
     authority = Authority(tmp_path / "ca")
     verify = str(authority.certificate)
     with (

@@ -72,7 +72,7 @@ def test_the_driver_gates_reads_filters_listings_and_writes_its_results(opa: Opa
     rows = {row["user"]: row for row in csv.DictReader(part.open(encoding="utf-8"))}
     assert len(rows) == 11
     assert float(rows["mia"]["drop"]) == 100
-    assert float(rows["rex"]["load"]) == 0, "a removed user is refused everything, what he owns too"
+    assert float(rows["rex"]["load"]) == 0, "a removed user is refused everything, what they own too"
     assert list((tmp_path / "out" / "decisions.parquet").glob("*.parquet"))
 
 

@@ -84,7 +84,7 @@ def test_a_denial_wins_wherever_it_stands_on_the_path(tmp_path: Path, denied_at:
     decision = evaluate(shop, State(grants=rows, memberships=(("ann", "hr"),)), look())
     assert not decision.allowed
     assert decision.missing == ((f"deny READ ({denied_at}) to group:hr",),)
-    assert evaluate(shop, State(grants=rows), look()).allowed  # the denial is not his
+    assert evaluate(shop, State(grants=rows), look()).allowed  # the denial is not theirs
 
 
 def test_a_denial_touches_its_own_privilege_alone(tmp_path: Path) -> None:

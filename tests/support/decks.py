@@ -61,7 +61,7 @@ LOOKS: tuple[tuple[str | None, str | None, bool, str | None], ...] = (
     ("ann", "", False, "wrong depth"),
     ("ann", "s/a/1/x", False, "wrong depth"),
 )
-"""(user, path of a box, whether he may look, why not)"""
+"""(user, path of a box, whether they may look, why not)"""
 
 
 def files(folder: Path) -> tuple[str, str]:

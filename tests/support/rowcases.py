@@ -149,7 +149,7 @@ class World:
             case ServiceAdmin():
                 rows.service_admins.append(self.user)
             case Self():
-                pass  # the request names the user himself
+                pass  # the request names the user themselves
 
     def request(self, flags: frozenset[str], *, named: bool, is_self: bool) -> Request:
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))

@@ -240,7 +240,7 @@ Row = tuple[str, object]
 
 
 def _state(rows: Sequence[Row]) -> State:
-    # The caller is always in his group: whether a group's row is there says the same.
+    # The caller is always in their group: whether a group's row is there says the same.
     tables: dict[str, list[object]] = {"memberships": [(USER, GROUP)]}
     for table, row in rows:
         tables.setdefault(table, []).append(row)

@@ -206,7 +206,7 @@ class UserBearers(Bearers):
         return [(scope, self.everywhere(p)) for p, scope in self._assigned.get(role, ()) if scope is not None]
 
     def via(self, user: str, role: str) -> str | None:
-        """The first group by which a user holds a `role:…`, if he does not hold it himself."""
+        """The first group by which a user holds a `role:…`, if they do not hold it themselves."""
         holders = [principal for principal, _ in self._assigned.get(role, ())]
         if f"user:{user}" in holders:
             return None

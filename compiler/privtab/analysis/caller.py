@@ -12,7 +12,7 @@ from privtab.state.nodes import State
 
 
 class Imagined(Holdings):
-    """The holdings of a state and, for one user, more of them: what he might be given, and denials taken away.
+    """The holdings of a state and, for one user, more of them: what they might be given, and denials taken away.
 
     `allowed` holds (privilege, key), `owned` and `member_of` hold keys, `lifted` holds (privilege, key, principal). All may
     be changed between two questions.
@@ -107,7 +107,7 @@ class Caller(Asked):
 
 
 class Kin:
-    """Which entities are alike for one caller: those of one type under the same last entity on which something is his.
+    """Which entities are alike for one caller: those of one type under the same last entity on which something is theirs.
 
     Where nothing that is the caller's lies on an entity, nor on what is between it and such an upper one, its own name makes
     no difference: no atom holds there but by what is above. Principals' names are looked at, so those are never alike.

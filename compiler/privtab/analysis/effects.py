@@ -16,7 +16,7 @@ FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that the caller may come to: a privilege granted, ownership, membership, or an entity that he made."""
+    """Something that the caller may come to: a privilege granted, ownership, membership, or an entity that they made."""
 
     kind: FactKind
     entity: Entity
@@ -120,7 +120,7 @@ class Fresh:
         yield from (self.under(parents[path], rule.entity, rule) for path in sorted(parents))
 
     def brings(self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> tuple[Fact, ...]:
-        """What success adds for the caller. Revocations are left out: they never help him."""
+        """What success adds for the caller. Revocations are left out: they never help them."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[Fact, None] = {}
         if makes(self.program, rule):

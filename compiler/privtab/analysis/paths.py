@@ -1,6 +1,6 @@
-"""How a user could come to what he does not hold, by operations that grant: a search over effects.
+"""How a user could come to what they do not hold, by operations that grant: a search over effects.
 
-Effects add rows that are the caller's own and allow; conditions have no negation; so nothing that he could do becomes
+Effects add rows that are the caller's own and allow; conditions have no negation; so nothing that they could do becomes
 impossible by doing something else first. All that can be reached is found by doing whatever is allowed until nothing new
 comes of it. Denials of the state stay, and what is revoked is left out, since it never helps.
 """
@@ -105,11 +105,11 @@ class Reach:
         self._saturate()
 
     def gains(self) -> tuple[Fact, ...]:
-        """What he could come to and does not hold now, on entities that are there already."""
+        """What they could come to and do not hold now, on entities that are there already."""
         return tuple(self._gained(fact for fact in self.facts if fact.entity in self._there))
 
     def makes(self) -> tuple[Action, ...]:
-        """What he could make under entities that are there already."""
+        """What they could make under entities that are there already."""
         return tuple(
             action
             for action, facts in self.actions.items()
@@ -117,7 +117,7 @@ class Reach:
         )
 
     def reachable(self) -> frozenset[Fact]:
-        """Every privilege, ownership and membership that he could hold, on what is there and on what he could make."""
+        """Every privilege, ownership and membership that they could hold, on what is there and on what they could make."""
         self._suppose(self.facts)
         found: set[Fact] = set()
         for entity in self.universe:
@@ -189,7 +189,7 @@ class Reach:
             yield {}
 
     def _suppose(self, facts: Iterable[Fact]) -> None:
-        """Let the caller hold these facts beside what the state gives him."""
+        """Let the caller hold these facts beside what the state gives them."""
         imagined = self.caller.imagined
         listed = list(facts)
         imagined.allowed = {(f.privilege, str(f.entity)) for f in listed if f.kind == "grant"}

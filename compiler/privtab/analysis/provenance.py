@@ -1,4 +1,4 @@
-"""Through which rows a caller holds what he holds: from the grant or ownership back to the user."""
+"""Through which rows a caller holds what they hold: from the grant or ownership back to the user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Step:
 
 
 Chain: TypeAlias = tuple[Step, ...]
-"""From what is held on the object to the user himself, one row after the other."""
+"""From what is held on the object to the user themselves, one row after the other."""
 
 
 class Provenance:

@@ -1,6 +1,6 @@
 """What one user may do: every operation on every entity that the state names.
 
-Most entities of a large state are alike for one user: of what lies on the way from the root nothing is his but at the top, so
+Most entities of a large state are alike for one user: of what lies on the way from the root nothing is theirs but at the top, so
 they are answered as any other of their type below there. Each such kind is decided once, by the reference.
 """
 

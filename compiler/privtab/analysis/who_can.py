@@ -25,7 +25,7 @@ from privtab.state.nodes import State
 class Through:
     """One thing that a user needed and has: the atom, the entity that gives it, and the principal.
 
-    `via`: the group by which he holds the role that gives it, unless he holds it himself.
+    `via`: the group by which they hold the role that gives it, unless they hold it themselves.
     """
 
     atom: str
@@ -65,7 +65,7 @@ class WhoCan:
         self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
 
     def through(self, user: str) -> tuple[Through, ...]:
-        """What one of the users is allowed by: the first minimal set that holds for him; empty where none does."""
+        """What one of the users is allowed by: the first minimal set that holds for them; empty where none does."""
         caller = Caller(self._reference, user, flags=self.request.flags)
         caller.about(self._objects())
         explained = Explanation(caller, self.rule, Listing(self._sets()), allowed=True)

@@ -1,4 +1,4 @@
-"""P316: a creator who cannot read what he made."""
+"""P316: a creator who cannot read what they made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`privtab paths`: how a user could come to what he does not hold, by operations that grant."""
+"""`privtab paths`: how a user could come to what they do not hold, by operations that grant."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def paths(
 ) -> None:
     """Show how a user could come to a privilege in several steps, by operations that grant.
 
-    Without a target: all that he could gain.
+    Without a target: all that they could gain.
 
     With `--all`: what anybody could gain on what is there already; exit code 1 where somebody could.
 
@@ -212,7 +212,7 @@ class _Ask:
             _legend(console, path.steps)
 
     def gains(self, user: str) -> None:
-        """All that a user could gain on what is there, and what he could make."""
+        """All that a user could gain on what is there, and what they could make."""
         from privtab.analysis.goals import Goal
 
         reach = self.reach(user)
@@ -244,7 +244,7 @@ class _Ask:
             _show_steps(console, path.steps)
         _more(console, len(facts) - len(shown))
         if made:
-            console.print("\nwhat he could make, and then hold", style="bold")
+            console.print("\nwhat they could make, and then hold", style="bold")
             for action in made[: self.most or len(made)]:
                 brings = [str(f) for f in reach.actions[action] if f.kind != "exists"]
                 text = f"  {action.rule.operation} {action.resource}" + (f": {_joined(brings)}" if brings else "")
@@ -323,7 +323,7 @@ def _joined(words: Sequence[str]) -> str:
 
 def _legend(console: Console, steps: Sequence[Step], *, made: bool = False) -> None:
     if made or any(step.makes for step in steps):
-        console.print("\na name that begins with `new` stands for whatever he makes there", style="dim")
+        console.print("\na name that begins with `new` stands for whatever they make there", style="dim")
 
 
 def _more(console: Console, number: int) -> None:

@@ -99,7 +99,7 @@ class OpaFlows:
     def _look(self, known: Known | None, *, at_most_every: float) -> Flow[Known]:
         if known is not None and time.monotonic() - self._looked_at < at_most_every:
             return self._known or known
-        # Whoever waits for another's look waits no longer than for his own.
+        # Whoever waits for another's look waits no longer than for their own.
         deadline = self._deadline()
         if not (yield partial(self._wires.acquire, max(deadline - self._resilience.clock(), 0.0))):
             raise DecisionUnavailable(f"OPA did not answer within {self._resilience.total:g} seconds")

@@ -180,7 +180,7 @@ class People:
         return some, begins, self._flat[at]
 
     def unite(self, users: Codes, bits: Bits) -> Bits:
-        """What each user has by all his principals; `bits` are by principal."""
+        """What each user has by all their principals; `bits` are by principal."""
         distinct, inverse = np.unique(users, return_inverse=True)
         united = np.zeros(len(distinct), np.uint64)
         known = np.flatnonzero(distinct >= 0)

@@ -111,7 +111,7 @@ class Batches:
         flags: Iterable[str] | Mapping[str, bool | Truths] = (),
         groups: pa.Array | None = None,
     ) -> Answers:
-        """Whether each user may do the action on the resource of his row.
+        """Whether each user may do the action on the resource of their row.
 
         `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: for each object
         by name its type and its paths. `flags`: set for all rows, or by name a column that says so. `groups`: a column of lists

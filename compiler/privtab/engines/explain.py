@@ -190,7 +190,7 @@ class Explanation:
                     yield Way(distance, f"{type_}:{path}", f"owner {owner}")
 
     def memberships(self, atom: Atom) -> Iterable[tuple[int, str]]:
-        """Through what the caller belongs to an entity: himself, or a group that it is."""
+        """Through what the caller belongs to an entity: themselves, or a group that it is."""
         path, type_ = self.path(atom), atom["type"]
         if path is None:
             return

@@ -1,6 +1,6 @@
 """The index of a state bundle, packed for look-ups by dictionary: what each principal holds on an entity is one number.
 
-Bits of such a number: 0 he owns it; for the privilege with number n, 1 + 2n he is allowed it here, 2 + 2n he is denied it.
+Bits of such a number: 0 they own it; for the privilege with number n, 1 + 2n they are allowed it here, 2 + 2n they are denied it.
 So the privileges that stand are `bits & ~(bits >> 1)`, however many entities' bits were put together before.
 
 A state may come in parts (docs/how-to/shards.md): what goes by people's names, and a shard for each root entity. `Part` holds what
@@ -173,14 +173,14 @@ class Index:
 
     def _read_people(self, document: Mapping[str, Any], texts: dict[str, str]) -> None:
         self.users: dict[str, tuple[str, ...]] = dict(_people(document["principals"], texts))
-        """User → his principals: himself, his groups, their roles; absent where nothing is held by any."""
+        """User → their principals: themselves, their groups, their roles; absent where nothing is held by any."""
         self.groups: dict[str, tuple[str, ...]] = dict(_people(document["group_principals"], texts))
         self.within: dict[str, tuple[str, str]] = {
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
         """The role and the scope that a principal for a role within a scope is made of."""
         self.scoped = _scopes(document["scoped"])
-        """User → key of a scope → the declared roles that he holds there."""
+        """User → key of a scope → the declared roles that they hold there."""
         self.group_scoped = _scopes(document["group_scoped"])
         self.service_admins = frozenset(document["service_admins"])
 

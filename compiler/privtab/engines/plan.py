@@ -14,7 +14,7 @@ from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.request import decode_name
 
 Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
-"""Whether something that no grant gives holds for a user and his principals, about the entity with a path."""
+"""Whether something that no grant gives holds for a user and their principals, about the entity with a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: his name, his principals, and the declared roles that he holds within scopes, by the scope's key."""
+    """Who asks: their name, their principals, and the declared roles that they hold within scopes, by the scope's key."""
 
     user: str
     principals: tuple[str, ...]
@@ -223,7 +223,7 @@ def groups_of(principals: Sequence[str]) -> Iterable[str]:
 
 
 def roles_of(index: Index, principals: Sequence[str]) -> set[str]:
-    """The roles of a caller, within scopes too, where the policy asks which he holds."""
+    """The roles of a caller, within scopes too, where the policy asks which they hold."""
     within = index.within
     return {(within[p][0] if p in within else p)[5:] for p in principals if p in within or p.startswith("role:")}
 

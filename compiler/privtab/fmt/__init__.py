@@ -1,4 +1,4 @@
-"""One layout for policies and scenario files: the same values, the author's order, his comments and his blank lines.
+"""One layout for policies and scenario files: the same values, the author's order, their comments and their blank lines.
 
 The way of a file: YAML tree and comments → `nodes` (each comment with what it stands beside) → lines → text, which is then read
 again and held against the first tree.

@@ -150,7 +150,7 @@ GUARD = Guard()
 
 
 def _who(asker: AnyAsker, asked_by: Caller | None, beside: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The user to ask for, and his groups beside the rest. Nobody is an error, unless the client lets everything pass."""
+    """The user to ask for, and their groups beside the rest. Nobody is an error, unless the client lets everything pass."""
     if asked_by is None:
         if asker.mode is Mode.ENFORCE:
             raise Unauthenticated("nobody is known to ask")

@@ -28,7 +28,7 @@ WEBSOCKET = "WEBSOCKET"
 class AsgiMiddleware:
     """Asks by `routes` before `app` runs; what no route maps is refused, unless `unmapped="allow"`.
 
-    `user` tells who asks from the connection's scope, as a name, a Caller or None; left out it is who the guard says. He is
+    `user` tells who asks from the connection's scope, as a name, a Caller or None; left out it is who the guard says. They are
     whom guarded functions below act for too. `guard` is a Guard or a client. A websocket is refused before it is accepted.
     """
 

@@ -24,7 +24,7 @@ class WsgiMiddleware:
     """Asks by `routes` before `app` runs; what no route maps is refused, unless `unmapped="allow"`.
 
     `user` tells who asks from the environment, as a name, a Caller or None; left out it is who the guard says, else
-    REMOTE_USER, which the server sets and no header can. He is whom guarded functions below act for too, while the
+    REMOTE_USER, which the server sets and no header can. They are whom guarded functions below act for too, while the
     application's call lasts. `guard` is a Guard or a client.
     """
 

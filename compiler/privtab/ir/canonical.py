@@ -7,7 +7,7 @@ a set of atoms *entails* an atom under the file's semantics when every state tha
 * with inheritance and without denials, a privilege on an object entails it on everything below;
 * with inheritance and denials it does not (allowed above, denied below), but a privilege above *and* below entails it in
   between: the upper one is allowed where the middle one looks, and the lower one says that nothing denies it on the way;
-* an owner has each held privilege on what he owns and, with inheritance, below it, whatever is denied.
+* an owner has each held privilege on what they own and, with inheritance, below it, whatever is denied.
 
 The last two do not combine: where owners hold the privilege, the lower one may stand by ownership alone.
 """

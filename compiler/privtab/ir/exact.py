@@ -215,7 +215,7 @@ class Exact:
                 assert_never(atom)
 
     def _carriers(self) -> tuple[Carrier, ...]:
-        """The caller himself, and what counts for him here and not there."""
+        """The caller themselves, and what counts for them here and not there."""
         return ("user", *sorted(self.here.carriers - self.there.carriers))
 
     def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:

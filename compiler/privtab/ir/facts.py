@@ -33,7 +33,7 @@ from privtab.ir.nodes import (
 )
 
 Carrier: TypeAlias = Literal["user", "group", "brought"]
-"""Through whom a row counts for the caller: himself, a group of the state, or a group that the request brings."""
+"""Through whom a row counts for the caller: themselves, a group of the state, or a group that the request brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A row of `owners`: the caller, a group or a role of his owns the target."""
+    """A row of `owners`: the caller, a group or a role of their owns the target."""
 
     target: Target
     kind: OwnerKind = "user"
@@ -82,7 +82,7 @@ class HasRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Is:
-    """The target is the caller himself."""
+    """The target is the caller themselves."""
 
     target: Target
 

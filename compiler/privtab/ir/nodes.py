@@ -160,7 +160,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerSemantics:
-    """What ownership means: who may own, whether creators do, which privileges an owner has on what he owns."""
+    """What ownership means: who may own, whether creators do, which privileges an owner has on what they own."""
 
     kinds: tuple[OwnerKind, ...] = ("user",)
     creator: bool = False

@@ -154,7 +154,7 @@ class Asked:
         return self.principals | {role for role, scope in self.scoped if scope in path}
 
     def why_has(self, privilege: str, target: Target) -> Reason | None:
-        """Through what the caller holds a privilege on an object; None where he does not, or is denied it."""
+        """Through what the caller holds a privilege on an object; None where they do not, or is denied it."""
         path = self.path(target)
         if not path:
             return None

@@ -70,7 +70,7 @@ class Scene:
         return Entity(target.type, "/".join(names))
 
     def _name(self, target: Target) -> str:
-        """The name of one entity: the caller's where it is he, his group's where it is that, else one for its type."""
+        """The name of one entity: the caller's where it is they, their group's where it is that, else one for its type."""
         if Is(target=target) in self.facts:
             return self.user
         for carrier in ("group", "brought"):

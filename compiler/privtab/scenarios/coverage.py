@@ -167,7 +167,7 @@ class Coverage:
         """Whether no state can prove a cell.
 
         That is so only where owners hold privileges that can be denied too: who is to have `READ` below and not in between
-        must own what lies below, and then he has all that owners hold.
+        must own what lies below, and then they have all that owners hold.
         """
         if not (self._owners_hold and atoms):
             return False

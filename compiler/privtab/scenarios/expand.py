@@ -77,7 +77,7 @@ class Cast:
         self._entities: dict[str, Entity] = {}
 
     def enter(self, caller: Caller, request: Request) -> Request:
-        """Give a new caller what he holds, and ask for him. Who is to be the resource himself gives it his name."""
+        """Give a new caller what they hold, and ask for them. Who is to be the resource themselves gives it their name."""
         self.number += 1
         user = f"caller{self.number}"
         old = str(request.resource)
@@ -112,7 +112,7 @@ class Cast:
                 pass
 
     def _owner(self, user: str) -> str:
-        """The principal through which a caller owns: himself, where users may own, else a group or role of his."""
+        """The principal through which a caller owns: themselves, where users may own, else a group or role of theirs."""
         owner = self.program.semantics.owner
         kinds = owner.kinds if owner else ("user",)
         if "user" in kinds:

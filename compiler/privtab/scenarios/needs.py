@@ -27,7 +27,7 @@ MOST_MIXED = 6
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One made-up caller: what he is given, what he is denied, what must come of it, and that in words."""
+    """One made-up caller: what they are given, what they are denied, what must come of it, and that in words."""
 
     given: HeldSet
     denied: Denied
@@ -76,7 +76,7 @@ class Callers:
         yield from self._all_but()
 
     def _exactly(self, one: HeldSet) -> Caller:
-        """Who holds one set; where he would hold another with it, by inheritance, that one is denied him."""
+        """Who holds one set; where they would hold another with it, by inheritance, that one is denied them."""
         if not self._others(one, one, frozenset()):
             return self._allowed(one, one, frozenset())
         for given in (one, *self._by_ownership(one)):

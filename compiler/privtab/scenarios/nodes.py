@@ -61,7 +61,7 @@ class Case:
     span: Span
     """The entry of the file that it was made from; many cases can share it."""
     holds: str | None = None
-    """What the caller was given, where the case made him up."""
+    """What the caller was given, where the case made them up."""
     why: str | None = None
     tags: tuple[str, ...] = ()
 

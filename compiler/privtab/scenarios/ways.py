@@ -24,7 +24,7 @@ AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One thing that a caller can have: a privilege on an entity, ownership, membership, a role; or what he is."""
+    """One thing that a caller can have: a privilege on an entity, ownership, membership, a role; or what they are."""
 
     kind: AtomKind
     what: str = ""

@@ -57,7 +57,7 @@ class Asked:
     unasked: Column | None = field(default=None)
     """Why a row is no request, in words; null where it may be one. Those rows are denied, whatever a plan says."""
     hidden: tuple[str, ...] = ()
-    """Columns that the caller has not in his frame: what he gave that is read more than once."""
+    """Columns that the caller has not in their frame: what they gave that is read more than once."""
     code: str = "__privtab"
     """A name that no column has."""
 

@@ -160,7 +160,7 @@ def _people(program: Program, state: State, used: Uses) -> dict[str, Any]:
     named: dict[tuple[str, Entity | None], str | None] = {}
     """Role and scope → the principal that stands for them, where it matters."""
     held: dict[str, set[str]] = {}
-    """Principal → the principals that he has by his roles."""
+    """Principal → the principals that they have by their roles."""
     scoped: dict[str, set[tuple[str, str]]] = {}
     for a in state.assignments:
         role = f"role:{a.role}"

@@ -223,7 +223,7 @@ class _Checker:
     def service_admin(self, row: RawRow) -> str | None:
         """One row of `service_admins`."""
         if not self.uses.service_admins:
-            advice = "grant him what he needs, in `grants`"
+            advice = "grant them what they need, in `grants`"
             self.warn(row, "S162", "no row of this policy asks for service administrators", advice)
         return self.bare(row, "user", "user")
 

@@ -87,7 +87,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "ownership": (
         Key("kinds", "kinds", "who may own: user, group, role"),
         Key("creator", "flag", "who creates an entity becomes its owner"),
-        Key("holds", "words", "privileges and sets that an owner has on what he owns; `ALL`: every one"),
+        Key("holds", "words", "privileges and sets that an owner has on what they own; `ALL`: every one"),
     ),
     "row": (
         *_ROW_BODY,

@@ -190,7 +190,7 @@ def _over(bundle: Mapping[str, Any], asking: Sequence[str]) -> bool:
 def _seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
     """When it was last heard of, by our own clock: that of the server may be another."""
     if waiting:
-        # Who waits for the answer to a long poll is there, however long ago he asked.
+        # Who waits for the answer to a long poll is there, however long ago they asked.
         return datetime.now(tz=UTC)
     seconds = entry.get("seconds_unseen")
     if not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:

@@ -206,7 +206,7 @@ def _indexed(change: Declared) -> bool:
 
 
 def skipped(name: Name, why: str) -> Gate:
-    """A gate that somebody left out, with his reason."""
+    """A gate that somebody left out, with their reason."""
     return Gate(name=name, outcome=Outcome.SKIPPED, says=f"left out: {why}")
 
 

@@ -148,7 +148,7 @@ class Rollout:
         )
 
     def settle(self, current: Channel) -> None:
-        """Bring the copies for static servers up to date where somebody died before he had written them."""
+        """Bring the copies for static servers up to date where somebody died before they had written them."""
         copies = Copies(self.registry)
         if self.registry.store.writable and copies.stale(current):
             copies.refresh(current)

@@ -188,7 +188,7 @@ class Fleet:
             self._tried.setdefault(place, (since, Counts()))
 
     def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str, token: str = "") -> None:
-        """Somebody was turned away; `token`: whose token he showed, where it is known."""
+        """Somebody was turned away; `token`: whose token they showed, where it is known."""
         told = {
             "instance": sidecar.instance,
             "token": token,

@@ -1,4 +1,4 @@
-"""Who asks, and what he is to run."""
+"""Who asks, and what they are to run."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         yield f"of {figures.rows:,} rows about {figures.requests:,} are different: each of these is decided once"
     for table, one, more in (
         ("places", "place", "where anybody holds anything"),
-        ("principals", "pair", "of a user and what he is"),
+        ("principals", "pair", "of a user and what they are"),
         ("held", "pair", "of a principal and a place"),
     ):
         rows, size = plan.holdings.rows[table], plan.holdings.sizes[table]

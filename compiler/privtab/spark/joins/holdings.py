@@ -44,7 +44,7 @@ class Holdings:
         self._principal_types = {entity["principal"] for entity in program["entities"].values()}
 
     def held(self) -> DataFrame:
-        """(principal, key, words): one row for each principal and place where he holds anything."""
+        """(principal, key, words): one row for each principal and place where they hold anything."""
         rows = reduce(lambda one, other: one.unionAll(other), [*self._grants(), *self._facts()])
         return rows.groupBy(PRINCIPAL, KEY).agg(*_any(self.numbers.words))
 

@@ -46,7 +46,7 @@ class Held:
         people: People,
         scoped: Iterable[tuple[str, int, tuple[str, ...]]],
     ) -> None:
-        """`scoped`: (path, subject, the declared roles that he holds within it)."""
+        """`scoped`: (path, subject, the declared roles that they hold within it)."""
         self.level = len(chains[type_]) - 1
         self._people = people
         self._numbers = index.numbers

@@ -151,7 +151,7 @@ def _listed(names: Collection[str] | None, what: str) -> Collection[str]:
 def _groups(
     state: State, program: Mapping[str, Any], groups: Collection[str]
 ) -> dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]]:
-    """What somebody is who is in a group and nothing else: his principals, and his declared roles by the key of the scope."""
+    """What somebody is who is in a group and nothing else: their principals, and their declared roles by the key of the scope."""
     own: dict[str, list[str]] = {group: [group] for group in groups}
     scopes: dict[str, dict[str, list[str]]] = {group: {} for group in groups}
     for a in state.assignments:
@@ -164,7 +164,7 @@ def _groups(
 
 
 def _through(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
-    """By user (`user:…`) the roles that he has a group to thank for, with all that gives them: what is his own first."""
+    """By user (`user:…`) the roles that they have a group to thank for, with all that gives them: what is their own first."""
     held: dict[str, list[Assignment]] = defaultdict(list)
     for assignment in state.assignments:
         held[assignment.principal].append(assignment)

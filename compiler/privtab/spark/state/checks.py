@@ -202,7 +202,7 @@ def spoken(program: Program, table: str) -> Column | None:
             return _warning("S162", f"`{system}` takes groups from the request alone", None)
         case "service_admins" if not used.service_admins:
             message = "no row of this policy asks for service administrators"
-            return _warning("S162", message, "grant him what he needs, in `grants`")
+            return _warning("S162", message, "grant them what they need, in `grants`")
         case _:
             return None
 

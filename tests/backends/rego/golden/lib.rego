@@ -185,7 +185,7 @@ whole(keys, length) := keys if count(keys) == length
 # A flag is set unless the context leaves it out or says false: it can only ask for more.
 flag(name) if input.context[name] != false
 
-# The user's principals: himself, his groups, their roles.
+# The user's principals: themselves, their groups, their roles.
 principals(user) := split(state.principals[user], "\n")
 
 principals(user) := [] if not state.principals[user]
