@@ -124,7 +124,7 @@ def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what."""

@@ -43,17 +43,19 @@ class TableFormat(StrEnum):
 
 
 TableFormatOption = Annotated[
-    TableFormat, typer.Option("--format", help="For a person, for a program, or for a spreadsheet.")
+    TableFormat, typer.Option("--format", help="Output format: for people, programs or spreadsheets.")
 ]
 WithOption = Annotated[
-    list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A further object of the request.")
+    list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A second object of the request.")
 ]
 FlagOption = Annotated[
     list[str] | None,
-    typer.Option("--flag", metavar="NAME[=false]", help="A flag that the context sets, or says is not set."),
+    typer.Option("--flag", metavar="NAME[=false]", help="A flag to set, or NAME=false to unset it."),
 ]
-GroupOption = Annotated[list[str] | None, typer.Option("--group", help="A group that the caller says the user is in.")]
-StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Longer paths do not count.")]
+GroupOption = Annotated[
+    list[str] | None, typer.Option("--group", help="A group that the request says the user belongs to.")
+]
+StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Ignore longer paths.")]
 
 
 def entity(text: str) -> Entity:

@@ -44,7 +44,7 @@ def is_kept(given: str | os.PathLike[str]) -> bool:
 
 
 def place_of(given: str | os.PathLike[str]) -> Place:
-    """Read `registry:URL#CHANNEL[/SYSTEM][@SWITCH]`; raises UsageError."""
+    """Read `registry:URL#CHANNEL[/SYSTEM][@RELEASE]`; raises UsageError."""
     # What was taken for a path has lost a slash of `s3://`.
     text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(given).removeprefix(SCHEME))
     found = _PLACE.fullmatch(text)

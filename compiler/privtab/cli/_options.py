@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State, StateFinding
     from privtab.state.places import Places
 
-FormatOption = Annotated[Format, typer.Option("--format", help="For a person, or for a program.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
 PolicyOption = Annotated[
     str,
     typer.Option(
         "--policy",
         "-p",
         metavar="POLICY",
-        help="A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@SWITCH].",
+        help="A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@RELEASE].",
         autocompletion=policies,
     ),
 ]
@@ -37,7 +37,7 @@ StateOption = Annotated[
         "--state",
         "-s",
         metavar="STATE",
-        help="A YAML or JSON file, a folder with one file for each table, a bundle, or registry:URL#CHANNEL[@SWITCH].",
+        help="A YAML or JSON file, a folder with one file for each table, a bundle, or registry:URL#CHANNEL[@RELEASE].",
     ),
 ]
 VariantOption = Annotated[
@@ -48,11 +48,11 @@ ReadingOption = Annotated[
     typer.Option(
         "--reading",
         metavar="ROW=NAME",
-        help="Take another reading of an ambiguous row (namespace/list=parent, any/share=strict).",
+        help="Use another reading of an ambiguous row (namespace/list=parent, any/share=strict).",
     ),
 ]
 PartialOption = Annotated[
-    bool, typer.Option("--allow-partial", help="Go on with the good rows where others of the state are wrong.")
+    bool, typer.Option("--allow-partial", help="Skip wrong rows of the state instead of stopping.")
 ]
 
 

@@ -27,13 +27,16 @@ def get(
     channel: ChannelArgument,
     system: SystemArgument,
     at: Annotated[
-        int | None, typer.Option("--at", min=1, metavar="SWITCH", help="What ran from this switch on; else what runs.")
+        int | None,
+        typer.Option("--at", min=1, metavar="RELEASE", help="Bundles of this release. (default: the current one)"),
     ] = None,
     only: Annotated[
-        Literal["policy", "state"] | None, typer.Option("--only", help="The policy or the state alone.")
+        Literal["policy", "state"] | None, typer.Option("--only", help="Only the policy or only the state.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the bundles go.")] = Path(),
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite other bundles there.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the bundles to.")
+    ] = Path(),
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing bundles.")] = False,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
 ) -> None:

@@ -20,25 +20,27 @@ RegistryArgument = Annotated[
     typer.Argument(
         metavar="URL",
         envvar="PRIVTAB_REGISTRY",
-        help="A folder, s3://bucket/folder, or another place that fsspec knows; or write `--registry URL`.",
+        help="A folder, s3://bucket/folder, or another URL that fsspec supports; or `--registry URL`.",
     ),
 ]
 ChannelArgument = Annotated[
-    str, typer.Argument(metavar="CHANNEL", help="Such as dev or prod.", autocompletion=channels)
+    str, typer.Argument(metavar="CHANNEL", help="Channel name, such as dev or prod.", autocompletion=channels)
 ]
 SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
-WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Said in the history.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, recorded in the history.")]
 ExpectOption = Annotated[
     int | None,
-    typer.Option("--expect", min=0, metavar="SWITCH", help="Only if the channel is at this switch still; 0: at none."),
+    typer.Option(
+        "--expect", min=0, metavar="RELEASE", help="Only if the channel is still at this release; 0: if it has none."
+    ),
 ]
 StorageOption = Annotated[
     list[str] | None,
-    typer.Option("--storage", metavar="KEY=VALUE", help="An option of the storage, as fsspec takes it; repeatable."),
+    typer.Option("--storage", metavar="KEY=VALUE", help="Storage option, as fsspec takes it; repeatable."),
 ]
 RegistryTokenOption = Annotated[
     Path | None,
-    typer.Option("--registry-token-file", metavar="FILE", help="The bearer token of a registry behind http(s)://."),
+    typer.Option("--registry-token-file", metavar="FILE", help="Bearer token for a registry behind http(s)://."),
 ]
 
 

@@ -41,31 +41,27 @@ ChannelOption = Annotated[
         "-c",
         metavar="NAME",
         envvar="PRIVTAB_CHANNEL",
-        help="Which sidecars: dev, prod, …",
+        help="Channel that sidecars follow: dev, prod, …",
         autocompletion=channels,
     ),
 ]
 ServerOption = Annotated[
     str | None,
-    typer.Option(
-        "--server", metavar="URL", envvar="PRIVTAB_SERVER", help="The registry server that sidecars report to."
-    ),
+    typer.Option("--server", metavar="URL", envvar="PRIVTAB_SERVER", help="Registry server that sidecars report to."),
 ]
 OpaOption = Annotated[
-    list[str] | None, typer.Option("--opa", metavar="URL", help="Ask this OPA for its status; repeatable.")
+    list[str] | None, typer.Option("--opa", metavar="URL", help="OPA to ask for its status; repeatable.")
 ]
 TokenOption = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help=f"The token for the server or OPA; else ${TOKEN}."),
+    typer.Option("--token-file", metavar="FILE", help=f"Token for the server or OPA. (default: ${TOKEN})"),
 ]
 CaOption = Annotated[
-    Path | None, typer.Option("--ca", metavar="FILE", help="Certificates that vouch for the server or OPA, PEM.")
+    Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for the server or OPA, PEM.")
 ]
-TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long sidecars have.")]
-ExpectOption = Annotated[
-    int, typer.Option("--expect", min=0, metavar="N", help="How many sidecars there must be at least.")
-]
-WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Kept in the channel's history.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Activation timeout.")]
+ExpectOption = Annotated[int, typer.Option("--expect", min=0, metavar="N", help="Minimum number of sidecars.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, recorded in the channel's history.")]
 
 
 def registry_of(url: str | None) -> Registry:

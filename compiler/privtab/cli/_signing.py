@@ -23,11 +23,11 @@ SigningKeyOption = Annotated[
 ]
 KeyIdOption = Annotated[
     str | None,
-    typer.Option("--key-id", metavar="ID", help="What OPA's configuration calls the key; usually a hash of it."),
+    typer.Option("--key-id", metavar="ID", help="Key id in OPA's configuration. (default: a hash of the key)"),
 ]
 ScopeOption = Annotated[
     str,
-    typer.Option("--scope", metavar="TEXT", help="The scope that the signature is for; OPA asks for the same one."),
+    typer.Option("--scope", metavar="TEXT", help="Scope of the signature; OPA must be configured with the same one."),
 ]
 SequenceOption = Annotated[
     int | None,
@@ -35,7 +35,7 @@ SequenceOption = Annotated[
         "--sequence",
         metavar="N",
         min=0,
-        help="The place in the order of bundles, as of a build: who verifies refuses what comes before.",
+        help="Sequence number of the bundle, such as a build number; verifiers refuse lower ones.",
     ),
 ]
 VerificationKeyOption = Annotated[
@@ -44,7 +44,7 @@ VerificationKeyOption = Annotated[
         "--verification-key",
         metavar="FILE",
         envvar="PRIVTAB_VERIFICATION_KEY",
-        help="A public key to verify with, a PEM file; several may be given.",
+        help="Public key to verify with, a PEM file; repeatable.",
     ),
 ]
 

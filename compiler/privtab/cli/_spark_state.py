@@ -26,25 +26,25 @@ LARGEST = 10
 SourcesArgument = Annotated[
     str,
     typer.Argument(
-        metavar="SOURCES", help="A YAML or JSON file that says where the tables are, or a folder with one for each."
+        metavar="SOURCES", help="A YAML or JSON file that lists the tables, or a folder with one file for each table."
     ),
 ]
-FolderArgument = Annotated[str, typer.Argument(metavar="FOLDER", help="Where `state build` built.")]
+FolderArgument = Annotated[str, typer.Argument(metavar="FOLDER", help="Output folder of `state build`.")]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of the Spark session; as often as needed."),
+    typer.Option("--conf", metavar="NAME=VALUE", help="Setting of the Spark session; repeatable."),
 ]
 PackageOption = Annotated[
     list[str] | None,
     typer.Option(
         "--package",
         metavar="GROUP:ARTIFACT:VERSION",
-        help="Jars that Spark fetches, as those of Delta, Iceberg or a database; as often as needed.",
+        help="Maven packages to load, such as Delta, Iceberg or a JDBC driver; repeatable.",
     ),
 ]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs: local[4], a cluster, or sc://… (Connect)."),
+    typer.Option("--master", metavar="URL", help="Spark master: local[4], a cluster, or sc://… (Connect)."),
 ]
 
 
@@ -52,10 +52,11 @@ def read(
     sources: SourcesArgument,
     policy: PolicyOption,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write good rows, findings and counts here.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Write valid rows, findings and counts to this folder."),
     ] = None,
     files: Annotated[
-        str, typer.Option("--files", metavar="FORMAT", help="What is written: parquet, orc, json.")
+        str, typer.Option("--files", metavar="FORMAT", help="Output format: parquet, orc or json.")
     ] = "parquet",
     variant: VariantOption = None,
     master: MasterOption = None,
@@ -104,11 +105,12 @@ def build(
     sources: SourcesArgument,
     policy: PolicyOption,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FOLDER", help="A folder that driver and executors share.")
+        str,
+        typer.Option("--output", "-o", metavar="FOLDER", help="A folder that the driver and all executors can reach."),
     ],
     variant: VariantOption = None,
     allow_partial: PartialOption = False,
-    full: Annotated[bool, typer.Option("--full", help="Build every shard, changed or not.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Rebuild every shard, changed or not.")] = False,
     key: SigningKeyOption = None,
     key_id: KeyIdOption = None,
     scope: ScopeOption = "",
@@ -157,10 +159,10 @@ def delta(
     folder: FolderArgument,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="FOLDER", help="Another build; the one before in FOLDER where left off."),
+        typer.Option("--base", metavar="FOLDER", help="Build to compare with. (default: the previous one in FOLDER)"),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where `deltas/` goes.")
+        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write `deltas/` to.")
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,

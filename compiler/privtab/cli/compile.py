@@ -52,9 +52,7 @@ def compile_policies(
             autocompletion=policies,
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the outputs go.")] = Path(
-        "build"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder.")] = Path("build"),
     as_name: Annotated[
         str | None,
         typer.Option("--as", metavar="NAME", help="Another name for the system, to run two versions in one OPA."),
@@ -73,7 +71,7 @@ def compile_policies(
     ] = False,
     sharded: Annotated[
         bool,
-        typer.Option("--sharded", help="For a state that comes in parts, a bundle for each root entity."),
+        typer.Option("--sharded", help="Compile for a sharded state: one state bundle for each root entity."),
     ] = False,
     key: SigningKeyOption = None,
     key_id: KeyIdOption = None,

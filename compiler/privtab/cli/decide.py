@@ -43,13 +43,15 @@ def decide(
     requests: Annotated[
         str,
         typer.Option(
-            "--requests", "-r", metavar="FILE.jsonl", help="Requests, one JSON object a line; - for standard input."
+            "--requests", "-r", metavar="FILE.jsonl", help="Requests, one JSON object per line; - for standard input."
         ),
     ] = "-",
-    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Who answers.")] = Engine.REFERENCE,
+    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Engine that decides.")] = Engine.REFERENCE,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="Ask this OPA; its own bundles decide. Implies --engine opa."),
+        typer.Option(
+            "--url", metavar="URL", help="Ask a running OPA, which decides by its own bundles. Implies --engine opa."
+        ),
     ] = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,

@@ -35,69 +35,73 @@ def deploy(
     channel: ChannelOption = "dev",
     state: Annotated[
         Path | None,
-        typer.Option("--state", "-s", metavar="STATE", help="Also this state; the channel keeps its own otherwise."),
+        typer.Option("--state", "-s", metavar="STATE", help="State to deploy too. (default: keep the channel's)"),
     ] = None,
     server: ServerOption = None,
     opa: OpaOption = None,
     fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="wider|any|none", help="Which changes stop, unless they are waived.")
+        str, typer.Option("--fail-on", metavar="wider|any|none", help="Changes that stop the deployment unless waived.")
     ] = "wider",
     waivers: Annotated[
         Path | None,
-        typer.Option("--waivers", metavar="FILE", help="Changes that are meant.", show_default=str(WAIVERS)),
+        typer.Option(
+            "--waivers", metavar="FILE", help="File of waivers: changes that are intended.", show_default=str(WAIVERS)
+        ),
     ] = None,
     skip_tests: Annotated[
-        str | None, typer.Option("--skip-tests", metavar="WHY", help="Leave the scenarios out; the reason is kept.")
+        str | None, typer.Option("--skip-tests", metavar="WHY", help="Skip the scenarios; records the reason.")
     ] = None,
     keep_state: Annotated[
         str | None,
         typer.Option(
             "--keep-state",
             metavar="WHY",
-            help="Keep the state that runs though names in it changed; the reason is kept.",
+            help="Keep the running state although its names changed; records the reason.",
         ),
     ] = None,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="reference|opa|both", help="What answers the scenarios.")
+        str, typer.Option("--engine", metavar="reference|opa|both", help="Engine that answers the scenarios.")
     ] = "reference",
     variant: VariantOption = None,
     reading: ReadingOption = None,
     sharded: Annotated[
-        bool, typer.Option("--sharded", help="The state in parts by root entity, a bundle each.")
+        bool, typer.Option("--sharded", help="Shard the state: one bundle for each root entity.")
     ] = False,
     canary: Annotated[
         str | None,
         typer.Option(
             "--canary",
             metavar="PART",
-            help="A part of the sidecars first: 10%, zone=a, or app=web,25%; needs --server.",
+            help="Deploy to some sidecars first: 10%, zone=a, or app=web,25%; needs --server.",
         ),
     ] = None,
     canary_seconds: Annotated[
-        float, typer.Option("--canary-seconds", min=0, metavar="SECONDS", help="How long to compare at most.")
+        float, typer.Option("--canary-seconds", min=0, metavar="SECONDS", help="Maximum time to compare the canary.")
     ] = 60.0,
     canary_decisions: Annotated[
-        int, typer.Option("--canary-decisions", min=1, metavar="N", help="Compare until the canary made so many.")
+        int, typer.Option("--canary-decisions", min=1, metavar="N", help="Number of canary decisions to compare.")
     ] = 200,
     canary_tolerance: Annotated[
         float,
-        typer.Option("--canary-tolerance", min=0, max=1, metavar="SHARE", help="How far a rule's share may move."),
+        typer.Option(
+            "--canary-tolerance", min=0, max=1, metavar="SHARE", help="Maximum change of a rule's allow share."
+        ),
     ] = 0.02,
     canary_quiet: Annotated[
-        bool, typer.Option("--canary-quiet-ok", help="Go on where nobody asked the canary enough.")
+        bool, typer.Option("--canary-quiet-ok", help="Continue if the canary made too few decisions.")
     ] = False,
     timeout: TimeoutOption = 60.0,
     expect: ExpectOption = 0,
     rollback: Annotated[
-        bool, typer.Option("--rollback-on-failure", help="Go back where not every sidecar comes.")
+        bool, typer.Option("--rollback-on-failure", help="Roll back if any sidecar fails to activate.")
     ] = False,
     why: WhyOption = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="The gates alone: nothing is kept or switched.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run the gates only: store and release nothing.")] = False,
     signing_key: SigningKeyOption = None,
     scope: ScopeOption = "",
     push: Annotated[
         str | None,
-        typer.Option("--push", metavar="URL", help="Straight into this running OPA, for development; no registry."),
+        typer.Option("--push", metavar="URL", help="Push straight into a running OPA, for development; no registry."),
     ] = None,
     allow_partial: PartialOption = False,
     token_file: TokenOption = None,

@@ -40,19 +40,17 @@ def diff(
         str | None,
         typer.Argument(
             metavar="A",
-            help="A policy by name or path, or as REVISION:path, as git writes it.",
+            help="A policy by name or path, or REVISION:path as in git.",
             autocompletion=policies,
         ),
     ] = None,
     after: Annotated[
         str | None,
-        typer.Argument(
-            metavar="B", help="The policy to compare it with, in any of these ways.", autocompletion=policies
-        ),
+        typer.Argument(metavar="B", help="The policy to compare with, in the same forms.", autocompletion=policies),
     ] = None,
     reading: Annotated[
         list[str] | None,
-        typer.Option("--reading", metavar="ROW=NAME", help="Take another reading of an ambiguous row in B."),
+        typer.Option("--reading", metavar="ROW=NAME", help="Use another reading of an ambiguous row in B."),
     ] = None,
     from_reading: Annotated[
         list[str] | None, typer.Option("--from-reading", metavar="ROW=NAME", help="The same in A.")
@@ -69,13 +67,13 @@ def diff(
     ] = None,
     waivers: Annotated[
         Path | None,
-        typer.Option("--waivers", metavar="FILE", help="Changes that are meant.", show_default=str(WAIVERS)),
+        typer.Option(
+            "--waivers", metavar="FILE", help="File of waivers: changes that are intended.", show_default=str(WAIVERS)
+        ),
     ] = None,
-    renames: Annotated[
-        bool, typer.Option("--renames/--no-renames", help="Recognise what only got another name.")
-    ] = True,
-    everything: Annotated[bool, typer.Option("--all", help="Show every change, however many there are.")] = False,
-    format_: Annotated[DiffFormat, typer.Option("--format", help="How to print.")] = DiffFormat.PRETTY,
+    renames: Annotated[bool, typer.Option("--renames/--no-renames", help="Detect renames.")] = True,
+    everything: Annotated[bool, typer.Option("--all", help="Show every change.")] = False,
+    format_: Annotated[DiffFormat, typer.Option("--format", help="Output format.")] = DiffFormat.PRETTY,
 ) -> None:
     """Tell what a change means: for each operation whether more callers may do it now, fewer, or others.
 

@@ -56,16 +56,16 @@ MOST_CHAINS = 3
 
 
 def explain(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who asks.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user.")],
     action: Annotated[str, typer.Argument(metavar="ACTION", help="The operation.")],
-    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="On what, type:path (table:m/c/s/t).")],
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="The entity, as type:path (table:m/c/s/t).")],
     policy: PolicyOption,
     state: StateOption,
     with_: WithOption = None,
     flag: FlagOption = None,
     group: GroupOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every way and every row, and what other ways would have needed.")
+        bool, typer.Option("--all", help="Show every way, every row, and what other ways lack.")
     ] = False,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,

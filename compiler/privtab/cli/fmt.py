@@ -43,14 +43,14 @@ def fmt(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Files, folders or policies by name; all policies by default; `-` is standard input.",
+            help="Files, folders or policies by name; all policies by default; `-` for standard input.",
             autocompletion=policies,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; list the files that would change, and fail for them.")
+        bool, typer.Option("--check", help="Write nothing; list files that would change, and exit with 1 if any.")
     ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show what would change.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show the changes.")] = False,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Lay out policies and scenario files in the one layout: same meaning, same order, same comments.

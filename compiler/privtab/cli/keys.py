@@ -24,15 +24,15 @@ class Algorithm(StrEnum):
     RS256 = "RS256"
 
 
-KeyArgument = Annotated[
-    list[str], typer.Argument(metavar="KEY", help="PEM files with public keys, or with the private ones.")
-]
+KeyArgument = Annotated[list[str], typer.Argument(metavar="KEY", help="PEM files with public or private keys.")]
 
 
 @app.command("new")
 def new(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the private key goes; `prod.pem`.")],
-    algorithm: Annotated[Algorithm, typer.Option("--algorithm", help="ES256 is small and quick.")] = Algorithm.ES256,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="File for the private key, such as prod.pem.")],
+    algorithm: Annotated[
+        Algorithm, typer.Option("--algorithm", help="Signature algorithm; ES256 has small, fast signatures.")
+    ] = Algorithm.ES256,
 ) -> None:
     """Make a key: the private half for whoever builds bundles, the public one (FILE with .pub.pem) for whoever runs them.
 
@@ -100,10 +100,10 @@ def show(keys: KeyArgument, format_: FormatOption = Format.TEXT) -> None:
 @app.command("config")
 def config(
     keys: KeyArgument,
-    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope that signatures must be for.")] = "",
+    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="Scope that signatures must have.")] = "",
     bundle: Annotated[
         list[str] | None,
-        typer.Option("--bundle", metavar="NAME", help="A bundle of OPA's configuration; several may be."),
+        typer.Option("--bundle", metavar="NAME", help="Bundle name in OPA's configuration; repeatable."),
     ] = None,
 ) -> None:
     """Print what OPA's configuration needs to verify: the keys, and `signing` of each bundle. As JSON, which is YAML too.

@@ -20,26 +20,22 @@ def lint(
         ),
     ] = None,
     format_: Annotated[
-        LintFormat | None, typer.Option("--format", help="How to print; `text` is `pretty`.", show_default="pretty")
+        LintFormat | None, typer.Option("--format", help="Output format; `text` is `pretty`.", show_default="pretty")
     ] = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="The least severity that fails the run.", show_default="error")
+        FailOn | None, typer.Option("--fail-on", help="Lowest severity that fails the run.", show_default="error")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="The same as `--fail-on warning`.")] = False,
     select: Annotated[
         list[str] | None,
-        typer.Option(
-            "--select", metavar="CODE", help="These findings only, and errors; `P31` stands for P310 to P319."
-        ),
+        typer.Option("--select", metavar="CODE", help="Only these findings, and errors; `P31` means P310 to P319."),
     ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Leave these findings out of this run.")
-    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="CODE", help="Skip these findings.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to a file.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings, in place of the privtab.toml found.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings file, instead of the privtab.toml found.")
     ] = None,
     explain: Annotated[
         str | None, typer.Option("--explain", metavar="CODE", help="Print what a finding means; `all` lists them.")

@@ -23,7 +23,7 @@ app = typer.Typer(help="A pinned OPA: find it, build it, run it on a policy.", n
 
 
 RequireBuiltOption = Annotated[
-    bool, typer.Option("--require-built", help="Take no OPA but the one that was built here, as it was built.")
+    bool, typer.Option("--require-built", help="Accept only an OPA that privtab built, unchanged.")
 ]
 
 
@@ -69,12 +69,12 @@ def run(
     policy: PolicyOption,
     state: Annotated[
         Path | None,
-        typer.Option("--state", "-s", metavar="STATE", help="Who holds what; nobody holds anything where left off."),
+        typer.Option("--state", "-s", metavar="STATE", help="State to load. (default: an empty one)"),
     ] = None,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
     ] = 8181,
-    restart: Annotated[bool, typer.Option("--restart", help="Start OPA again where it ends.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Restart OPA when it exits.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Reload the policy and the state when their files change.")
     ] = False,

@@ -52,23 +52,27 @@ MOST_LINES = 20
 def paths(
     policy: PolicyOption,
     state: StateOption,
-    user: Annotated[str | None, typer.Argument(metavar="USER", help="Who would act.")] = None,
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="The user who would act.")] = None,
     wanted: Annotated[
         str | None,
-        typer.Argument(metavar="PRIVILEGE", help="A privilege, a set, `owner` or `member`. None with --operation."),
+        typer.Argument(metavar="PRIVILEGE", help="A privilege, a set, `owner` or `member`; omit with --operation."),
     ] = None,
-    resource: Annotated[str | None, typer.Argument(metavar="ENTITY", help="On what, type:path.")] = None,
+    resource: Annotated[str | None, typer.Argument(metavar="ENTITY", help="The entity, as type:path.")] = None,
     operation: Annotated[
-        str | None, typer.Option("--operation", metavar="OP", help="To be allowed an operation on ENTITY instead.")
+        str | None, typer.Option("--operation", metavar="OP", help="Find paths to an operation on ENTITY instead.")
     ] = None,
     with_: WithOption = None,
     flag: FlagOption = None,
     group: GroupOption = None,
-    everybody: Annotated[bool, typer.Option("--all", help="For every user of the state, and for a stranger.")] = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Search for every user of the state, and for an unknown user.")
+    ] = False,
     max_steps: StepsOption = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=0, metavar="N", help=f"So many paths; 0 for all. A person is shown {MOST_LINES}."),
+        typer.Option(
+            "--limit", min=0, metavar="N", help=f"Number of paths; 0 for all. (default: {MOST_LINES} for people)"
+        ),
     ] = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,

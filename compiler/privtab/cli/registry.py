@@ -39,7 +39,7 @@ from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageErro
 if TYPE_CHECKING:
     from privtab.registry import Channel, Registry, Revision
 
-app = typer.Typer(help="Where bundles are kept, and which of them each channel runs.", no_args_is_help=True)
+app = typer.Typer(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
 
 
 @app.command("init", cls=RegistryCommand)
@@ -47,10 +47,10 @@ def init(
     url: RegistryArgument,
     verification_key: Annotated[
         list[Path] | None,
-        typer.Option("--verification-key", metavar="FILE", help="Take only bundles that this key signed; repeatable."),
+        typer.Option("--verification-key", metavar="FILE", help="Accept only bundles signed by this key; repeatable."),
     ] = None,
-    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="The scope that they are signed for.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Other settings for a registry that there is.")] = False,
+    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="Scope that signatures must have.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing registry's settings.")] = False,
     storage: StorageOption = None,
 ) -> None:
     """Make a registry, or change what it asks for.
@@ -75,14 +75,12 @@ def put(
     bundle: Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Bundles, or folders with bundles.")],
     channel: Annotated[
         str | None,
-        typer.Option(
-            "--channel", metavar="NAME", help="Let this channel run them, in one step.", autocompletion=channels
-        ),
+        typer.Option("--channel", metavar="NAME", help="Release them to this channel too.", autocompletion=channels),
     ] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
     resign: Annotated[
-        bool, typer.Option("--resign", help="Take another signature of a content that is kept already.")
+        bool, typer.Option("--resign", help="Replace the signature of a bundle that is stored already.")
     ] = False,
     storage: StorageOption = None,
     format_: FormatOption = Format.TEXT,
@@ -119,7 +117,7 @@ def put(
 @app.command("list", cls=RegistryCommand)
 def list_(
     url: RegistryArgument,
-    system: Annotated[str | None, typer.Option("--system", metavar="NAME", help="Of this system alone.")] = None,
+    system: Annotated[str | None, typer.Option("--system", metavar="NAME", help="Only this system.")] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="policy, state, shard or wasm.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
@@ -169,9 +167,9 @@ def list_(
 def show(
     url: RegistryArgument,
     channel: Annotated[
-        str | None, typer.Argument(metavar="[CHANNEL]", help="This channel alone.", autocompletion=channels)
+        str | None, typer.Argument(metavar="[CHANNEL]", help="Only this channel.", autocompletion=channels)
     ] = None,
-    system: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="Of this system alone.")] = None,
+    system: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="Only this system.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,
@@ -200,7 +198,7 @@ def history(
     url: RegistryArgument,
     channel: ChannelArgument,
     system: SystemArgument,
-    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Only so many.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Number of entries to show.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,
@@ -228,13 +226,13 @@ def switch(
     channel: ChannelArgument,
     system: SystemArgument,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="REVISION", help="A revision, or how it begins.")
+        str | None, typer.Option("--policy", metavar="REVISION", help="A revision, or a prefix of one.")
     ] = None,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="REVISION", help="A revision, or how it begins.")
+        str | None, typer.Option("--state", metavar="REVISION", help="A revision, or a prefix of one.")
     ] = None,
     to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="SWITCH", help="All that ran from this switch on.")
+        int | None, typer.Option("--to", min=1, metavar="RELEASE", help="All bundles of this earlier release.")
     ] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
@@ -286,11 +284,15 @@ app.command("get", cls=RegistryCommand)(get)
 @app.command("gc", cls=RegistryCommand)
 def gc(
     url: RegistryArgument,
-    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="What the last N switches ran stays.")] = 10,
+    keep: Annotated[
+        int, typer.Option("--keep", min=1, metavar="N", help="Keep the bundles of the last N releases.")
+    ] = 10,
     older_than: Annotated[
-        float, typer.Option("--older-than", min=0, metavar="DAYS", help="What came later stays.")
+        float, typer.Option("--older-than", min=0, metavar="DAYS", help="Keep bundles younger than this.")
     ] = 1.0,
-    remove: Annotated[bool, typer.Option("--remove", help="Really remove; else only say what would go.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove; without it, only list what would be removed.")
+    ] = False,
     storage: StorageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
@@ -342,7 +344,7 @@ def gc(
 @app.command("check", cls=RegistryCommand)
 def check(
     url: RegistryArgument,
-    repair: Annotated[bool, typer.Option("--repair", help="Write the copies for static servers anew.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Rewrite the copies for static servers.")] = False,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,

@@ -44,15 +44,17 @@ SWITCH_DIGITS = 9
 
 
 def rollback(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Which system, as its policy names it.")],
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="System, as its policy names it.")],
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="REVISION|N", help="A kept revision or how it begins, or a switch by its number."),
+        typer.Option(
+            "--to", metavar="REVISION|N", help="A stored revision, a prefix of one, or the number of a release."
+        ),
     ] = None,
-    policy: Annotated[bool, typer.Option("--policy", help="The policy alone; the state stays.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="The state alone; the policy stays.")] = False,
+    policy: Annotated[bool, typer.Option("--policy", help="Roll back only the policy.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Roll back only the state.")] = False,
     server: ServerOption = None,
     opa: OpaOption = None,
     timeout: TimeoutOption = 60.0,
@@ -60,10 +62,14 @@ def rollback(
     why: WhyOption = "",
     signing_key: Annotated[
         Path | None,
-        typer.Option("--signing-key", metavar="FILE", help="Sign anew, for those who refuse what is older; PEM."),
+        typer.Option(
+            "--signing-key",
+            metavar="FILE",
+            help="Sign again with this key, for verifiers that refuse older sequences; PEM.",
+        ),
     ] = None,
     scope: Annotated[
-        str, typer.Option("--scope", metavar="TEXT", help="The scope of the signature; else the registry's own.")
+        str, typer.Option("--scope", metavar="TEXT", help="Scope of the signature. (default: the registry's)")
     ] = "",
     token_file: TokenOption = None,
     ca: CaOption = None,

@@ -13,7 +13,7 @@ from privtab.cli._output import print_json
 
 def schema(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file in place of standard output.")
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
     ] = None,
 ) -> None:
     """Print the JSON Schema of policy files, for editors and other checkers.

@@ -42,75 +42,85 @@ def serve(
     ] = None,
     state: Annotated[
         list[Path] | None,
-        typer.Option("--state", "-s", metavar="STATE", help="Who holds what: one for each policy, in the same order."),
+        typer.Option("--state", "-s", metavar="STATE", help="State for each policy, in the same order; repeatable."),
     ] = None,
     bundles: Annotated[
         list[str] | None,
-        typer.Option("--bundles", "-b", metavar="PATH|URL", help="Compiled bundles in place of both; repeatable."),
+        typer.Option(
+            "--bundles", "-b", metavar="PATH|URL", help="Compiled bundles instead of a policy and a state; repeatable."
+        ),
     ] = None,
     opa: Annotated[
-        str | None, typer.Option("--opa", metavar="URL", help="Ask this OPA; its own bundles decide.")
+        str | None, typer.Option("--opa", metavar="URL", help="Ask a running OPA, which decides by its own bundles.")
     ] = None,
     system: Annotated[
         list[str] | None,
-        typer.Option("--system", metavar="NAME", help="Which systems of the bundles or the OPA; repeatable."),
+        typer.Option("--system", metavar="NAME", help="Systems to serve, of the bundles or the OPA; repeatable."),
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option("--registry", metavar="URL", help="Serve bundles of this registry to sidecars, not decisions."),
+        typer.Option(
+            "--registry", metavar="URL", help="Serve this registry's bundles to sidecars instead of decisions."
+        ),
     ] = None,
     channel: Annotated[
         list[str] | None,
-        typer.Option("--channel", metavar="NAME", help="Only these channels of the registry; repeatable."),
+        typer.Option("--channel", metavar="NAME", help="Channels to serve; repeatable."),
     ] = None,
     storage: StorageOption = None,
     poll: Annotated[
-        float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Look for switches of channels so often.")
+        float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Interval between looks for new releases.")
     ] = 0.3,
     forget: Annotated[
         float,
-        typer.Option("--forget", min=1, metavar="SECONDS", help="Sidecars that were not heard of for so long."),
+        typer.Option("--forget", min=1, metavar="SECONDS", help="Forget sidecars unseen for this long."),
     ] = 900.0,
     unsigned_deltas: Annotated[
         bool,
         typer.Option(
             "--unsigned-deltas",
-            help="Deltas of signed bundles too: sidecars must allow them, deltas have no signature.",
+            help="Serve deltas of signed bundles too; they are unsigned, and sidecars must accept that.",
         ),
     ] = False,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 picks a free one.")] = 8080,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
     public_url: Annotated[
         str | None,
-        typer.Option("--public-url", metavar="URL", help="What callers write, for the metadata document."),
+        typer.Option("--public-url", metavar="URL", help="Public URL, for the metadata document."),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help="Bearer tokens: lines of name, token and scopes."),
+        typer.Option("--token-file", metavar="FILE", help="File of bearer tokens: name, token and scopes per line."),
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Listen beyond this machine without tokens.")] = False,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow listening beyond this machine without tokens.")
+    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate, PEM.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate, PEM.")
+    ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option("--tls-client-ca", metavar="FILE", help="Take only callers with a certificate of these, PEM."),
+        typer.Option("--tls-client-ca", metavar="FILE", help="Require client certificates signed by these CAs, PEM."),
     ] = None,
     refresh: Annotated[
         float | None,
-        typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Look for newer bundles every so often."),
+        typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between looks for newer bundles."),
     ] = None,
     max_staleness: Annotated[
         float | None,
-        typer.Option("--max-staleness", min=0.1, metavar="SECONDS", help="Decide nothing by bundles older than this."),
+        typer.Option(
+            "--max-staleness", min=0.1, metavar="SECONDS", help="Refuse to decide by bundles older than this."
+        ),
     ] = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Decisions without reasons: faster, and tells callers nothing.")
+        bool, typer.Option("--brief", help="Answer without reasons: faster, and reveals nothing to callers.")
     ] = False,
     page_size: Annotated[
-        int, typer.Option("--page-size", min=1, max=1000, help="Results of a search where no limit is asked for.")
+        int, typer.Option("--page-size", min=1, max=1000, help="Default number of search results.")
     ] = 100,
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="The longest request that is read.")
+        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Maximum size of a request.")
     ] = 1024 * 1024,
     each_address: Annotated[
         int | None,
@@ -118,18 +128,18 @@ def serve(
             "--connections-per-address",
             min=0,
             metavar="N",
-            help="Refuse more of one address; 0: any number. Default: half of all.",
+            help="Connections allowed per address; 0: unlimited. (default: half of all)",
         ),
     ] = None,
     header_timeout: Annotated[
         float,
-        typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Wait so long for the head of a request."),
+        typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Timeout for the head of a request."),
     ] = 10.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log problems only, not each request.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only problems, not each request.")] = False,
     allow_partial: PartialOption = False,
-    format_: Annotated[Format, typer.Option("--format", help="The first line, for a person or for a program.")] = (
-        Format.TEXT
-    ),
+    format_: Annotated[
+        Format, typer.Option("--format", help="Format of the first line: for people or for programs.")
+    ] = (Format.TEXT),
 ) -> None:
     """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a registry's bundles, until Ctrl-C.
 

@@ -19,13 +19,13 @@ def sign(
     key: SigningKeyOption = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where the signed bundle goes; usually in its own place."),
+        typer.Option("--output", "-o", metavar="FILE", help="File for the signed bundle. (default: sign in place)"),
     ] = None,
     key_id: KeyIdOption = None,
     scope: ScopeOption = "",
     sequence: SequenceOption = None,
     algorithm: Annotated[
-        str | None, typer.Option("--algorithm", metavar="NAME", help="RS256, PS256, …; usually the key's own.")
+        str | None, typer.Option("--algorithm", metavar="NAME", help="RS256, PS256, … (default: by the key)")
     ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:

@@ -67,7 +67,7 @@ def validate(
 def pack(
     state: StateArgument,
     policy: PolicyOption,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the bundle goes.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File for the bundle.")] = Path(
         "state.tar.gz"
     ),
     variant: VariantOption = None,
@@ -75,7 +75,8 @@ def pack(
     shards: Annotated[
         bool,
         typer.Option(
-            "--shards", help="A bundle for each root entity and one for the people, into a folder (compile --sharded)."
+            "--shards",
+            help="Write one bundle for each root entity and one for principals, into a folder (compile --sharded).",
         ),
     ] = False,
     key: SigningKeyOption = None,

@@ -42,17 +42,17 @@ MOST_REFUSED = 5
 
 
 def status(
-    system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="One system; all where left off.")] = None,
+    system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="Only this system. (default: all)")] = None,
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",
     server: ServerOption = None,
     opa: OpaOption = None,
-    history: Annotated[int, typer.Option("--history", min=0, metavar="N", help="The last switches, too.")] = 5,
+    history: Annotated[int, typer.Option("--history", min=0, metavar="N", help="Number of releases to show.")] = 5,
     watch: Annotated[
-        float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Again and again, until Ctrl-C.")
+        float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Refresh until Ctrl-C.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 where a sidecar does not run what its channel does.")
+        bool, typer.Option("--check", help="Exit with 1 if a sidecar does not run its channel's release.")
     ] = False,
     token_file: TokenOption = None,
     ca: CaOption = None,

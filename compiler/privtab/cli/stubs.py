@@ -15,11 +15,9 @@ def stubs(
     policy: PolicyArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file in place of standard output."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail where the file is not what would be written.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the file is out of date.")] = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
 ) -> None:

@@ -64,40 +64,47 @@ def run_scenarios(
             autocompletion=policies,
         ),
     ] = None,
-    engine: Annotated[Engines, typer.Option("--engine", help="What answers; `both` must agree.")] = Engines.REFERENCE,
+    engine: Annotated[
+        Engines, typer.Option("--engine", help="Engine; with `both`, they must agree.")
+    ] = Engines.REFERENCE,
     filter_: Annotated[
         str | None,
         typer.Option(
             "--filter",
             "-k",
             metavar="TEXT",
-            help="Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` stand for anything.",
+            help="Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
         ),
     ] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first failure.")] = False,
     coverage: Annotated[
         bool | None,
-        typer.Option("--coverage/--no-coverage", help="Say what of each row is proved; on, unless there is a filter."),
+        typer.Option(
+            "--coverage/--no-coverage", help="Show which cells of each row are proved. (default: on, without a filter)"
+        ),
     ] = None,
-    mutation: Annotated[bool, typer.Option("--mutation", help="Say which faults no case would notice.")] = False,
+    mutation: Annotated[bool, typer.Option("--mutation", help="Show which faults no case would notice.")] = False,
     min_coverage: Annotated[
         float | None,
-        typer.Option("--min-coverage", metavar="PCT", min=0, max=100, help="Fail below this share of cells."),
+        typer.Option("--min-coverage", metavar="PCT", min=0, max=100, help="Fail below this percentage of cells."),
     ] = None,
     min_mutation: Annotated[
         float | None,
-        typer.Option("--min-mutation", metavar="PCT", min=0, max=100, help="Fail below this share of faults noticed."),
+        typer.Option(
+            "--min-mutation", metavar="PCT", min=0, max=100, help="Fail below this percentage of faults noticed."
+        ),
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Print a scenario file for what is untested, to check and keep.")
+        bool, typer.Option("--suggest", help="Print a scenario file for what is untested, to review and keep.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all failures, cells and faults.")] = False,
     reading: ReadingOption = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="For a person, for a program, or for a build server.")
+        Format, typer.Option("--format", help="Output format: for people, programs or CI servers.")
     ] = Format.PRETTY,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to the screen.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
     ] = None,
 ) -> None:
     """Ask every scenario beside the policies, and say what was not answered as it must be.

@@ -25,7 +25,7 @@ def verify(
         typer.Option(
             "--newer-than",
             metavar="BUNDLE|N",
-            help="Also refuse what is not newer than this bundle, or this sequence.",
+            help="Refuse bundles not newer than this bundle or sequence.",
         ),
     ] = None,
     format_: FormatOption = Format.TEXT,

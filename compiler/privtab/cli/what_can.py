@@ -51,13 +51,15 @@ def what_can(
     policy: PolicyOption,
     state: StateOption,
     resource: Annotated[
-        str | None, typer.Argument(metavar="ENTITY", help="On this alone; else on all that the state names.")
+        str | None, typer.Argument(metavar="ENTITY", help="Only on this entity. (default: all that the state names)")
     ] = None,
     flag: FlagOption = None,
     group: GroupOption = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=0, metavar="N", help=f"So many lines; 0 for all. A person is shown {MOST_LINES}."),
+        typer.Option(
+            "--limit", min=0, metavar="N", help=f"Number of lines; 0 for all. (default: {MOST_LINES} for people)"
+        ),
     ] = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,

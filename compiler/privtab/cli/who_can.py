@@ -50,17 +50,19 @@ class By(StrEnum):
 
 def who_can(
     operation: Annotated[str, typer.Argument(metavar="OP", help="The operation.")],
-    resource: Annotated[str, typer.Argument(metavar="ENTITY", help="On what, type:path (table:m/c/s/t).")],
+    resource: Annotated[str, typer.Argument(metavar="ENTITY", help="The entity, as type:path (table:m/c/s/t).")],
     policy: PolicyOption,
     state: StateOption,
     with_: WithOption = None,
     flag: FlagOption = None,
     by: Annotated[
-        By, typer.Option("--by", help="Users, or what suffices alone: groups, roles, users in person.")
+        By, typer.Option("--by", help="List users, or principals that suffice alone: groups, roles, users themselves.")
     ] = By.USER,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=0, metavar="N", help=f"List so many; 0 for all. A person is shown {MOST_LINES}."),
+        typer.Option(
+            "--limit", min=0, metavar="N", help=f"Number of lines; 0 for all. (default: {MOST_LINES} for people)"
+        ),
     ] = None,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
