@@ -42,7 +42,7 @@ def get(
 ) -> None:
     """Write the bundles that a channel runs, or ran, into a folder.
 
-    Each is checked: it is the one that was kept, and signed where the registry asks for signatures.
+    Each bundle is verified: its digest, and its signature where the registry requires one.
 
     Example:
 

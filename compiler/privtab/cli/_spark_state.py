@@ -64,9 +64,9 @@ def read(
     package: PackageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Check the rows of a state with Spark, and write good ones, wrong ones and counts.
+    """Validate the rows of a state with Spark, and write valid rows, findings and counts.
 
-    Exit code 1 where rows are wrong.
+    Exits with 1 if any row is invalid.
 
     Example:
 
@@ -120,9 +120,9 @@ def build(
     package: PackageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Check, index and bundle a state with Spark, in shards by root entity; what did not change is left as it is.
+    """Validate, index and bundle a state with Spark, in shards by root entity. Unchanged shards are kept.
 
-    For a policy that is compiled with `--sharded`. Wrong rows: exit code 1, the last build stays, `rejected/` has every finding.
+    For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
 
     Example:
 
@@ -169,7 +169,7 @@ def delta(
     package: PackageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Make delta bundles of two builds, each proved: base and delta are the full bundle.
+    """Make delta bundles between two builds; each is checked to turn the base into the new bundle.
 
     Example:
 

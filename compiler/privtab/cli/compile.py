@@ -81,7 +81,7 @@ def compile_policies(
 ) -> None:
     """Compile policy tables into bundles, readable Rego, and the program as JSON.
 
-    Nothing is written where any policy has errors. Files that this command did not write stay as they are.
+    If any policy has errors, nothing is written. Files not written by this command are left alone.
 
     Example:
 

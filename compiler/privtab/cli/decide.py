@@ -57,10 +57,10 @@ def decide(
     variant: VariantOption = None,
     reading: ReadingOption = None,
 ) -> None:
-    """Answer requests: one JSON line for each request line, in order.
+    """Answer requests: one JSON line per request line, in order.
 
-    A denial is an answer: exit code 0. A request that the policy cannot make sense of gets a denial with an error in
-    its place, and exit code 1 at the end.
+    A denial is an answer: it exits with 0. An invalid request is answered with a denial and an error, and the command
+    exits with 1 at the end.
 
     Example:
 

@@ -108,11 +108,11 @@ def deploy(
     ca: CaOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Check a policy, let a channel run it, and watch until every sidecar does.
+    """Check a policy, release it to a channel, and watch until every sidecar has activated it.
 
-    Gates: its findings, its scenarios, and what it changes of what the channel runs. Exit code 1 where a gate or the
-    canary stops it; nothing was switched then, or it was switched back. 3 where a sidecar does not come: it says which
-    and why.
+    Gates: lint findings, scenarios, and the changes to what the channel runs. Exits with 1 if a gate or the canary stops
+    the deployment; then nothing was released, or it was rolled back. Exits with 3 if a sidecar fails to activate, and
+    says which and why.
 
     Example:
 

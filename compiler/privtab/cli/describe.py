@@ -17,7 +17,7 @@ def describe(
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show a policy resolved: entities, privileges, and each row with its minimal sets, effects and source.
+    """Show a resolved policy: entities, privileges, and each row with its minimal sets, effects and source.
 
     Example:
 

@@ -75,11 +75,11 @@ def diff(
     everything: Annotated[bool, typer.Option("--all", help="Show every change.")] = False,
     format_: Annotated[DiffFormat, typer.Option("--format", help="Output format.")] = DiffFormat.PRETTY,
 ) -> None:
-    """Tell what a change means: for each operation whether more callers may do it now, fewer, or others.
+    """Compare two policies: for each operation, whether more callers may do it now, fewer, or others.
 
-    Exact, over every request and every state: each difference comes with the smallest state that shows it. One policy
-    alone is compared with what git has of it at HEAD; one revision alone stands for every policy that `privtab lint` checks; one
-    policy with `--reading` or `--variant` is compared with itself.
+    The comparison is exact over every request and state; each difference comes with the smallest state that shows it. A
+    single policy is compared with its version at HEAD in git; a single revision compares every policy that `privtab lint`
+    checks; a single policy with `--reading` or `--variant` is compared with itself.
 
     Example:
 

@@ -72,7 +72,7 @@ def explain(
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Say why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
+    """Explain why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
 
     Example:
 

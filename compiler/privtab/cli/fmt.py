@@ -53,10 +53,10 @@ def fmt(
     diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show the changes.")] = False,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Lay out policies and scenario files in the one layout: same meaning, same order, same comments.
+    """Format policies and scenario files; meaning, order and comments stay.
 
-    Of a folder, the policies and scenario files below it; of a path, any YAML file. Where a file has errors, they are
-    shown and nothing is written.
+    A folder stands for the policies and scenario files below it; a path may be any YAML file. If a file has errors, they
+    are shown and nothing is written.
 
     Example:
 

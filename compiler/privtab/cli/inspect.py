@@ -33,9 +33,9 @@ def inspect(
     scope: ScopeOption = "",
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show what is inside a bundle: what it is, where it comes from, how much of what, and who signed it.
+    """Show the content of a bundle: its kind, origin, sizes and signature.
 
-    With a key, exit code 1 where the signature does not hold.
+    With a key, exits with 1 if the signature is not valid.
 
     Example:
 

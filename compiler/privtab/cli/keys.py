@@ -34,9 +34,9 @@ def new(
         Algorithm, typer.Option("--algorithm", help="Signature algorithm; ES256 has small, fast signatures.")
     ] = Algorithm.ES256,
 ) -> None:
-    """Make a key: the private half for whoever builds bundles, the public one (FILE with .pub.pem) for whoever runs them.
+    """Create a key pair: a private key for signing bundles, and a public key (FILE with .pub.pem) for verifying them.
 
-    A file that is there is not written over. With PRIVTAB_SIGNING_KEY_PASSWORD the private half is encrypted.
+    Existing files are never overwritten. With PRIVTAB_SIGNING_KEY_PASSWORD the private key is encrypted.
 
     Example:
 
@@ -65,7 +65,7 @@ def new(
 
 @app.command("public")
 def public(keys: KeyArgument) -> None:
-    """Print the public halves of keys, as PEM.
+    """Print public keys as PEM.
 
     Example:
 
@@ -80,7 +80,7 @@ def public(keys: KeyArgument) -> None:
 
 @app.command("show")
 def show(keys: KeyArgument, format_: FormatOption = Format.TEXT) -> None:
-    """Show ids and kinds of keys.
+    """Show the ids and algorithms of keys.
 
     Example:
 
@@ -106,9 +106,9 @@ def config(
         typer.Option("--bundle", metavar="NAME", help="Bundle name in OPA's configuration; repeatable."),
     ] = None,
 ) -> None:
-    """Print what OPA's configuration needs to verify: the keys, and `signing` of each bundle. As JSON, which is YAML too.
+    """Print the configuration that OPA needs to verify bundles: the keys, and `signing` of each bundle, as JSON.
 
-    Several keys may be trusted at once, as while one takes the other's place: signatures name theirs.
+    Several keys may be trusted at once, as during a rotation: a signature names its key.
 
     Example:
 

@@ -41,9 +41,9 @@ def lint(
         str | None, typer.Option("--explain", metavar="CODE", help="Print what a finding means; `all` lists them.")
     ] = None,
 ) -> None:
-    """Report every finding of policy files, sorted by place.
+    """Report all findings in policy files, sorted by position.
 
-    Exit code 1 where there are errors, or findings of the severity that `--fail-on` names. Settings come from
+    Exits with 1 if there are errors, or findings of the severity that `--fail-on` names. Settings come from
     privtab.toml, or `[tool.privtab.lint]` in pyproject.toml, in a folder above the policy. `policies` there lists where
     policies lie; without it, policy_src/.
 

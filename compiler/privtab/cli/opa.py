@@ -29,9 +29,9 @@ RequireBuiltOption = Annotated[
 
 @app.command("install")
 def install(require_built: RequireBuiltOption = False) -> None:
-    """Install the pinned OPA, unless one is found already.
+    """Install the pinned OPA, unless it is found already.
 
-    The build checks every module by its hash. Which OPA is taken, and why, goes to standard error.
+    The build verifies every module by its hash. Standard error says which OPA is used, and why.
 
     Example:
 
@@ -48,9 +48,9 @@ def install(require_built: RequireBuiltOption = False) -> None:
 
 @app.command("path")
 def path(require_built: RequireBuiltOption = False) -> None:
-    """Print where the OPA is that privtab uses; why it is this one goes to standard error.
+    """Print the path of the OPA that privtab uses; standard error says why.
 
-    Exit code 3 where there is none.
+    Exits with 3 if there is none.
 
     Example:
 
@@ -85,7 +85,7 @@ def run(
 ) -> None:
     """Compile a policy and a state and serve them from OPA until Ctrl-C.
 
-    Ends with OPA's exit code where OPA ends by itself (128 and the number of the signal that ended it).
+    If OPA exits by itself, exits with its code (128 plus the number of the signal that ended it).
 
     Example:
 

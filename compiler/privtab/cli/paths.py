@@ -79,11 +79,11 @@ def paths(
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show how a user could come to a privilege in several steps, by operations that grant.
+    """Show how a user could gain a privilege in several steps, by operations that grant.
 
-    Without a target: all that they could gain.
+    Without a target: everything that the user could gain.
 
-    With `--all`: what anybody could gain on what is there already; exit code 1 where somebody could.
+    With `--all`: what any user could gain on existing entities; exits with 1 if any could.
 
     Example:
 

@@ -53,9 +53,9 @@ def init(
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing registry's settings.")] = False,
     storage: StorageOption = None,
 ) -> None:
-    """Make a registry, or change what it asks for.
+    """Create a registry, or change its settings.
 
-    Without this, the first bundle that is put makes one that takes unsigned bundles too.
+    Without it, the first `put` creates a registry that accepts unsigned bundles.
 
     Example:
 
@@ -85,9 +85,9 @@ def put(
     storage: StorageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Keep bundles. What is kept already stays as it is.
+    """Store bundles. Bundles that are stored already stay as they are.
 
-    `privtab deploy` does this with gates before and sidecars watched behind.
+    `privtab deploy` does this after its gates, and then watches the sidecars.
 
     Example:
 
@@ -123,7 +123,7 @@ def list_(
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """The revisions that are kept, the newest last, and the channels that run them.
+    """List stored revisions, newest last, and the channels that run them.
 
     Example:
 
@@ -174,7 +174,7 @@ def show(
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """What the channels run.
+    """Show what each channel runs.
 
     Example:
 
@@ -203,7 +203,7 @@ def history(
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """The switches of a channel, the oldest first.
+    """List the releases of a channel, oldest first.
 
     Example:
 
@@ -239,7 +239,7 @@ def switch(
     storage: StorageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Let a channel run other revisions, in one step. What is not named stays; a canary ends.
+    """Release other revisions to a channel, in one step. What is not named stays; a canary ends.
 
     `privtab rollback` does this and watches the sidecars.
 
@@ -296,9 +296,9 @@ def gc(
     storage: StorageOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Find the revisions that no channel ran in its last switches; with `--remove` they go.
+    """List revisions that no channel ran in its last releases; with `--remove`, remove them.
 
-    Histories stay, so that it is known what ran when; a way back to what was removed is none any more.
+    Histories stay, so it remains known what ran when; rolling back to a removed revision is no longer possible.
 
     Example:
 
@@ -349,9 +349,9 @@ def check(
     token_file: RegistryTokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Read everything: each bundle is what its digest says, each channel can be served, the copies are the right ones.
+    """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
 
-    Exit code 1 where something is wrong and was not repaired.
+    Exits with 1 if a problem is found and not repaired.
 
     Example:
 

@@ -75,10 +75,10 @@ def rollback(
     ca: CaOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Switch a channel back, and watch until every sidecar is there.
+    """Roll a channel back, and watch until every sidecar has activated the earlier release.
 
-    Without `--to`: to what ran before the last change, so that twice in a row changes nothing. A canary that is under way
-    ends. Exit code 3 where a sidecar does not come.
+    Without `--to`, goes back to what ran before the last change, so doing it twice changes nothing. A running canary
+    ends. Exits with 3 if a sidecar fails to activate.
 
     Example:
 

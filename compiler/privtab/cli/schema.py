@@ -16,7 +16,7 @@ def schema(
         Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of policy files, for editors and other checkers.
+    """Print the JSON Schema of policy files, for editors and validators.
 
     Example:
 

@@ -143,8 +143,8 @@ def serve(
 ) -> None:
     """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a registry's bundles, until Ctrl-C.
 
-    One system is served at the root and under its name; several under their names. Requests are logged on standard
-    error, a JSON object each.
+    A single system is served at the root and under its name; several under their names. Requests are logged to standard
+    error as JSON lines.
 
     Example:
 

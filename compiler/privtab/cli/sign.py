@@ -29,7 +29,7 @@ def sign(
     ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Sign bundles, in place of the signature that they may have. Their content stays as it is, and so does the revision.
+    """Sign bundles, replacing any signature they have. Content and revision stay.
 
     Example:
 

@@ -38,9 +38,9 @@ def counts(state: State) -> str:
 def validate(
     state: StateArgument, policy: PolicyOption, variant: VariantOption = None, format_: FormatOption = Format.TEXT
 ) -> None:
-    """Check the rows of a state against a policy.
+    """Validate the rows of a state against a policy.
 
-    Exit code 1 where rows are wrong.
+    Exits with 1 if any row is invalid.
 
     Example:
 

@@ -58,10 +58,10 @@ def status(
     ca: CaOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last switches.
+    """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last releases.
 
-    The registry tells what should run; the server, or the OPAs themselves, what does. Either may be left off. Exit code 3
-    where the last switch cannot be read, or nobody answers.
+    The registry knows what should run; the server, or the OPAs themselves, know what does. Either may be omitted. Exits
+    with 3 if the last release cannot be read, or nothing answers.
 
     Example:
 

@@ -23,8 +23,8 @@ def stubs(
 ) -> None:
     """Write a Python module with the names of a policy, so that a type checker finds wrong ones.
 
-    A class for each entity type, an enum of its operations, and a client that takes no others, with their objects
-    beside and their flags. The module needs the base install of privtab alone.
+    It has a class for each entity type, an enum of its operations, and a client that accepts only these, with their
+    further objects and flags. The module needs only the base install of privtab.
 
     Example:
 

@@ -107,9 +107,9 @@ def run_scenarios(
         typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
     ] = None,
 ) -> None:
-    """Ask every scenario beside the policies, and say what was not answered as it must be.
+    """Run the scenarios of policies, and report each wrong answer.
 
-    Exit code 1 where a case fails, or a share is below what it must be.
+    Exits with 1 if a case fails, or a percentage is below its minimum.
 
     Example:
 

@@ -30,10 +30,10 @@ def verify(
     ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Verify signatures of bundles and all of their files, as OPA does.
+    """Verify the signatures of bundles and all their files, as OPA does.
 
-    Exit code 1 where one is refused: not signed, by another key, for another scope, changed, with files more or less, not
-    newer, or not whole.
+    Exits with 1 if a bundle is refused: unsigned, signed by another key or for another scope, changed, with missing or
+    additional files, not newer, or incomplete.
 
     Example:
 

@@ -66,13 +66,13 @@ def what_can(
     reading: ReadingOption = None,
     format_: TableFormatOption = TableFormat.TEXT,
 ) -> None:
-    """List all that a user, group or role may do, on every entity that the state names or on one.
+    """List what a user, group or role may do, on every entity that the state names or on one.
 
-    Of a group or a role: what somebody may who has nothing else.
+    For a group or a role: what a user may do who holds nothing else.
 
-    Operations that create, and the calls of listings, stand with the entity that they are about.
+    Operations that create, and calls of listings, are shown at the entity that they are about.
 
-    An operation with further objects is listed where some entity of the state will do for them.
+    An operation with further objects is listed if some entities of the state fit them.
 
     Example:
 
