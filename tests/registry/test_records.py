@@ -35,6 +35,8 @@ HARMS: dict[str, Callable[[bytes], bytes]] = {
     "of others": lambda content: other(content, id="0" * 16),
     "with a way out": lambda content: other(content, system="../.."),
     "of another kind": lambda content: other(content, size="large"),
+    "with a key twice": lambda content: content.rstrip()[:-1] + b', "id": "0000000000000000"}',
+    "with half of a surrogate pair": lambda content: content.replace(b'"policy"', b'"\\ud800"'),
     "without one": lambda _: b"{}",
 }
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from typing import Any
+
+import pytest
 
 import pytest
 
 import privtab.spark
+from privtab.spark.deciding import BatchArguments
 
 
 def test_every_name_is_there_and_none_is_hidden_by_a_module() -> None:
@@ -39,3 +44,25 @@ def test_the_kernel_never_needs_pandas() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "fine"
+
+
+def test_what_each_batch_passes_on_is_what_decide_takes() -> None:
+    taken = {
+        name
+        for name, one in inspect.signature(privtab.spark.decide).parameters.items()
+        if one.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert taken - {"refresh"} == set(BatchArguments.__annotations__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"subject": "who", "action": "load"}, "missing a required argument: 'resource'"),
+        ({"subject": "who", "action": "load", "resource": "what", "flag": "x"}, "unexpected keyword argument 'flag'"),
+        ({"subject": "who", "action": "load", "resource": "what", "refresh": 1.0}, "takes no `refresh`"),
+    ],
+)
+def test_each_batch_names_wrong_arguments_before_the_stream_starts(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        privtab.spark.each_batch(lambda *_: None, "cdap/final", "/state", **arguments)

@@ -6,11 +6,11 @@ A token is not signed: every result is decided anew, so a made-up one only moves
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from dataclasses import dataclass
 
+from privtab import strict_json
 from privtab.authzen.messages import Malformed, Search
 
 MOST_RESULTS = 1000
@@ -49,11 +49,11 @@ def place(search: Search, system: str, usual: int) -> Place:
 def _read(token: str) -> tuple[str, int, str | None]:
     try:
         padded = token + "=" * (-len(token) % 4)
-        content = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        content = strict_json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         match content:
             case [str(of), int(limit), (str() | None) as after] if 0 <= limit <= MOST_RESULTS:
                 return of, limit, after
-    except (binascii.Error, ValueError, RecursionError):
+    except ValueError:
         pass
     raise Malformed("`page.token` is none of ours: send the `next_token` of the page before")
 

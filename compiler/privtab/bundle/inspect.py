@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 
+from privtab import strict_json
 from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import digest, entries
 from privtab.bundle.verify import Source, opened, verify
@@ -250,8 +250,8 @@ def _decoded(part: str) -> Mapping[str, Any]:
 def _object(text: bytes) -> Mapping[str, Any]:
     """An object; nothing where the text is none: who looks into a bundle wants to see what is there."""
     try:
-        return _mapping(json.loads(text))
-    except (ValueError, RecursionError):
+        return _mapping(strict_json.loads(text))
+    except ValueError:
         return {}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from privtab import strict_json
 from privtab._staged import staged
 from privtab.errors import BundleWriteError
 
@@ -64,7 +65,7 @@ def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, w
 def _manifest(folder: Path) -> dict[str, list[str]]:
     """What earlier runs wrote; nothing where the list is missing or unreadable, since then nothing may be removed."""
     try:
-        manifest: Any = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest: Any = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         outputs = manifest["outputs"]
         return {str(group): [str(file) for file in files] for group, files in outputs.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

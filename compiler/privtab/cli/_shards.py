@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privtab import strict_json
 from privtab.cli._files import write
 from privtab.cli._output import count, out
 
@@ -24,7 +24,7 @@ def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:
         write(folder / name, content)
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
-    found: dict[str, Any] = json.loads(files[LISTING])
+    found: dict[str, Any] = strict_json.loads(files[LISTING])
     return found
 
 
@@ -56,7 +56,7 @@ def _listed(folder: Path) -> set[str]:
     from privtab.bundle.shards import LISTING
 
     try:
-        listing: Any = json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        listing: Any = strict_json.loads((folder / LISTING).read_text(encoding="utf-8"))
         found = {str(listing["people"]["file"]), *(str(row["file"]) for row in listing["shards"].values())}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()

@@ -48,5 +48,10 @@ def nesting(span: Span) -> Diagnostic:
 
 def _finding(span: Span, what: str, help_: str) -> Diagnostic:
     return Diagnostic(
-        code=CODE, name=NAME, severity=SEVERITY, message=f"{what} is not part of a policy file", span=span, help=help_
+        code=CODE,
+        name=NAME,
+        severity=SEVERITY,
+        message=f"{what} is not part of the YAML that privtab reads",
+        span=span,
+        help=help_,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from privtab import strict_json
 from privtab.errors import RegistryError
 
 VERSION = 1
@@ -165,14 +166,14 @@ def pin(kind: str, identity: str, shard: str = "") -> str:
 
 def encoded(value: Mapping[str, Any]) -> bytes:
     """A record as its file has it: for programs, and for whoever looks."""
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def decoded(where: str, content: bytes) -> dict[str, Any]:
     """A record; raises RegistryError."""
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        value = strict_json.loads(content)
+    except ValueError as error:
         raise RegistryError(f"{where} is broken: {error}") from None
     if not isinstance(value, dict):
         raise RegistryError(f"{where} is broken: no object")

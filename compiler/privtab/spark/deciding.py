@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
     from privtab.spark.shipping import Shipped
 
 log = logging.getLogger("privtab.spark")
+
+
+class BatchArguments(TypedDict, total=False):
+    """What `decide` takes beside a DataFrame, a policy and a state, for functions that pass it on; `decide` has the defaults."""
+
+    subject: Required[ColumnLike]
+    action: Required[ColumnLike]
+    resource: Required[ResourceLike]
+    with_: Mapping[str, ResourceLike] | None
+    flags: FlagsLike
+    groups: ColumnLike | None
+    plan: str
+    limits: Limits | None
+    allowed: str
+    reason: str
 
 
 def decide(

@@ -6,13 +6,14 @@ beginning of each micro-batch.
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from privtab.engines.batches import Batches
-    from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
-    from privtab.spark.choose import Limits
+    from privtab.spark.deciding import BatchArguments
 
 REFRESH = 60.0
 """Seconds after which a stream no longer answers by what it saw of the state, unless told otherwise."""
@@ -200,39 +200,31 @@ def each_batch(
     write: Callable[[DataFrame, int], Any],
     policy: PolicyLike,
     state: str | os.PathLike[str] | Callable[[SparkSession], Any],
-    *,
-    subject: ColumnLike,
-    action: ColumnLike,
-    resource: ResourceLike,
-    with_: Mapping[str, ResourceLike] | None = None,
-    flags: FlagsLike = (),
-    groups: ColumnLike | None = None,
-    plan: str = "auto",
-    limits: Limits | None = None,
-    allowed: str = "allowed",
-    reason: str = "reason",
+    **arguments: Unpack[BatchArguments],
 ) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch`: decides each micro-batch by the state of that moment, and gives it to `write(decided, number)`.
 
     `state`: a path, whose files are looked at for each micro-batch; or a function of the session that gives a state as `decide` takes
     it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins decide, too. What is not known at the
-    beginning of a micro-batch counts from the next one on. The other arguments are as in `decide`.
+    beginning of a micro-batch counts from the next one on. The other arguments are those of `decide`, without `refresh`.
     """
+    from privtab.spark.deciding import decide
+
     opened = open_policy(policy)
     if not (isinstance(state, str | os.PathLike) or callable(state)):
         raise UsageError(
             f"a {type(state).__name__} stays as it is: give the path of a state, or a function of the session that gives one"
         )
+    # A wrong argument fails here, not in the first micro-batch.
+    inspect.signature(decide).bind(None, opened, state, **arguments)
+    if "refresh" in arguments:
+        raise TypeError("each_batch() takes no `refresh`: it looks at the state for each micro-batch")
 
     def decide_batch(batch: DataFrame, number: int) -> None:
-        from privtab.spark.deciding import decide
         from privtab.spark.states import forgotten
 
         given = state(batch.sparkSession) if callable(state) else state
-        decided = decide(
-            batch, opened, given, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
-            groups=groups, plan=plan, limits=limits, allowed=allowed, reason=reason,
-        )  # fmt: skip
+        decided = decide(batch, opened, given, **arguments)
         try:
             write(decided, number)
         finally:

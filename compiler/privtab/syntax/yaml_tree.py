@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import yaml
 
 from privtab.diagnostics import Diagnostic
-from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature
+from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature, p005_duplicate_key
 from privtab.source import SourceFile
 from privtab.syntax.yaml_events import events
 from privtab.yaml_text import DEEPEST
@@ -100,6 +100,24 @@ def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empt
     if builder.root is None and not builder.broken:
         found.append(p003_empty_file.finding(source.span(0, 0), begins))
     return builder.root
+
+
+def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
+    """A tree as dictionaries, lists and values; a key that stands twice in one mapping is a finding."""
+    match node:
+        case Scalar():
+            return node.value
+        case Sequence():
+            return [plain_tree(item, source, found) for item in node.items]
+        case Mapping():
+            first: dict[str, Scalar] = {}
+            for key, _ in node.entries:
+                known = first.setdefault(key.text, key)
+                if known is not key:
+                    at, before = source.span(key.start, key.end), source.span(known.start, known.end)
+                    found.append(p005_duplicate_key.finding(at, key.text, before))
+            return {key.text: plain_tree(value, source, found) for key, value in node.entries}
+    assert_never(node)
 
 
 class _Builder:

@@ -209,6 +209,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
             ("/status", b"[]", {}, 400),
             ("/logs", b"{}", {}, 400),
             ("/logs", b"nonsense", {}, 400),
+            ("/status", b'{"labels": {"id": "a"}, "labels": {"id": "b"}, "bundles": {}}', {}, 400),
             ("/logs", b"[" * 9000, {}, 400),
             ("/logs", b"nonsense", gzipped, 400),
             ("/logs", gzip.compress(b"[]")[:-6], gzipped, 400),
@@ -370,7 +371,8 @@ def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_one_tells_harms_nobody_s_view(registry: Registry) -> None:
     async def body(client: httpx.AsyncClient, served: Served) -> None:
-        told = r'{"labels": {"id": "\ud800\u001b[31m"}, "bundles": {"p": {"code": "\udfff", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
+        assert (await client.post("/status", content=r'{"labels": {"id": "\ud800"}, "bundles": {}}')).status_code == 400
+        told = r'{"labels": {"id": "\u001b[31m"}, "bundles": {"p": {"code": "\u202e", "message": "\u001b]0;x\u0007", "size": 1e999}}}'
         assert (await client.post("/status", content=told)).status_code == 200
         found = await client.get("/fleet")
         assert found.status_code == 200

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from privtab import strict_json
 from privtab.client._fetch import Answer, Fetcher, FetchError
 from privtab.errors import UsageError
 from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, moment_of, reported
@@ -42,8 +42,8 @@ class HttpReader:
         if answer.status != 200:
             raise TroubleError(_refusal(answer))
         try:
-            return json.loads(answer.body)
-        except (ValueError, RecursionError) as error:
+            return strict_json.loads(answer.body)
+        except ValueError as error:
             raise TroubleError(f"{url} answers with something else than JSON") from error
 
 
@@ -135,9 +135,9 @@ def checked(url: str, option: str) -> str:
 
 def _refusal(answer: Answer) -> str:
     try:
-        content = json.loads(answer.body)
+        content = strict_json.loads(answer.body)
         said = content.get("message") or content.get("error") if isinstance(content, Mapping) else None
-    except (ValueError, RecursionError):
+    except ValueError:
         said = None
     url = answer.url.partition("?")[0]
     return f"{url} answers {answer.status}: {str(said or answer.reason)[:200]}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from privtab import strict_json
 from privtab.serving.endpoint import read_body
 from privtab.serving.guard import Refused
 
@@ -38,9 +38,9 @@ async def document(request: Request, large: asyncio.Semaphore, look: Callable[[A
 
 def _parsed(text: bytes) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON") from None
+        return strict_json.loads(text)
+    except ValueError as error:
+        raise Refused(400, f"the body is not JSON: {error}") from None
 
 
 def _unpacked(packed: bytes) -> bytes:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from privtab import strict_json
-from privtab.errors import FileError, UsageError
+from privtab import source, strict_json
+from privtab.diagnostics import Diagnostic
+from privtab.errors import UsageError
+from privtab.source import SourceFile
 from privtab.state.nodes import TABLES
 from privtab.state.read_parquet import table_format
 
@@ -16,25 +18,33 @@ SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".orc": "orc"
 
 def read_configuration(path: Path) -> Mapping[str, Any]:
     """A configuration file; raises FileError where there is none, UsageError where it is no mapping."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
+    file = source.load(path)
     value: object
     if path.suffix == ".json":
         try:
-            value = strict_json.loads(text)
+            value = strict_json.loads(file.text)
         except ValueError as error:
             raise UsageError(f"{path} is not JSON: {error}") from error
     else:
-        import yaml
-
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise UsageError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
+        value = _yaml_value(file)
     if not isinstance(value, Mapping):
         raise UsageError(f"{path} is no configuration: it must be a mapping with `tables`")
+    return value
+
+
+def _yaml_value(file: SourceFile) -> object:
+    """The value of a YAML file, read as policies are; raises UsageError with every place that is wrong.
+
+    The lines themselves are not shown, since passwords may stand in them.
+    """
+    from privtab.diagnostics_render import render
+    from privtab.syntax.yaml_tree import compose, plain_tree
+
+    found: list[Diagnostic] = []
+    tree = compose(file, found, "a configuration begins with `tables:`")
+    value = None if tree is None else plain_tree(tree, file, found)
+    if found:
+        raise UsageError(f"{file.path} is no configuration that can be read:\n{render(found, {})}")
     return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from privtab import strict_json
 from privtab._install import how_to_install
 from privtab._staged import staged
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
@@ -107,7 +107,7 @@ class Root:
         """A JSON object from a file; None where there is no such file or no object in it."""
         content = self.read(name)
         try:
-            value = None if content is None else json.loads(content)
+            value = None if content is None else strict_json.loads(content)
         except ValueError:
             return None
         return value if isinstance(value, dict) else None
