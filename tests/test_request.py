@@ -8,7 +8,8 @@ from privtab import pipeline
 from privtab.bundle import policy_artifacts
 from privtab.errors import InvalidRequest
 from privtab.ir.serialise import vocabulary
-from privtab.request import Decision, Entity, Request, Vocabulary
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import Vocabulary
 
 FULL: dict[str, Any] = {
     "subject": {"type": "user", "id": "alice", "properties": {"groups": ["hr"]}},

@@ -23,10 +23,11 @@ from privtab.engines.index import Index
 from privtab.engines.packed import packed, unpacked
 from privtab.engines.python import MANY, PythonEngine
 from privtab.errors import InvalidRequest
-from privtab.request import Entity, Request, Vocabulary
+from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
+from privtab.vocabulary import Vocabulary
 
 SHOP = """
 privtab: 1

@@ -14,8 +14,9 @@ from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine, QuickWays
 from privtab.errors import InvalidRequest
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request, Vocabulary
+from privtab.request import Entity, Request
 from privtab.state.index import index
+from privtab.vocabulary import Vocabulary
 
 
 @pytest.mark.slow

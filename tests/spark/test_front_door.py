@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-import pytest
-
 import privtab.spark
 from privtab.spark.deciding import BatchArguments
 

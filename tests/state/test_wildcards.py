@@ -11,10 +11,11 @@ import pytest
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program, Semantics
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request, Vocabulary
+from privtab.request import Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.nodes import State, StateFinding
 from privtab.state.validate import validate
+from privtab.vocabulary import Vocabulary
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 DENIAL = {"grantee": "user:a", "effect": "deny", "privilege": "SELECT", "entity": "table:l/s/*"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privtab.engines.index import Index
-from privtab.request import Vocabulary
+from privtab.vocabulary import Vocabulary
 
 
 class Directory:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from privtab.authzen.directory import Directory
-from privtab.request import Decision, Request, Vocabulary
+from privtab.request import Decision, Request
+from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from privtab.client.aio import AsyncClient

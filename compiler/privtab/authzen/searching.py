@@ -13,7 +13,8 @@ from privtab.authzen.directory import Directory, name_of
 from privtab.authzen.messages import Malformed, Search, Searched, request
 from privtab.authzen.paging import Place
 from privtab.errors import InvalidRequest
-from privtab.request import Entity, Request, Vocabulary
+from privtab.request import Entity, Request
+from privtab.vocabulary import Vocabulary
 
 CheckMany: TypeAlias = Callable[[Sequence[Request]], Awaitable[Sequence[bool]]]
 Clock: TypeAlias = Callable[[], float]

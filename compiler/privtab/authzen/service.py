@@ -11,7 +11,8 @@ from privtab.authzen.messages import Body, Evaluations, Malformed, Search, Searc
 from privtab.authzen.paging import Place
 from privtab.authzen.points import Point
 from privtab.errors import InvalidRequest, PrivtabError
-from privtab.request import Decision, Request, Vocabulary
+from privtab.request import Decision, Request
+from privtab.vocabulary import Vocabulary
 
 Answer: TypeAlias = dict[str, Any]
 

@@ -24,7 +24,8 @@ from privtab.cli._options import (
 )
 from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.printable import printable, printable_json
-from privtab.request import Request, Vocabulary
+from privtab.request import Request
+from privtab.vocabulary import Vocabulary
 
 Asked: TypeAlias = Request | InvalidRequest
 

@@ -12,7 +12,8 @@ from typing import Any
 from privtab import strict_json
 from privtab.client._observe import note_id
 from privtab.errors import DecisionUnavailable, PolicyError
-from privtab.request import Decision, Vocabulary
+from privtab.request import Decision
+from privtab.vocabulary import Vocabulary
 
 SHARDED = "sharded"
 """What `state` says in a program whose policy reads a state in parts."""

@@ -12,7 +12,8 @@ from privtab.client._observe import CURRENT, Asked
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import Inactive, Known, Revision
 from privtab.errors import InvalidRequest, PolicyError, PrivtabError
-from privtab.request import Decision, Entity, OperationShape, Request
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
     from privtab.client._transport import AsyncTransport

@@ -11,7 +11,8 @@ from privtab.client._asking import Asking, Mode
 from privtab.client._engine import Engine, Flow, run
 from privtab.client._observe import CURRENT, Asked, HookLike, Observer
 from privtab.client._protocol import EntityLike, Revision
-from privtab.request import Decision, Request, Vocabulary
+from privtab.request import Decision, Request
+from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
 

@@ -24,7 +24,8 @@ from privtab.errors import (
     SignatureRefused,
     UsageError,
 )
-from privtab.request import Decision, Entity, OperationShape, Request
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
     from privtab.engines.index import Index, Numbers

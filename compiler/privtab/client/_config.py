@@ -7,15 +7,14 @@ that merely lies there.
 
 from __future__ import annotations
 
-import math
 import os
-import ssl
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from privtab.client import _values
 from privtab.client._asking import Mode
 from privtab.errors import UsageError
 from privtab.request import hint
@@ -46,134 +45,27 @@ class Setting:
         return PREFIX + self.name.upper()
 
 
-# --- kinds of values: what an argument or a file gives, and what the text of a variable means -------------------------
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("give a text")
-    return value
-
-
-def _path(value: Any) -> str:
-    return _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
-
-
-def _count(least: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"give a whole number, {least} or more")
-        return value
-
-    return read
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
-        raise ValueError("give seconds above zero")
-    return float(value)
-
-
-def _window(value: Any) -> float:
-    """Seconds; below zero for none."""
-    if value is False or value == "off":
-        return -1.0
-    try:
-        return 0.0 if value == 0 else _seconds(value)
-    except ValueError:
-        raise ValueError("give seconds, 0 or more, or `off`") from None
-
-
-def _timeout(value: Any) -> tuple[float, float]:
-    pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
-    if len(pair) != 2:
-        raise ValueError("give seconds above zero, for connect and read")
-    try:
-        return _seconds(pair[0]), _seconds(pair[1])
-    except ValueError:
-        raise ValueError("give seconds above zero, for connect and read") from None
-
-
-def _mode(value: Any) -> Mode:
-    try:
-        return Mode(value)
-    except ValueError:
-        raise ValueError(f"give one of {', '.join(Mode)}") from None
-
-
-def _verify(value: Any) -> bool | str | ssl.SSLContext:
-    if isinstance(value, bool | ssl.SSLContext):
-        return value
-    try:
-        return _path(value)
-    except ValueError:
-        raise ValueError("give true, false, or a file or folder with certificates of authorities") from None
-
-
-def _cert(value: Any) -> str | tuple[str, str]:
-    if isinstance(value, list | tuple):
-        if len(value) != 2:
-            raise ValueError("give a file, or a certificate and its key")
-        return _path(value[0]), _path(value[1])
-    return _path(value)
-
-
-def _paths(value: Any) -> tuple[str, ...]:
-    found = tuple(_path(one) for one in (value if isinstance(value, list | tuple) else [value]))
-    if not found:
-        raise ValueError("give a file, or several")
-    return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("it is no number") from None
-
-
-def _number_or_off(text: str) -> float | str:
-    return text if text == "off" else _number(text)
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("it is no whole number") from None
-
-
-def _numbers(text: str) -> float | list[float]:
-    parts = [_number(part) for part in text.split(",")]
-    return parts[0] if len(parts) == 1 else parts
-
-
-def _pair(text: str) -> str | list[str]:
-    parts = text.split(",")
-    return parts[0] if len(parts) == 1 else parts
-
-
-def _switch(text: str) -> bool | str:
-    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
-
-
 # --- the settings ----------------------------------------------------------------------------------------------------
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="url",
         usual="http://127.0.0.1:8181",
-        read=_text,
+        read=_values.text,
         help="Where OPA is: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. "
         "`connect()` takes bundles as well",
     ),
     Setting(
-        name="system", usual=None, read=_text, shown="the only one", help="Which system is asked, where OPA has several"
+        name="system",
+        usual=None,
+        read=_values.text,
+        shown="the only one",
+        help="Which system is asked, where OPA has several",
     ),
     Setting(
         name="mode",
         usual=Mode.ENFORCE,
-        read=_mode,
+        read=_values.mode,
         help="`enforce`; `observe`: ask, log would-be denials and failures as warnings, let everything pass; "
         "`off`: ask nothing, let everything pass",
     ),
@@ -181,79 +73,79 @@ SETTINGS: tuple[Setting, ...] = (
         name="timeout",
         usual=(1.0, 5.0),
         shown="1, 5",
-        read=_timeout,
-        parse=_numbers,
+        read=_values.timeout,
+        parse=_values.numbers,
         help="Seconds to connect and to wait for bytes, two numbers or one for both",
     ),
     Setting(
         name="total",
         usual=None,
         shown="their sum",
-        read=_seconds,
-        parse=_number,
+        read=_values.seconds,
+        parse=_values.number,
         help="Seconds that a call may take in all: names, retries and pauses included. "
         "Each further chunk of many requests has as much again",
     ),
     Setting(
         name="retries",
         usual=2,
-        read=_count(0),
-        parse=_whole,
+        read=_values.count(0),
+        parse=_values.whole,
         help="How often a failed exchange is tried again, while time is left",
     ),
     Setting(
         name="breaker_failures",
         usual=5,
-        read=_count(0),
-        parse=_whole,
+        read=_values.count(0),
+        parse=_values.whole,
         help="After so many failed exchanges in a row calls are refused at once; 0: never",
     ),
     Setting(
         name="breaker_seconds",
         usual=1.0,
         shown="1",
-        read=_seconds,
-        parse=_number,
+        read=_values.seconds,
+        parse=_values.number,
         help="How long, before OPA is tried again; doubled each time, up to 30",
     ),
     Setting(
         name="max_staleness",
         usual=None,
         shown="not asked",
-        read=_seconds,
-        parse=_number,
+        read=_values.seconds,
+        parse=_values.number,
         help="Seconds since OPA last heard from its bundle server, after which it is not believed any more",
     ),
-    Setting(name="token", usual=None, shown="none", read=_text, secret=True, help="Sent as a bearer token"),
+    Setting(name="token", usual=None, shown="none", read=_values.text, secret=True, help="Sent as a bearer token"),
     Setting(
         name="token_file",
         usual=None,
         shown="none",
-        read=_path,
+        read=_values.path,
         help="A file with the token; read again when it changes",
     ),
     Setting(
         name="verify",
         usual=True,
         shown="true",
-        read=_verify,
-        parse=_switch,
+        read=_values.verify,
+        parse=_values.switch,
         help="Whether the certificate of an https address is checked, or a file or folder with the authorities to go by",
     ),
     Setting(
         name="cert",
         usual=None,
         shown="none",
-        read=_cert,
-        parse=_pair,
+        read=_values.cert,
+        parse=_values.pair,
         help="A client certificate: one file with certificate and key, or both as two",
     ),
     Setting(
         name="verification_key",
         usual=None,
         shown="none",
-        read=_paths,
-        parse=_pair,
+        read=_values.paths,
+        parse=_values.pair,
         help="`Embedded`: files with the public keys that bundles must be [signed](../how-to/signing.md) with, one or several; "
         "read again when they change. What an OPA verifies its own configuration says",
     ),
@@ -261,47 +153,69 @@ SETTINGS: tuple[Setting, ...] = (
         name="verification_scope",
         usual="",
         shown="none",
-        read=_text,
+        read=_values.text,
         help="`Embedded`: the scope that bundles must be signed for",
     ),
     Setting(
         name="chunk_size",
         usual=1000,
-        read=_count(1),
-        parse=_whole,
+        read=_values.count(1),
+        parse=_values.whole,
         help="How many requests one exchange of `check_many`, `decide_many`, `visible` or `filter` holds at most",
     ),
-    Setting(name="concurrency", usual=1, read=_count(1), parse=_whole, help="How many such exchanges run at once"),
-    Setting(name="pool_size", usual=10, read=_count(1), parse=_whole, help="How many idle connections are kept"),
+    Setting(
+        name="concurrency",
+        usual=1,
+        read=_values.count(1),
+        parse=_values.whole,
+        help="How many such exchanges run at once",
+    ),
+    Setting(
+        name="pool_size",
+        usual=10,
+        read=_values.count(1),
+        parse=_values.whole,
+        help="How many idle connections are kept",
+    ),
     Setting(
         name="max_body",
         usual=64 * 1024 * 1024,
         shown="64 MiB",
-        read=_count(1),
-        parse=_whole,
+        read=_values.count(1),
+        parse=_values.whole,
         help="Bytes of an answer that are read; a longer one is refused",
     ),
     Setting(
         name="batch_window",
         usual=0.0,
         shown="0",
-        read=_window,
-        parse=_number_or_off,
+        read=_values.window,
+        parse=_values.number_or_off,
         help="`AsyncClient`: checks that begin within so many seconds of each other go as one exchange; 0: those of one "
         "turn of the event loop; `off`: each on its own",
     ),
     Setting(
-        name="cache_size", usual=0, shown="0, no cache", read=_count(0), parse=_whole, help="How many answers are kept"
+        name="cache_size",
+        usual=0,
+        shown="0, no cache",
+        read=_values.count(0),
+        parse=_values.whole,
+        help="How many answers are kept",
     ),
     Setting(
-        name="cache_ttl", usual=60.0, shown="60", read=_seconds, parse=_number, help="Seconds that an answer is kept"
+        name="cache_ttl",
+        usual=60.0,
+        shown="60",
+        read=_values.seconds,
+        parse=_values.number,
+        help="Seconds that an answer is kept",
     ),
     Setting(
         name="cache_refresh",
         usual=1.0,
         shown="1",
-        read=_seconds,
-        parse=_number,
+        read=_values.seconds,
+        parse=_values.number,
         help="Seconds after which kept answers are used only after a look whether policy and state are still the same",
     ),
 )

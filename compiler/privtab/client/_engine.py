@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from privtab.client._protocol import Known, Revision
-from privtab.request import Decision, Entity, OperationShape, Request
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import OperationShape
 
 T = TypeVar("T")
 

@@ -18,7 +18,8 @@ from privtab.client._protocol import Call, Known, Revision
 from privtab.client._resilience import Resilience
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
-from privtab.request import Decision, Entity, OperationShape, Request
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import OperationShape
 
 T = TypeVar("T")
 

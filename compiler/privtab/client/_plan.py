@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from privtab.client import _protocol as protocol
 from privtab.client._protocol import Call, Known
 from privtab.errors import InvalidRequest
-from privtab.request import Entity, OperationShape, Request, check_caller
+from privtab.request import Entity, Request
+from privtab.vocabulary import OperationShape, check_caller
 
 _WORTH_A_CALL = 20
 """So many requests save by the faster form what another call costs."""

@@ -37,8 +37,9 @@ from privtab.client._answers import (
     read_visible,
 )
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import NOT_SET, Decision, Entity, Request, Vocabulary, said
+from privtab.request import NOT_SET, Decision, Entity, Request, said
 from privtab.typed import path_of
+from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
 

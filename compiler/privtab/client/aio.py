@@ -18,7 +18,8 @@ from privtab.client._observe import CURRENT, Asked, HookLike, Observer
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import EntityLike, Revision
 from privtab.client._transport import AsyncTransport, Timeout
-from privtab.request import Decision, Request, Vocabulary
+from privtab.request import Decision, Request
+from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import os

@@ -24,7 +24,8 @@ from privtab.client._protocol import Known, Revision
 from privtab.client._resilience import Breaker, Resilience, Retries
 from privtab.client._transport import RequestsTransport, Timeout, Transport
 from privtab.errors import UsageError
-from privtab.request import Decision, Entity, OperationShape, Request
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
     import os

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from privtab._install import how_to_install
 from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
-from privtab.request import Decision, Entity, Request, Vocabulary
+from privtab.request import Decision, Entity, Request
+from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from opapywasm.runtime import WasmtimeRuntime

@@ -34,7 +34,7 @@ from privtab.ir.nodes import (
     chains,
     depths,
 )
-from privtab.request import OperationShape, Vocabulary
+from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
 

@@ -13,11 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import Vocabulary, hint, said
+from privtab.request import hint, said
 from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
 from privtab.spark.paths import encoded, joined
 from privtab.spark.policies import OpenPolicy
+from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,13 +22,14 @@ from privtab.client import connect as connect_to
 from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
 from privtab.engines.repeats import distinct
 from privtab.errors import DecisionError, InvalidRequest, UsageError
-from privtab.request import NOT_SET, Entity, Request, Vocabulary
+from privtab.request import NOT_SET, Entity, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, asked
 from privtab.spark.deciding import answered, check_names
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
 from privtab.spark.kernel import CODE, CODES, Layout, gathered, mapped, readable, told
 from privtab.spark.preflight import check_executors
+from privtab.vocabulary import Vocabulary
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
 """What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""

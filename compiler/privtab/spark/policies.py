@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from privtab.errors import PolicyError, UsageError
 from privtab.ir.nodes import Program
-from privtab.request import Vocabulary
+from privtab.vocabulary import Vocabulary
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
 """A policy by name (`cdap/final`) or path, a program, a policy bundle (`.tar.gz` or a folder), or a program's JSON."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.request import NOT_SET, OperationShape
+from privtab.request import NOT_SET
+from privtab.vocabulary import OperationShape
 
 _TAKEN = (
     *("Any", "Asker", "AsyncAsker", "Decision", "Entity", "EntityType", "Final", "Iterable", "Literal", "Request"),

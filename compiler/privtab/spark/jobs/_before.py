@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
@@ -86,3 +86,14 @@ def _output(where: str, kind: str | None, *, overwrite: bool) -> None:
 
 
 _ENDINGS = (".csv", ".json", ".jsonl", ".parquet", ".orc", *_NO_FORMAT, *_PACKED)
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """`KEY=VALUE` options as a mapping; raises UsageError."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise UsageError(f"`{option} {text}`: write KEY=VALUE")
+        found[key] = value
+    return found

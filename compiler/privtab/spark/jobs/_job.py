@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,9 +16,9 @@ from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabErro
 from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
-from privtab.spark.jobs._before import check, check_input, ending, near
+from privtab.spark.jobs._before import check, check_input, ending, near, pairs
 from privtab.spark.jobs._progress import Told
-from privtab.spark.packages import with_packages
+from privtab.spark.jobs._session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,9 +29,6 @@ FINDINGS, USAGE, WORLD = 1, 2, 3
 SHOWN = 20
 """Wrong rows of a state that are told."""
 NOT_GRANTED = "not granted"
-LOGGING = Path(__file__).with_name("log4j2.properties")
-"""How Spark logs where a job starts it: errors alone."""
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 READING: Mapping[str, dict[str, str]] = {
     "csv": {"header": "true", "escape": '"', "mode": "FAILFAST"},
     "json": {"mode": "FAILFAST"},
@@ -210,65 +206,6 @@ def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
         kind, colon, column = text.partition(":")
         found[slot] = (kind, column) if colon else text
     return found
-
-
-def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """`KEY=VALUE` options as a mapping; raises UsageError."""
-    found = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise UsageError(f"`{option} {text}`: write KEY=VALUE")
-        found[key] = value
-    return found
-
-
-@contextmanager
-def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """A session as the options say, or the one that is there, which stays; raises UsageError for what excludes each other."""
-    from pyspark.sql import SparkSession as Session
-
-    if options.master and options.remote:
-        raise UsageError("give `--master` or `--remote`, not both")
-    settings = with_packages(options.package, pairs(options.conf, "--conf"), remote=_on_a_server(options.remote))
-    active = Session.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    if (options.master or options.remote or "local").startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # Executors on this machine have privtab where this Python has it; what `python3` is need not.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = Session.builder.appName(f"privtab {name}")
-    if options.master:
-        builder = builder.master(options.master)
-    if options.remote:
-        builder = builder.remote(options.remote)
-    else:
-        # Its default draws bars into logs, too.
-        bars = sys.stderr.isatty() and not options.quiet
-        builder = builder.config("spark.ui.showConsoleProgress", str(bars).lower())
-        settings = dict(_quiet(settings))
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
-    try:
-        yield made
-    finally:
-        made.stop()
-
-
-def _quiet(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of a session that logs errors alone, unless its user has a configuration of the log."""
-    given = settings.get(_JAVA_OPTIONS, "")
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
-    if "log4j" in given or (folder is not None and (Path(folder) / "log4j2.properties").exists()):
-        return settings
-    return {**settings, _JAVA_OPTIONS: f"{given} -Dlog4j2.configurationFile={LOGGING.as_uri()}".strip()}
-
-
-def _on_a_server(remote: str | None) -> bool:
-    return remote is not None and remote.startswith("sc://")
 
 
 def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs._before import check_input, lines
+from privtab.spark.jobs._before import check_input, lines, pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +82,7 @@ def wanted(options: argparse.Namespace) -> None:
 
 def objects(options: argparse.Namespace) -> dict[str, str]:
     """The `with` objects of a matrix; raises UsageError."""
-    found = job.pairs(options.with_, "--with")
+    found = pairs(options.with_, "--with")
     for slot, text in found.items():
         if not text.partition(":")[0] or ":" not in text:
             raise UsageError(f"`--with {slot}={text}`: write SLOT=TYPE:PATH, as in to=schema:m/c/s")

@@ -10,9 +10,9 @@ import numpy as np
 from privtab.engines.conditions import Fact, Reader
 from privtab.engines.index import Index
 from privtab.engines.plan import Meaning
-from privtab.request import Vocabulary
 from privtab.spark.matrix.held import Held, way
 from privtab.spark.matrix.people import NONE, Ints, People, Subject
+from privtab.vocabulary import Vocabulary
 
 
 class World:

@@ -1,0 +1,70 @@
+"""The Spark session of a job: the one that is there, or a new one that logs errors alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.errors import UsageError
+from privtab.spark.jobs._before import pairs
+from privtab.spark.packages import with_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+"""How Spark logs where a job starts it: errors alone."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+@contextmanager
+def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+    """A session as the options say, or the one that is there, which stays; raises UsageError for what excludes each other."""
+    from pyspark.sql import SparkSession as Session
+
+    if options.master and options.remote:
+        raise UsageError("give `--master` or `--remote`, not both")
+    settings = with_packages(options.package, pairs(options.conf, "--conf"), remote=_on_a_server(options.remote))
+    active = Session.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    if (options.master or options.remote or "local").startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Executors on this machine have privtab where this Python has it; what `python3` is need not.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = Session.builder.appName(f"privtab {name}")
+    if options.master:
+        builder = builder.master(options.master)
+    if options.remote:
+        builder = builder.remote(options.remote)
+    else:
+        # Its default draws bars into logs, too.
+        bars = sys.stderr.isatty() and not options.quiet
+        builder = builder.config("spark.ui.showConsoleProgress", str(bars).lower())
+        settings = dict(_quiet(settings))
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    made: SparkSession = builder.getOrCreate()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def _quiet(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of a session that logs errors alone, unless its user has a configuration of the log."""
+    given = settings.get(_JAVA_OPTIONS, "")
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    if "log4j" in given or (folder is not None and (Path(folder) / "log4j2.properties").exists()):
+        return settings
+    return {**settings, _JAVA_OPTIONS: f"{given} -Dlog4j2.configurationFile={LOGGING.as_uri()}".strip()}
+
+
+def _on_a_server(remote: str | None) -> bool:
+    return remote is not None and remote.startswith("sc://")

@@ -1,0 +1,171 @@
+"""The names of a policy, by which requests are checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privtab.errors import InvalidRequest
+from privtab.request import (
+    Entity,
+    Request,
+    check_unicode,
+    check_user,
+    escape_wildcard,
+    hint,
+    is_wildcard,
+    said,
+    wrong_escape,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationShape:
+    """What a request for one operation must look like."""
+
+    unnamed: bool
+    withs: Mapping[str, tuple[str, ...]]
+    flags: frozenset[str]
+    required_flags: frozenset[str] = frozenset()
+    """Those of the flags that a request must say, set or not."""
+
+    def unsaid(self, flags: Iterable[str]) -> frozenset[str]:
+        """The flags that a request with these must say and does not."""
+        return self.required_flags.difference(map(said, flags)) if self.required_flags else self.required_flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """The names of a policy: what a request is checked by before it is sent."""
+
+    system: str
+    chains: Mapping[str, tuple[tuple[str, int], ...]]
+    """For each entity type the types on its path with their depth (number of names), from the root to itself."""
+    operations: Mapping[str, Mapping[str, OperationShape]]
+    """By entity type, then operation."""
+    request_groups: bool = False
+
+    @classmethod
+    def from_program(cls, program: Mapping[str, Any]) -> Vocabulary:
+        """Read the program as the policy bundle carries it (`data.privtab_program.<system>`)."""
+        entities: Mapping[str, Any] = program["entities"]
+        return cls(
+            system=program["system"],
+            chains={n: tuple((link["type"], link["depth"]) for link in e["chain"]) for n, e in entities.items()},
+            operations={
+                type_: {
+                    name: OperationShape(
+                        unnamed=rule["unnamed"],
+                        withs={w: tuple(types) for w, types in rule["with"].items()},
+                        flags=frozenset((*rule["flags"], *rule.get("required_flags", ()))),
+                        required_flags=frozenset(rule.get("required_flags", ())),
+                    )
+                    for name, rule in rules.items()
+                }
+                for type_, rules in program["rules"].items()
+            },
+            request_groups="request" in program["semantics"]["groups"],
+        )
+
+    def check(self, request: Request) -> OperationShape:
+        """Check every name of a request; raises InvalidRequest with a hint. Returns the operation's shape."""
+        check_caller(request.user, request.groups)
+        return self.check_question(request)
+
+    def check_question(self, request: Request) -> OperationShape:
+        """Check what a request asks for, whoever its user is; raises InvalidRequest."""
+        shape = self.check_operation(request.resource.type, request.action)
+        self.check_path(request.resource, unnamed=shape.unnamed)
+        self.check_beside(request, shape)
+        return shape
+
+    def check_beside(self, request: Request, shape: OperationShape) -> None:
+        """Check the `with` objects and the flags that an operation looks at; raises InvalidRequest. Others are ignored."""
+        for flag in sorted(shape.unsaid(request.flags)):
+            raise InvalidRequest(
+                f"`{request.action}` on `{request.resource.type}` needs the flag `{flag}`: say whether it is set, true or false"
+            )
+        for name, types in shape.withs.items():
+            entity = request.with_.get(name)
+            if entity is None:
+                raise InvalidRequest(
+                    f"`{request.action}` on `{request.resource.type}` needs context.with.{name}: "
+                    f"an entity of type {' or '.join(types)}"
+                    + hint(name, [other for other in request.with_ if other not in shape.withs])
+                )
+            if entity.type not in types:
+                raise InvalidRequest(
+                    f"context.with.{name} is a `{entity.type}`; it must be of type {' or '.join(types)}"
+                )
+            self.check_path(entity)
+
+    def check_operation(self, type_: str, operation: str) -> OperationShape:
+        """The shape of an operation; raises InvalidRequest where the policy has none such."""
+        if type_ not in self.chains:
+            raise InvalidRequest(f"unknown entity type `{type_}` in system `{self.system}`" + hint(type_, self.chains))
+        operations = self.operations.get(type_, {})
+        shape = operations.get(operation)
+        if shape is None:
+            raise InvalidRequest(f"unknown operation `{operation}` on `{type_}`" + hint(operation, operations))
+        return shape
+
+    def check_path(self, entity: Entity, *, unnamed: bool = False) -> None:
+        """Check depth and spelling of a path; raises InvalidRequest."""
+        chain = self.chains.get(entity.type)
+        if chain is None:
+            raise InvalidRequest(
+                f"unknown entity type `{entity.type}` in system `{self.system}`" + hint(entity.type, self.chains)
+            )
+        id_ = entity.id
+        check_unicode(id_)
+        if (
+            id_.count("/") == chain[-1][1] - 1
+            and not ("%" in id_ or "*" in id_ or "?" in id_ or "//" in id_)
+            and not (id_.startswith("/") or id_.endswith("/") or not id_)
+        ):
+            return  # as nearly all are; what follows says what is wrong with the others
+        for name in entity.names:
+            if is_wildcard(name):
+                raise InvalidRequest(
+                    f"malformed path in `{entity}`: there are no wildcards; "
+                    f"name one entity, or write `{escape_wildcard(name)}` for the name `{name}`"
+                )
+            wrong = wrong_escape(name)
+            if not name or wrong:
+                raise InvalidRequest(
+                    f"malformed path in `{entity}`: "
+                    + (f"`{wrong}` is no escape: " if wrong else "a name is empty; ")
+                    + "only `%` and `/` are escaped in a name, as %25 and %2F"
+                )
+        depth = chain[-1][1]
+        depths = {depth}
+        if unnamed and (len(chain) == 1 or chain[-2][1] < depth):
+            depths.add(depth - 1)
+        if len(entity.names) not in depths:
+            shape = "/".join(type_ for i, (type_, d) in enumerate(chain) if i == 0 or d > chain[i - 1][1])
+            wanted = " or ".join(str(d) for d in sorted(depths))
+            raise InvalidRequest(
+                f"wrong depth: `{entity}` has {len(entity.names)} name(s), a `{entity.type}` path has {wanted} ({shape})"
+            )
+
+    def keys(self, entity: Entity) -> list[str]:
+        """The keys of the entities on the path, from the root to the entity itself; the last is absent where unnamed."""
+        id_ = entity.id
+        names = id_.split("/") if id_ else []
+        last = len(names)
+        return [
+            f"{type_}:{id_ if depth == last else '/'.join(names[:depth])}"
+            for type_, depth in self.chains[entity.type]
+            if depth <= last
+        ]
+
+
+def check_caller(user: str, groups: Sequence[str]) -> None:
+    """Check the names of a user and of the groups that a request brings; raises InvalidRequest."""
+    if not user or "" in groups:
+        raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
+    check_user(user)
+    check_unicode(user)
+    for group in groups:
+        check_unicode(group)
