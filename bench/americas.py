@@ -175,11 +175,11 @@ def sampled(data: Data, count: int, seed: int = 0) -> list[tuple[str, str]]:
 def through_bundles(data: Data, count: int, clock: Clock) -> None:
     """Ask a real OPA and Wasm for a sample; raises WrongAnswerError where an answer differs from the data."""
     from privtab import Client
-    from privtab.bundle.pack import policy_artifacts, state_bundle, wasm_modules
+    from privtab.bundle.pack import state_bundle
     from privtab.client import Embedded
     from privtab.opa import wasm
     from privtab.opa.server import OpaServer
-    from privtab.pipeline import load_program
+    from privtab.pipeline import load_program, policy_artifacts, wasm_modules
     from privtab.request import Entity, Request
 
     program = load_program(POLICY)

@@ -138,10 +138,10 @@ def _in_wasm(prepared: Any) -> list[Contestant]:
     from workload import ancestors
 
     from privtab import Entity, Request
-    from privtab.bundle import policy_artifacts, wasm_modules
     from privtab.client.embedded import Embedded
     from privtab.engines.wasm import Instance
     from privtab.opa import wasm
+    from privtab.pipeline import policy_artifacts, wasm_modules
 
     world, size = prepared.world, prepared.size
     artifacts = policy_artifacts(prepared.program)
@@ -211,8 +211,8 @@ def _memory(prepared: Any, repetitions: int) -> dict[str, Spread]:
 
 def _first(folder: Path, repetitions: int) -> Spread:
     """Milliseconds from `connect()` to its first decision, for a shipped policy with its sample state."""
-    from privtab.bundle import policy_bundle, state_bundle
-    from privtab.pipeline import find_policy, load_program
+    from privtab.bundle import state_bundle
+    from privtab.pipeline import find_policy, load_program, policy_bundle
     from privtab.state.load import load
     from privtab.state.validate import validate
 

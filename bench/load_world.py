@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 from privtab import Entity, Request
 from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.pack import PolicyArtifacts, policy_artifacts
+from privtab.bundle.pack import PolicyArtifacts
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 from privtab.state.load import from_tables

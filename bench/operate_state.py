@@ -26,10 +26,10 @@ from prepared import POLICY
 
 from privtab.bundle.archive import archive
 from privtab.bundle.delta import contents, delta_for, proof
-from privtab.bundle.pack import policy_bundle, shard_bundles, state_bundle
+from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Entity
 from privtab.state.index import stamped_bytes, unstamped
 from privtab.state.nodes import Assignment, Grant, State

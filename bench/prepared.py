@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from measure import WrongAnswerError
 from workload import METALAKE, World, world
 
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive, json_bytes
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.pipeline import find_policy, load_program
+from privtab.pipeline import find_policy, load_program, policy_bundle
 from privtab.state.index import index
 from privtab.state.load import from_tables
 from privtab.state.nodes import State

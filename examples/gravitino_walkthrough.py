@@ -16,10 +16,10 @@ from typing import TypeAlias
 from rich.console import Console
 
 from privtab import Client, Decision
-from privtab.bundle.pack import policy_bundle, state_bundle
+from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.index import index
 from privtab.state.load import from_tables
 from privtab.state.validate import validate

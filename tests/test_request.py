@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts
 from privtab.errors import InvalidRequest
 from privtab.ir.serialise import vocabulary
+from privtab.pipeline import policy_artifacts
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import Vocabulary
 

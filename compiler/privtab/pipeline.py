@@ -1,4 +1,4 @@
-"""The road from paths to a program: the only module that chains the stages."""
+"""From paths to a program, and from a program to what engines run: the only module that chains the stages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from privtab import _resources, checks, model, source, syntax
+from privtab import _resources, checks, model, passes, source, syntax
+from privtab._once import once
+from privtab.backends import rego
+from privtab.bundle.pack import PolicyArtifacts, pack_policy
+from privtab.bundle.provenance import Provenance
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import is_cut
 from privtab.lint.config import OWN, settings_for
 from privtab.lint.judge import Judged, judge
 from privtab.lint.settings import Settings
@@ -96,6 +101,29 @@ def _resolve(
         return None, found
     resolved, more = model.resolve(tables, variant=variant, readings=readings)
     return resolved, [*found, *more]
+
+
+@once
+def optimised(program: Program) -> Program:
+    """The program after the passes: the one that every engine runs."""
+    return passes.run(program)
+
+
+def policy_artifacts(
+    program: Program, name: str | None = None, *, sharded: bool = False, provenance: Provenance | None = None
+) -> PolicyArtifacts:
+    """Compile a program: the passes, the Rego, the program as JSON. Arguments as of `bundle.pack.pack_policy`."""
+    return pack_policy(program, name, optimised=optimised(program), sharded=sharded, provenance=provenance)
+
+
+def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:
+    """The policy bundle of a program, unsigned."""
+    return policy_artifacts(program, name, sharded=sharded).bundle()
+
+
+def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
+    """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
+    return rego.render(optimised(program), name, indexed=False, cut=is_cut(program))
 
 
 def find_policy(policy: str | Path) -> Path:

@@ -17,8 +17,8 @@ from privtab import Embedded
 from privtab.authzen.app import Served, application
 from privtab.authzen.points import LocalPoint
 from privtab.authzen.service import Service
-from privtab.bundle.pack import policy_bundle, state_bundle
-from privtab.pipeline import load_program
+from privtab.bundle.pack import state_bundle
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
 from privtab.state.validate import validate
 

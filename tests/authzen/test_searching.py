@@ -22,9 +22,9 @@ from privtab.authzen.paging import Place
 from privtab.authzen.points import LocalPoint
 from privtab.authzen.searching import AT_ONCE, Walk, page
 from privtab.authzen.service import Service
-from privtab.bundle.pack import policy_bundle, state_bundle
+from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 

@@ -18,10 +18,10 @@ import requests
 from faulty import Authority
 from pdp import Server
 
-from privtab.bundle.pack import policy_bundle, state_bundle
+from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
 from privtab.state.nodes import State
 from privtab.state.validate import validate

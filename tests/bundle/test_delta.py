@@ -9,7 +9,7 @@ import pytest
 from bundles import changed, nasty_state
 
 from privtab import pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.delta import (
     MOST_OPERATIONS,
@@ -25,6 +25,7 @@ from privtab.bundle.delta import (
 from privtab.bundle.pack import shard_bundles
 from privtab.errors import BrokenBundle
 from privtab.ir.nodes import Program
+from privtab.pipeline import policy_bundle
 from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 

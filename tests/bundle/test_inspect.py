@@ -9,7 +9,7 @@ import keyring
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.delta import delta_for
 from privtab.bundle.inspect import inspect
@@ -18,6 +18,7 @@ from privtab.bundle.sign import signed, signed_pieces
 from privtab.bundle.verify import verify
 from privtab.errors import BrokenBundle, FileError
 from privtab.ir.nodes import Program
+from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
 from privtab.signatures import Trust
 from privtab.state.nodes import Assignment, Grant, State

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts, policy_bundle, state_bundle
+from privtab.bundle import state_bundle
+from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -20,7 +21,7 @@ NAMES = ("cdap/final", "gravitino/1.1.0", "streams/teracloud")
 ONE_HASH = """
 import hashlib, sys
 from privtab import pipeline
-from privtab.bundle import policy_bundle
+from privtab.pipeline import policy_bundle
 for name in sys.argv[1:]:
     print(name, hashlib.sha256(policy_bundle(pipeline.load_program(name))).hexdigest())
 """

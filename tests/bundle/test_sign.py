@@ -13,12 +13,13 @@ import keyring
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, sealed, signed
 from privtab.bundle.verify import verify
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 from privtab.keys import VerificationKey, verification_keys
+from privtab.pipeline import policy_artifacts
 from privtab.signatures import Trust, canonical
 from privtab.state.nodes import State
 

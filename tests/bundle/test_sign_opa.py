@@ -13,12 +13,13 @@ import pytest
 import requests
 
 from privtab import pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.delta import delta_for
 from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.errors import OpaError
 from privtab.opa.server import OpaServer
+from privtab.pipeline import policy_bundle
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from privtab.bundle.pack import policy_bundle, state_bundle
+from privtab.bundle.pack import state_bundle
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
 from privtab.state.validate import validate
 

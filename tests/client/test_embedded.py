@@ -27,7 +27,7 @@ from faulty import Authority
 
 from privtab import pipeline
 from privtab._install import how_to_install
-from privtab.bundle import bounds, policy_artifacts, policy_bundle, state_bundle, wasm_modules
+from privtab.bundle import bounds, state_bundle
 from privtab.bundle.archive import archive, json_bytes
 from privtab.client import _bundles
 from privtab.client._observe import Outcome, Question
@@ -37,6 +37,7 @@ from privtab.errors import AccessDenied, DecisionUnavailable, FileError, Invalid
 from privtab.ir.nodes import Program
 from privtab.opa import wasm
 from privtab.opa._files import FileService
+from privtab.pipeline import policy_artifacts, policy_bundle, wasm_modules
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.validate import validate

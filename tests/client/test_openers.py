@@ -16,11 +16,11 @@ from faulty import POLICY, Authority, free_port, reply
 from proxies import proxy, through, without_proxies
 
 from privtab import Client, Embedded, PrivtabError, pipeline
-from privtab.bundle import policy_artifacts
 from privtab.cli._app import run
 from privtab.client import AsyncClient
 from privtab.client._fetch import Fetcher, FetchError
 from privtab.client._transport import RequestsTransport
+from privtab.pipeline import policy_artifacts
 from privtab.registry import Registry
 from privtab.registry.deploy.fleet import OpaReader, ServerReader, TroubleError
 from privtab.registry.deploy.push import push

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from privtab import Embedded, Entity, InvalidRequest, Request
-from privtab.bundle.pack import policy_bundle, state_bundle
-from privtab.pipeline import load_program
+from privtab.bundle.pack import state_bundle
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
 

@@ -15,14 +15,15 @@ import pytest
 from bundles import Bundles
 
 from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request, pipeline
-from privtab.bundle import policy_artifacts, state_bundle
-from privtab.bundle.pack import shard_bundles, wasm_modules
+from privtab.bundle import state_bundle
+from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import listing, shard_file
 from privtab.engines.index import Index, together
 from privtab.errors import FileError, PolicyError, UsageError
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.opa.wasm import build
+from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.index import index

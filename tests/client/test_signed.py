@@ -14,7 +14,7 @@ import keyring
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts, policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.sign import signed
@@ -22,6 +22,7 @@ from privtab.client import connect
 from privtab.client.embedded import Embedded
 from privtab.errors import DecisionUnavailable, PolicyError, SignatureRefused, UsageError
 from privtab.opa._files import FileService
+from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
 

@@ -15,13 +15,13 @@ import requests
 from pages import PAGES, ROOT, Answers, Block, Page, read, whole_policy
 
 from privtab import Client, Entity, InvalidRequest, Request
-from privtab.bundle.pack import policy_artifacts, policy_bundle, state_bundle
+from privtab.bundle.pack import state_bundle
 from privtab.cli._app import run
 from privtab.diagnostics import Severity
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa.server import OpaServer
-from privtab.pipeline import check_policy, load_program
+from privtab.pipeline import check_policy, load_program, policy_artifacts, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import CODES, errors
 from privtab.state.load import load

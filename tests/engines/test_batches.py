@@ -16,13 +16,13 @@ import pytest
 import worlds
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts
 from privtab.engines import arrays, kernel
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.packed import packed, unpacked
 from privtab.engines.python import MANY, PythonEngine
 from privtab.errors import InvalidRequest
+from privtab.pipeline import policy_artifacts
 from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables

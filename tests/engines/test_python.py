@@ -9,9 +9,9 @@ import pytest
 import worlds
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 

@@ -9,10 +9,10 @@ import pytest
 import worlds
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine, QuickWays
 from privtab.errors import InvalidRequest
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index

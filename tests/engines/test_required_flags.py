@@ -12,7 +12,7 @@ import pytest
 import requests as http
 
 from privtab import Client, Embedded, pipeline
-from privtab.bundle import policy_artifacts, state_bundle, wasm_modules
+from privtab.bundle import state_bundle
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
@@ -21,6 +21,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
 from privtab.opa.server import OpaServer
+from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index

@@ -12,7 +12,7 @@ import pytest
 import wasmtime
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts, state_bundle, wasm_modules
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.sign import signed
 from privtab.client.embedded import Embedded
@@ -20,6 +20,7 @@ from privtab.engines import wasm as engine
 from privtab.engines.wasm import Instance
 from privtab.errors import DecisionUnavailable, PolicyError, SignatureRefused
 from privtab.opa import wasm
+from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 

@@ -14,12 +14,12 @@ import pytest
 import worlds
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts, wasm_modules
 from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest, PolicyError, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
+from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from privtab.bundle import policy_artifacts, wasm_modules
 from privtab.errors import OpaError
 from privtab.opa import wasm
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_artifacts, wasm_modules
 
 MODULE = "package p\n\nallow if input.x == 1\n"
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privtab import fmt, model, source, syntax
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import signed
@@ -31,6 +31,7 @@ from privtab.client._bundles import content, unpacked
 from privtab.diagnostics_render import render
 from privtab.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.ir.nodes import Program
+from privtab.pipeline import policy_bundle
 from privtab.signatures import Trust, canonical
 from privtab.state.findings import render_text, to_json
 from privtab.state.load import load

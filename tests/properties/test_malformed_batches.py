@@ -16,10 +16,10 @@ from agreement import World, put_state, serving
 from malformed import ODD, broken
 from rowcases import Rows, cases
 
-from privtab.bundle import wasm_modules
 from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest, PolicyError
 from privtab.opa import wasm
+from privtab.pipeline import wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.index import index

@@ -11,11 +11,12 @@ import requests as http
 from agreement import ask, put_state, serving
 
 from privtab import Client
-from privtab.bundle import state_bundle, wasm_modules
+from privtab.bundle import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
 from privtab.errors import InvalidRequest
 from privtab.opa import wasm
+from privtab.pipeline import wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State

@@ -12,9 +12,9 @@ import yaml
 from pages import read
 from pdp import start
 
-from privtab.bundle.pack import policy_bundle, state_bundle
+from privtab.bundle.pack import state_bundle
 from privtab.cli._app import run
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.registry import Registry
 from privtab.registry.server.app import Role
 from privtab.state.load import load

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import BooleanType, StringType
 
 from privtab import pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, shard_files
 from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
+from privtab.pipeline import policy_bundle
 from privtab.spark import SparkState, decide, entitlements
 from privtab.state.load import load
 from privtab.state.validate import validate

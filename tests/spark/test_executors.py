@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import Client, Embedded, pipeline
-from privtab.bundle import policy_artifacts, state_bundle, wasm_modules
+from privtab.bundle import state_bundle
 from privtab.client import Asker
 from privtab.errors import UsageError
 from privtab.opa.server import OpaServer
 from privtab.opa.wasm import build
+from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.spark import decide_with
 from privtab.state.load import load
 from privtab.state.validate import validate

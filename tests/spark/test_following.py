@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import Embedded, pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.errors import UsageError
+from privtab.pipeline import policy_bundle
 from privtab.spark import Limits, SparkState, decide, decide_with, each_batch, plan, visible
 from privtab.state.load import load
 from privtab.state.validate import validate

@@ -13,7 +13,8 @@ import pytest
 import sparks
 
 from privtab import pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
+from privtab.pipeline import policy_bundle
 from privtab.state.load import load
 from privtab.state.validate import validate
 

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import Embedded, pipeline
-from privtab.bundle import policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
+from privtab.pipeline import policy_bundle
 from privtab.request import Entity
 from privtab.spark import SparkState, require
 from privtab.state.load import load

@@ -14,9 +14,10 @@ import requests as http
 import worlds
 
 from privtab import pipeline
-from privtab.bundle import PolicyArtifacts, policy_artifacts
+from privtab.bundle import PolicyArtifacts
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state import shards

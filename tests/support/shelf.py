@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from privtab.bundle.pack import policy_bundle, shard_bundles, state_bundle
+from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
 from privtab.state.validate import validate
 

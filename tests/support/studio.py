@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from privtab.bundle.pack import policy_bundle, state_bundle
-from privtab.pipeline import load_program
+from privtab.bundle.pack import state_bundle
+from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
 from privtab.state.validate import validate
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from privtab._lazy import lazily, listed
 
 if TYPE_CHECKING:
-    from privtab.bundle.pack import PolicyArtifacts, policy_artifacts, policy_bundle, state_bundle, wasm_modules
+    from privtab.bundle.pack import PolicyArtifacts, state_bundle
 
-__all__ = ["PolicyArtifacts", "policy_artifacts", "policy_bundle", "state_bundle", "wasm_modules"]
+__all__ = ["PolicyArtifacts", "state_bundle"]
 
 # Who keeps or verifies bundles needs nothing of what packs them.
 __getattr__ = lazily(__name__, dict.fromkeys(__all__, "privtab.bundle.pack"))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privtab import passes
 from privtab.backends import rego
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.provenance import Provenance
@@ -69,18 +68,25 @@ class PolicyArtifacts:
         return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
 
 
-def policy_artifacts(
-    program: Program, name: str | None = None, *, sharded: bool = False, provenance: Provenance | None = None
+def pack_policy(
+    program: Program,
+    name: str | None = None,
+    *,
+    optimised: Program,
+    sharded: bool = False,
+    provenance: Provenance | None = None,
 ) -> PolicyArtifacts:
-    """Compile a program for OPA. `name` takes the system's place in package names, for running two versions side by side.
+    """What a policy compiles to for OPA; `pipeline.policy_artifacts` calls this with both programs.
 
-    With `sharded` the Rego reads a state that comes in parts (`shard_bundles`), and the program says so. `provenance` is told
-    in the manifest and is no part of the revision: a commit that changes no row deploys nothing new.
+    `program` is the policy as written, which explanations cite; `optimised` is the same after the passes, which every engine
+    runs. `name` takes the system's place in package names, for running two versions side by side. With `sharded` the Rego
+    reads a state that comes in parts (`shard_bundles`), and the program says so. `provenance` is written to the manifest and
+    is not part of the revision: a commit that changes no row deploys nothing new.
     """
     name = name or program.system
-    modules = rego.render(passes.run(program), name, sharded=sharded, cut=is_cut(program))
+    modules = rego.render(optimised, name, sharded=sharded, cut=is_cut(program))
     layout = {"state": SHARDED} if sharded else {}
-    stated = program_json(program) | {"name": name} | layout
+    stated = program_json(program, optimised) | {"name": name} | layout
     digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": stated}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(
@@ -97,16 +103,6 @@ def policy_artifacts(
         | layout
         | told(provenance),
     )
-
-
-def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
-    """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
-    return rego.render(passes.run(program), name, indexed=False, cut=is_cut(program))
-
-
-def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:
-    """The policy bundle of a program: Rego modules and the program itself."""
-    return policy_artifacts(program, name, sharded=sharded).bundle()
 
 
 def told(provenance: Provenance | None) -> dict[str, Any]:

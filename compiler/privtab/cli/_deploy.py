@@ -352,7 +352,7 @@ def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollb
 
 def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
     """`--push`: the same gates but the comparison, and then one OPA alone."""
-    from privtab.bundle.pack import policy_artifacts
+    from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
     from privtab.state.index import index
 

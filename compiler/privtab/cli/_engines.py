@@ -44,7 +44,7 @@ class ReferenceAnswers:
     chunk = 1
 
     def __init__(self, program: Program, state: State) -> None:
-        from privtab.bundle.pack import policy_artifacts
+        from privtab.pipeline import policy_artifacts
         from privtab.reference.evaluate import Reference
 
         self._reference = Reference(program, state, revision=policy_artifacts(program).revision)
@@ -96,7 +96,7 @@ def answering(engine: Engine, program: Program, state: State) -> AbstractContext
 @contextmanager
 def in_process(engine: Engine, program: Program, state: State) -> Iterator[Answers]:
     """The engine `python`, or `wasm` on what OPA compiles the policy to."""
-    from privtab.bundle.pack import policy_artifacts, wasm_modules
+    from privtab.pipeline import policy_artifacts, wasm_modules
     from privtab.state.index import index
 
     artifacts, document = policy_artifacts(program), index(program, state)
@@ -153,6 +153,7 @@ def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None =
 
 def packed(program: Program, state: State) -> tuple[bytes, bytes]:
     """The policy bundle and the state bundle."""
-    from privtab.bundle.pack import policy_bundle, state_bundle
+    from privtab.bundle.pack import state_bundle
+    from privtab.pipeline import policy_bundle
 
     return policy_bundle(program), state_bundle(program, state)

@@ -153,7 +153,7 @@ def _compile(
     wasm: bool,
     sharded: bool,
 ) -> Compiled:
-    from privtab.bundle.pack import policy_artifacts
+    from privtab.pipeline import policy_artifacts
 
     started = time.perf_counter()
     artifacts = policy_artifacts(program, as_name, provenance=made_of, sharded=sharded)
@@ -162,8 +162,8 @@ def _compile(
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
     files[f"{name}/program.json"] = json_text(artifacts.program).encode()
     if wasm:
-        from privtab.bundle.pack import wasm_modules
         from privtab.opa.wasm import build
+        from privtab.pipeline import wasm_modules
 
         module = build(wasm_modules(program, as_name), artifacts.entrypoints)
         files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module, signing)

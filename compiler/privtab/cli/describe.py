@@ -27,8 +27,8 @@ def describe(
       privtab describe cdap/final --reading namespace/list=parent
     """
     from privtab.backends.describe import describe as described
-    from privtab.bundle.pack import policy_artifacts
     from privtab.cli._kept import load_policy
+    from privtab.pipeline import policy_artifacts
 
     program = load_policy(policy, variant=variant, readings=readings(reading))
     value = described(program, revision=policy_artifacts(program).revision)

@@ -84,8 +84,8 @@ def explain(
     from privtab.analysis.explain import explain as explained
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
-    from privtab.bundle.pack import policy_artifacts
     from privtab.cli._kept import load_policy
+    from privtab.pipeline import policy_artifacts
     from privtab.reference.evaluate import Reference
 
     program = load_policy(policy, variant=variant, readings=readings(reading))

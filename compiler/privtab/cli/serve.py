@@ -264,8 +264,9 @@ def _compiled(
     policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
 ) -> list[tuple[str | None, list[str]]]:
     """Bundles in a folder for each system: what is served is what would be deployed."""
-    from privtab.bundle.pack import policy_bundle, state_bundle
+    from privtab.bundle.pack import state_bundle
     from privtab.cli._kept import load_tables
+    from privtab.pipeline import policy_bundle
 
     found: dict[str | None, list[str]] = {}
     for policy, path in zip(policies, states, strict=True):

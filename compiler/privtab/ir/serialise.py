@@ -39,8 +39,12 @@ from privtab.vocabulary import OperationShape, Vocabulary
 FORMAT = 1
 
 
-def program_json(program: Program) -> dict[str, Any]:
-    """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order."""
+def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
+    """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order.
+
+    `optimised`: the program after the passes, whose conditions engines run. Minimal sets are those of `program`, which
+    explanations cite: they mean the same, but where there are too many of them, which few are listed depends on the formula.
+    """
     return {
         "format": FORMAT,
         "system": program.system,
@@ -55,13 +59,30 @@ def program_json(program: Program) -> dict[str, Any]:
             for name, role in program.roles.items()
         },
         "semantics": semantics_json(program.semantics),
-        "rules": _rules(program),
+        "rules": _rules(program) if optimised is None else _running(program, optimised),
+    }
+
+
+def _running(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
+    """The rules of a program with the conditions of another."""
+    return {
+        entity: {
+            operation: {**rule, **_conditions(optimised.rules[entity, operation])} for operation, rule in rules.items()
+        }
+        for entity, rules in _rules(program).items()
+    }
+
+
+def _conditions(rule: Rule) -> dict[str, Any]:
+    return {
+        "call": formula_json(call_condition(rule)),
+        "each": None if rule.each is None else formula_json(rule.each),
     }
 
 
 @once
-def _rules(program: Program) -> dict[str, dict[str, Any]]:
-    rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
+def _rules(program: Program) -> dict[str, dict[str, dict[str, Any]]]:
+    rules: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
         rules[entity][operation] = _rule(program, rule)
     return rules
@@ -122,7 +143,6 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
 
 
 def _rule(program: Program, rule: Rule) -> dict[str, Any]:
-    call = call_condition(rule)
     atoms: dict[Leaf, int] = {}
     listings = {"item": _variants(program, rule, item_condition(rule))}
     if rule.unnamed:
@@ -139,8 +159,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "flags": list(rule_flags(program, rule)),
         **({"required_flags": list(rule.required_flags)} if rule.required_flags else {}),
         "report": rule.report,
-        "call": formula_json(call),
-        "each": None if rule.each is None else formula_json(rule.each),
+        **_conditions(rule),
         "effects": [
             {"text": f"{e.kind} {e.what}", "privileges": list(e.privileges), "target": _target(program, e.target)}
             for e in rule.effects

@@ -106,9 +106,9 @@ class OpaEngine:
 @contextmanager
 def opa(program: Program) -> Iterator[OpaEngine]:
     """An OPA of our own for as long as the block lasts."""
-    from privtab.bundle.pack import policy_bundle
     from privtab.client.sync import Client
     from privtab.opa.server import OpaServer
+    from privtab.pipeline import policy_bundle
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))

@@ -78,7 +78,7 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 
 
 def _of_program(program: Program) -> OpenPolicy:
-    from privtab.bundle import policy_artifacts
+    from privtab.pipeline import policy_artifacts
 
     # As the bundle has it, so that both are known by one revision.
     return OpenPolicy(json=policy_artifacts(program).program, program=program)

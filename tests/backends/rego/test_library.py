@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from privtab import _resources, pipeline
-from privtab.bundle import policy_artifacts
+from privtab.pipeline import policy_artifacts
 
 LIBRARY = _resources.opa() / "lib"
 

@@ -9,7 +9,7 @@ import pytest
 
 from privtab import passes, pipeline
 from privtab.backends.rego import render
-from privtab.bundle import policy_artifacts
+from privtab.pipeline import policy_artifacts
 
 HERE = Path(__file__).parent
 POLICIES = pipeline.find_policies([HERE.parents[2] / "policy_src", HERE / "library.yaml"])

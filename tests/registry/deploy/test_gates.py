@@ -9,11 +9,10 @@ import pytest
 
 from privtab import source
 from privtab.analysis.diff.waivers import read_waivers
-from privtab.bundle import policy_bundle
 from privtab.cli._deploy_show import show_gate
 from privtab.cli._output import Format
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_bundle
 from privtab.registry.deploy.gates import FailingOn, Gate, Outcome, diff_gate, lint_gate, skipped, test_gate
 from privtab.registry.deploy.program import comparable, program_in
 

@@ -10,12 +10,12 @@ import pytest
 from faulty import POLICY, ROWS, free_port
 
 from privtab import Client
-from privtab.bundle import policy_artifacts, policy_bundle, state_bundle
+from privtab.bundle import state_bundle
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.errors import FleetError, UsageError
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_artifacts, policy_bundle
 from privtab.registry.deploy.push import push
 from privtab.state.index import index
 from privtab.state.load import from_tables

@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from worlds import policy
 from worlds import state as random_state
 
-from privtab.bundle.pack import policy_artifacts, shard_bundles
+from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.errors import BrokenBundle, FileError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.pipeline import program_of
+from privtab.pipeline import policy_artifacts, program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.spark.state import Build, build, deltas, opened

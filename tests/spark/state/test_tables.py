@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.bundle import policy_artifacts
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_files
 from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Privilege, Program
+from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
 from privtab.spark.state import SparkState, read_state
 from privtab.spark.state.vocabulary import names_of

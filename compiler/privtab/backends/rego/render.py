@@ -73,7 +73,7 @@ def render(
 ) -> Mapping[str, str]:
     """The Rego modules of a program, by path inside the bundle.
 
-    `program` has been through `passes.run`. `name` replaces the system's name in package names, so that two versions can
+    `program` is the one after the passes. `name` replaces the system's name in package names, so that two versions can
     run side by side; both read the state of the system. Without `indexed` requests are led to their row by functions, for
     what runs Rego without an index over its rules. With `sharded` they read a state that comes in parts, and answer nothing
     where a part that a request needs is not there. `cut`: the program's JSON does not list all minimal sets.

@@ -16,6 +16,7 @@ from privtab.errors import BrokenBundle, FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import FORMAT, program_json
+from privtab.pipeline import optimised
 
 
 def program_in(bundle: bytes, shown: str) -> Program:
@@ -32,6 +33,6 @@ def program_in(bundle: bytes, shown: str) -> Program:
 def comparable(program: Program) -> Program:
     """A program as it comes out of its own bundle, with the places of its file: two of these differ where bundles would."""
     # Through the bundle's JSON, so that types and operations come in its order on both sides.
-    document = strict_json.loads(json_bytes(program_json(program)))
+    document = strict_json.loads(json_bytes(program_json(program, optimised(program))))
     made = program_from_json(document, f"{program.system}/{program.version}")
     return replace(made, rules={pair: replace(r, span=program.rules[pair].span) for pair, r in made.rules.items()})

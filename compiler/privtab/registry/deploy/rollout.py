@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from privtab.bundle.pack import policy_artifacts, shard_bundles, state_bundle
+from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey, signed
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
+from privtab.pipeline import policy_artifacts
 from privtab.registry.copies import Copies
 from privtab.registry.deploy.nodes import Sidecar, Wanted
 from privtab.registry.deploy.watch import SILENT, Look, Reader, watch
