@@ -120,7 +120,7 @@ class RegistryError(PrivtabError):
 
 
 class RegistryConflict(RegistryError):
-    """Somebody else was there first: another switch of the channel, or other bytes with the same revision."""
+    """Somebody else was there first: another release of the channel, or other bytes with the same revision."""
 
 
 class BundleRefused(RegistryError):

@@ -48,7 +48,7 @@ def deploy(privtab: Privtab, rig: Rig, *more: object, watched: bool = True) -> A
 def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Rig) -> None:
     ran = deploy(privtab, fleet, "--state", fleet.state, "--why", "the first one")
     assert ran.code == 0, ran.err
-    assert "dev/shop: switch 1" in ran.out
+    assert "dev/shop: release 1" in ran.out
     assert "2 of 2 sidecars active" in ran.err
     assert [fleet.decides(name, "ann") for name in ("one", "two")] == [True, True]
     assert fleet.decides("one", "olga") is False
@@ -57,7 +57,7 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Ri
     ran = deploy(privtab, fleet)
     assert ran.code == 1
     assert "item/read" in ran.out
-    assert "stopped; nothing was switched" in ran.out
+    assert "stopped; nothing was released" in ran.out
     assert fleet.decides("one", "olga") is False
 
     ran = deploy(privtab, fleet, "--fail-on", "none", "--format", "json")
@@ -74,7 +74,7 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Ri
 
     ran = deploy(privtab, fleet)
     assert ran.code == 0
-    assert "nothing to switch" in ran.out
+    assert "nothing to release" in ran.out
 
 
 def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, rig: Rig) -> None:
@@ -140,7 +140,7 @@ def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab,
 def test_a_dry_run_keeps_nothing(privtab: Privtab, rig: Rig) -> None:
     ran = deploy(privtab, rig, "--dry-run", watched=False)
     assert ran.code == 0
-    assert "nothing was switched" in ran.out
+    assert "nothing was released" in ran.out
     assert not Path(rig.registry).exists()
 
 
@@ -300,7 +300,7 @@ def test_a_state_in_shards(privtab: Privtab, rig: Rig) -> None:
     channel = Registry.open(rig.registry).channel("dev", "shop")
     assert set(channel.shards) == {"people", "site:s"}
     assert channel.state is None
-    assert "nothing to switch" in deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False).out
+    assert "nothing to release" in deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False).out
     ran = deploy(privtab, rig, "--keep-state", "why not", watched=False)
     assert ran.code == 1
     assert "the state that runs is in shards: deploy with `--sharded`, or give `--state`" in ran.out
@@ -342,8 +342,8 @@ def test_what_somebody_died_over_is_written_to_its_end(privtab: Privtab, rig: Ri
     assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
     copy = Path(rig.registry) / "channels/dev/shop/policy.tar.gz"
     whole = copy.read_bytes()
-    copy.write_bytes(b"of the switch before")
-    assert "nothing to switch" in deploy(privtab, rig, watched=False).out
+    copy.write_bytes(b"of the release before")
+    assert "nothing to release" in deploy(privtab, rig, watched=False).out
     assert copy.read_bytes() == whole
 
 
@@ -353,14 +353,14 @@ def test_two_at_once_do_not_overwrite_each_other(privtab: Privtab, rig: Rig, mon
     put = Registry.put
 
     def meanwhile(self: Registry, bundle: bytes, **more: Any) -> Any:
-        other.switch("dev", "shop", policy=other.channel("dev", "shop").policy, why="somebody else")
+        other.release("dev", "shop", policy=other.channel("dev", "shop").policy, why="somebody else")
         return put(self, bundle, **more)
 
     rig.policy.write_text(WIDER, encoding="utf-8")
     monkeypatch.setattr(Registry, "put", meanwhile)
     ran = deploy(privtab, rig, "--fail-on", "none", watched=False)
     assert ran.code == 1
-    assert "was switched meanwhile" in ran.err
+    assert "was released to meanwhile" in ran.err
     assert other.channel("dev", "shop").why == "somebody else"
 
 

@@ -30,14 +30,14 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
 
 @pytest.fixture
 def registry(tmp_path: Path, shelf: Bundles) -> Registry:
-    """Switch 1: the first policy and state; 2: the second policy and state; 3: the last state in shards."""
+    """Release 1: the first policy and state; 2: the second policy and state; 3: the last state in shards."""
     made = Registry.open(str(tmp_path / "registry"))
     policies = [made.put(policy).id for policy in shelf.policies]
     states = [made.put(state).id for state in shelf.states]
-    made.switch("prod", "shop", policy=policies[0], state=states[0])
-    made.switch("prod", "shop", policy=policies[1], state=states[1])
+    made.release("prod", "shop", policy=policies[0], state=states[0])
+    made.release("prod", "shop", policy=policies[1], state=states[1])
     shards = {shard: made.put(bundle).id for shard, bundle in shelf.shards.items()}
-    made.switch("prod", "shop", policy=made.put(shelf.sharded).id, shards=shards)
+    made.release("prod", "shop", policy=made.put(shelf.sharded).id, shards=shards)
     return made
 
 
@@ -110,7 +110,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "registry:/nowhere": ("write registry:URL#CHANNEL", "s"),
     "registry:{url}#none": ("has no channel none", "p"),
     "registry:{url}#none/shop": ("has no channel none/shop", "s"),
-    "registry:{url}#prod@99": ("had no switch 99", "s"),
+    "registry:{url}#prod@99": ("had no release 99", "s"),
     "registry:{url}#prod/bakery": ("the policy is of shop, and the state would be of bakery", "s"),
     "none.tar.gz": ("no such bundle", "s"),
     "{policy}": ("holds no state of shop", "s"),
@@ -166,8 +166,8 @@ def test_a_registry_that_asks_for_signatures_gives_nothing_else(
     ("given", "found"),
     [
         ("registry:/srv/r#prod", Place(url="/srv/r", channel="prod")),
-        ("registry:r#prod/lake@12", Place(url="r", channel="prod", system="lake", switch=12)),
-        (Path("registry:s3://b/r#prod@1"), Place(url="s3://b/r", channel="prod", switch=1)),
+        ("registry:r#prod/lake@12", Place(url="r", channel="prod", system="lake", release=12)),
+        (Path("registry:s3://b/r#prod@1"), Place(url="s3://b/r", channel="prod", release=1)),
         (Path("registry:https://x:8/r#prod"), Place(url="https://x:8/r", channel="prod")),
         ("registry:/odd#name#prod", Place(url="/odd#name", channel="prod")),
     ],

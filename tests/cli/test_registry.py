@@ -47,7 +47,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> object:
 def test_put_and_run(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = answered(capsys, "put", url, files / "1", "--channel", "dev", "--why", "begin")
     assert "shop    policy" in text
-    assert "dev/shop is at switch 1" in text
+    assert "dev/shop is at release 1" in text
     current = Registry.open(url).channel("dev", "shop")
     assert (current.why, current.policy is None, current.state is None) == ("begin", False, False)
     assert "begin" in answered(capsys, "show", url)
@@ -61,13 +61,13 @@ def test_switch_back_and_forth(url: str, files: Path, capsys: pytest.CaptureFixt
     for version in ("1", "2"):
         answered(capsys, "put", url, files / version, "--channel", "dev")
     first, second = Registry.open(url).history("dev", "shop")
-    assert "as at switch 1" in answered(capsys, "switch", url, "dev", "shop", "--to", "1")
+    assert "as at release 1" in answered(capsys, "release", url, "dev", "shop", "--to", "1")
     now = Registry.open(url).channel("dev", "shop")
     assert (now.policy, now.state, now.sequence) == (first.policy, first.state, 3)
     assert second.policy is not None
-    answered(capsys, "switch", url, "dev", "shop", "--policy", second.policy[:6], "--expect", "3")
+    answered(capsys, "release", url, "dev", "shop", "--policy", second.policy[:6], "--expect", "3")
     assert Registry.open(url).channel("dev", "shop").policy == second.policy
-    assert "at switch 4" in answered(capsys, "switch", url, "dev", "shop", "--to", "1", "--expect", "3", code=1)
+    assert "at release 4" in answered(capsys, "release", url, "dev", "shop", "--to", "1", "--expect", "3", code=1)
     history = told(capsys, "history", url, "dev", "shop", "--last", "2")
     assert isinstance(history, list)
     assert [one["sequence"] for one in history] == [3, 4]
@@ -93,8 +93,8 @@ def test_a_canary_is_shown(url: str, files: Path, capsys: pytest.CaptureFixture[
     answered(capsys, "put", url, files, code=0)
     registry = Registry.open(url)
     old, new = registry.revisions("shop")
-    registry.switch("dev", "shop", policy=old.id)
-    registry.switch("dev", "shop", canary=Canary(policy=new.id, share=0.1, labels={"zone": "a"}))
+    registry.release("dev", "shop", policy=old.id)
+    registry.release("dev", "shop", canary=Canary(policy=new.id, share=0.1, labels={"zone": "a"}))
     assert f"{new.id[:10]} for 10% of zone=a" in answered(capsys, "show", url)
 
 
@@ -108,7 +108,7 @@ def test_a_sweep_says_first_and_removes_then(url: str, files: Path, capsys: pyte
     assert "removed; 2 revisions stay" in answered(capsys, *asked, "--remove")
     assert "4 revisions" not in answered(capsys, "list", url)
     assert "0 problems" in answered(capsys, "check", url)
-    assert "keeps no policy revision" in answered(capsys, "switch", url, "dev", "shop", "--to", "1", code=3)
+    assert "keeps no policy revision" in answered(capsys, "release", url, "dev", "shop", "--to", "1", code=3)
 
 
 def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_harm_is_found_and_copies_are_repaired(url: str, files: Path, capsys: py
     copy = Path(url) / "channels/dev/shop/policy.tar.gz"
     good = copy.read_bytes()
     copy.write_bytes(b"old")
-    assert "policy.tar.gz: is not that of switch 1" in answered(capsys, "check", url, code=1)
+    assert "policy.tar.gz: is not that of release 1" in answered(capsys, "check", url, code=1)
     answered(capsys, "check", url, "--repair")
     assert copy.read_bytes() == good
     (blob,) = [path for path in Path(url).rglob("*.tar.gz") if "blobs" in path.parts and path.read_bytes() == good]

@@ -26,7 +26,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three switches: a policy and a state, another policy, another state."""
+    """Three releases: a policy and a state, another policy, another state."""
     rig = Rig(tmp_path_factory.mktemp("past"))
     for text, state in ((POLICY, STATE), (WIDER, None), (WIDER, MORE)):
         rig.policy.write_text(text, encoding="utf-8")
@@ -59,7 +59,7 @@ def test_to_what_ran_before_the_last_change_and_forth_again(
     first, second, third = run_before
     ran = back(privtab, rig)
     assert ran.code == 0, ran.err
-    assert f"dev/shop: switch 4, state {third.state} → {second.state}" in ran.out
+    assert f"dev/shop: release 4, state {third.state} → {second.state}" in ran.out
     assert now(rig) == (second.policy, second.state)
     back(privtab, rig)
     assert now(rig) == (third.policy, third.state)
@@ -98,7 +98,7 @@ def test_the_beginning_of_a_revision_is_enough(privtab: Privtab, rig: Rig, run_b
 def test_a_canary_that_is_under_way_ends(privtab: Privtab, rig: Rig, run_before: list[Channel]) -> None:
     first, _, third = run_before
     registry = Registry.open(rig.registry)
-    registry.switch("dev", "shop", canary=Canary(policy=first.policy, share=0.5))
+    registry.release("dev", "shop", canary=Canary(policy=first.policy, share=0.5))
     ran = back(privtab, rig)
     assert "the canary ended" in ran.out
     assert now(rig) == (third.policy, third.state)
@@ -145,7 +145,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--to", "9"], "has no switch 9: the last one is 3"),
+        (["--to", "9"], "has no release 9: the last one is 3"),
         (["--to", "ffffffffffffffff"], "keeps no policy or state `ffffffffffffffff`"),
         (["--to", "../../etc"], "keeps no policy or state"),
         (["--channel", "prod"], "runs nothing at prod/shop: there is dev/shop"),

@@ -103,7 +103,7 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, rig: Rig) -> None:
     other = privtab("deploy", rig.policy, "-r", rig.registry, "-c", "other")
     assert other.code == 0
     new = registry.channel("other", "shop").policy
-    registry.switch("dev", "shop", canary=Canary(policy=new, labels={"zone": "b"}))
+    registry.release("dev", "shop", canary=Canary(policy=new, labels={"zone": "b"}))
     rig.wait(lambda: rig.decides("two", "olga"))
     ran = status(privtab, rig, "--check")
     assert ran.code == 0, ran.out

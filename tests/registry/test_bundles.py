@@ -133,22 +133,22 @@ def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(
     registry: Registry, shelf: Bundles, key: Path, tmp_path: Path
 ) -> None:
     old = [registry.put(signed(bundle, key)).id for bundle in shelf.policies]
-    registry.switch("dev", "shop", policy=old[0], state=registry.put(shelf.states[0]).id)
-    registry.switch("dev", "shop", policy=old[1])
+    registry.release("dev", "shop", policy=old[0], state=registry.put(shelf.states[0]).id)
+    registry.release("dev", "shop", policy=old[1])
     newer = new_key(tmp_path)
     registry.init(verification_keys=[newer.with_name("key.pub.pem").read_text()], replace=True)
     with pytest.raises(BundleRefused, match=f"policy/{old[0]}: .* another key .*; sign it anew"):
-        registry.switch("dev", "shop", policy=old[0])
+        registry.release("dev", "shop", policy=old[0])
     assert registry.channel("dev", "shop").sequence == 2
     registry.put(signed(shelf.policies[0], newer), resign=True)
-    assert registry.switch("dev", "shop", policy=old[0]).sequence == 3
+    assert registry.release("dev", "shop", policy=old[0]).sequence == 3
 
 
 def test_a_new_signature_takes_the_place_of_the_old_one(registry: Registry, shelf: Bundles, key: Path) -> None:
     plain = registry.put(shelf.policies[0])
-    registry.switch("dev", "shop", policy=plain.id)
+    registry.release("dev", "shop", policy=plain.id)
     renewed = registry.put(signed(shelf.policies[0], key), resign=True)
     assert renewed.signed
     assert registry.channel("dev", "shop").digests[f"policy/{plain.id}"] == plain.digest
-    again = registry.switch("dev", "shop", policy=plain.id)
+    again = registry.release("dev", "shop", policy=plain.id)
     assert again.digests[f"policy/{plain.id}"] == renewed.digest

@@ -66,7 +66,7 @@ def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.M
     program = load_program("lake.yaml")
     state, _ = validate(program, load(Path("state.yaml")))
     registry = Registry.open("registry")
-    current = registry.switch(
+    current = registry.release(
         "dev",
         "lake",
         policy=registry.put(policy_bundle(program)).id,

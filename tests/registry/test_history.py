@@ -1,4 +1,4 @@
-"""Switches that are there and cannot be read: what is whole goes on, it is said, and nobody is stopped."""
+"""Releases that are there and cannot be read: what is whole goes on, it is said, and nobody is stopped."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from privtab.registry.upkeep import check, sweep
 
 @pytest.fixture
 def ran(registry: Registry, shelf: Bundles) -> list[Channel]:
-    """Two switches."""
+    """Two releases."""
     ids = [registry.put(policy).id for policy in shelf.policies]
-    return [registry.switch("dev", "shop", policy=policy) for policy in ids]
+    return [registry.release("dev", "shop", policy=policy) for policy in ids]
 
 
 def spoil(registry: Registry, sequence: int, *, copy: str = "") -> None:
-    """Break the entry of a switch; `copy`: what becomes of the copy of the last one (`older`, `gone`)."""
+    """Break the entry of a release; `copy`: what becomes of the copy of the last one (`older`, `gone`)."""
     registry.store.replace(names.entry("dev", "shop", sequence), b'{"privtab_channel": 1, "chan')
     path = "channels/dev/shop/channel.json"
     if copy == "older":
@@ -38,7 +38,7 @@ def test_what_was_switched_to_the_end_runs_on_by_its_copy(registry: Registry, ra
     spoil(registry, 2)
     found = registry.channel("dev", "shop")
     assert (found.sequence, found.policy, found.held, found.lost) == (2, ran[1].policy, False, False)
-    assert "switch 2 cannot be read (channels/dev/shop/history/00000002.json is broken" in found.trouble
+    assert "release 2 cannot be read (channels/dev/shop/history/00000002.json is broken" in found.trouble
     assert "check --repair` mends it" in found.trouble
     assert registry.newer(found) == found
     assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 2]
@@ -57,16 +57,16 @@ def test_what_never_came_to_its_end_is_passed_over_and_the_next_number_is_writte
     found = registry.channel("dev", "shop")
     assert (found.sequence, found.last, found.policy) == (1, 2, ran[0].policy)
     assert (found.held, found.lost) == (True, copy == "gone")
-    assert "until the next switch, which will be 3" in found.trouble
+    assert "until the next release, which will be 3" in found.trouble
     assert registry.channels() == [found]
     assert registry.newer(ran[0]) == found, "also for whoever knew the one before"
     for known in (ran[1], registry.confirm(ran[1])):
         assert registry.newer(known).policy == ran[1].policy, "and who knew it goes on with it"
     with pytest.raises(RegistryError, match="nobody knows what is needed"):
         sweep(registry)
-    with pytest.raises(RegistryConflict, match=r"at switch 2 \(which cannot be read\), not at 1"):
-        registry.switch("dev", "shop", policy=ran[1].policy, expect=1)
-    after = registry.switch("dev", "shop", expect=2, why="on with it")
+    with pytest.raises(RegistryConflict, match=r"at release 2 \(which cannot be read\), not at 1"):
+        registry.release("dev", "shop", policy=ran[1].policy, expect=1)
+    after = registry.release("dev", "shop", expect=2, why="on with it")
     assert (after.sequence, after.policy, after.trouble) == (3, ran[0].policy, "")
     assert registry.channel("dev", "shop") == after
     assert [entry.sequence for entry in registry.history("dev", "shop")] == [1, 3]
@@ -76,7 +76,7 @@ def test_what_never_came_to_its_end_is_passed_over_and_the_next_number_is_writte
 
 
 def test_several_and_all(registry: Registry, ran: list[Channel], shelf: Bundles) -> None:
-    registry.switch("dev", "shop", policy=ran[0].policy)
+    registry.release("dev", "shop", policy=ran[0].policy)
     for sequence in (2, 3):
         spoil(registry, sequence, copy="older")
     registry.store.remove("channels/dev/shop/channel.json")
@@ -85,7 +85,7 @@ def test_several_and_all(registry: Registry, ran: list[Channel], shelf: Bundles)
     found = registry.channel("dev", "shop")
     assert (found.sequence, found.last) == (0, 3)
     assert registry.channels() == [found]
-    after = registry.switch("dev", "shop", policy=ran[1].policy, canary=None)
+    after = registry.release("dev", "shop", policy=ran[1].policy, canary=None)
     assert (after.sequence, after.policy) == (4, ran[1].policy)
 
 
@@ -114,7 +114,7 @@ def test_what_a_newer_privtab_wrote_is_not_broken(registry: Registry, ran: list[
     registry.store.replace(names.entry("dev", "shop", 2), encoded(ran[1].to_json() | {"privtab_channel": 2}))
     looks: tuple[Callable[[], object], ...] = (
         lambda: registry.channel("dev", "shop"),
-        lambda: registry.switch("dev", "shop", policy=ran[0].policy),
+        lambda: registry.release("dev", "shop", policy=ran[0].policy),
     )
     for look in looks:
         with pytest.raises(RegistryError, match="of version 2, which this privtab does not know"):
@@ -137,17 +137,17 @@ def test_a_storage_that_does_not_answer_is_no_broken_switch(
 
 
 def test_a_canary_in_a_switch_that_cannot_be_read(registry: Registry, ran: list[Channel]) -> None:
-    registry.switch("dev", "shop", canary=Canary(policy=ran[0].policy))
+    registry.release("dev", "shop", canary=Canary(policy=ran[0].policy))
     spoil(registry, 3, copy="older")
     assert registry.channel("dev", "shop").canary is None
-    assert registry.switch("dev", "shop").sequence == 4
+    assert registry.release("dev", "shop").sequence == 4
 
 
 def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsys: pytest.CaptureFixture[str]) -> None:
     from privtab.cli._app import run
 
     spoil(registry, 2, copy="older")
-    said = "dev/shop: switch 2 cannot be read"
+    said = "dev/shop: release 2 cannot be read"
     for command, code in (
         (["registry", "show", registry.url], 0),
         (["registry", "history", registry.url, "dev", "shop"], 0),
@@ -167,7 +167,7 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
     assert run(["rollback", "shop", "-r", registry.url]) == 0
     printed = capsys.readouterr()
     assert said in printed.err
-    assert "dev/shop: switch 3, all that ran at switch 1" in printed.out
+    assert "dev/shop: release 3, all that ran at release 1" in printed.out
     assert registry.channel("dev", "shop").policy == ran[0].policy
     assert run(["status", "-r", registry.url, "--check"]) == 0
 
@@ -183,9 +183,9 @@ def test_a_deployment_goes_on(
     path = tmp_path / "shop.yaml"
     path.write_text(shelf.POLICY.format(version="1", read=shelf.READS), encoding="utf-8")
     assert run(["deploy", str(path), "-r", registry.url, "--skip-tests", "there are none"]) == 0, (
-        "the same as at switch 1, and yet it is switched"
+        "the same as at release 1, and yet it is switched"
     )
     printed = capsys.readouterr()
-    assert "switch 2 cannot be read" in printed.err
-    assert "dev/shop: switch 3" in printed.out
+    assert "release 2 cannot be read" in printed.err
+    assert "dev/shop: release 3" in printed.out
     assert registry.channel("dev", "shop").policy == ran[0].policy

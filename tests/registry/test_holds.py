@@ -29,7 +29,7 @@ from privtab.registry.upkeep import check, sweep
 def shop(anywhere: Registry, shelf: Bundles) -> tuple[Registry, list[str]]:
     """The first policy runs, the second one is kept and nobody needs it."""
     ids = [anywhere.put(policy).id for policy in shelf.policies]
-    anywhere.switch("dev", "shop", policy=ids[0])
+    anywhere.release("dev", "shop", policy=ids[0])
     return anywhere, ids
 
 
@@ -37,7 +37,7 @@ def shop(anywhere: Registry, shelf: Bundles) -> tuple[Registry, list[str]]:
 def local(registry: Registry, shelf: Bundles) -> tuple[Registry, list[str]]:
     """The same in a folder."""
     ids = [registry.put(policy).id for policy in shelf.policies]
-    registry.switch("dev", "shop", policy=ids[0])
+    registry.release("dev", "shop", policy=ids[0])
     return registry, ids
 
 
@@ -79,7 +79,7 @@ def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
         lambda path: path.startswith("channels/"),
         lambda: sweep(registry, keep=1, older_than=0, remove=True),
     )
-    registry.switch("dev", "shop", policy=ids[1])
+    registry.release("dev", "shop", policy=ids[1])
     (swept,) = came
     assert [one.id for one in getattr(swept, "revisions")] == []  # noqa: B009  (nobody knows its type)
     assert registry.channel("dev", "shop").policy == ids[1]
@@ -98,7 +98,7 @@ def test_a_switch_to_what_is_being_removed_is_refused(
         registry.store,
         "remove",
         lambda path: path.startswith(step),
-        lambda: registry.switch("dev", "shop", policy=ids[1]),
+        lambda: registry.release("dev", "shop", policy=ids[1]),
     )
     swept = sweep(registry, keep=1, older_than=0, remove=True)
     assert [one.id for one in swept.revisions] == [ids[1]]
@@ -133,7 +133,7 @@ def test_what_is_put_while_it_is_swept_is_there_afterwards(
 
 def put_and_switch(registry: Registry, bundle: bytes) -> None:
     with ExitStack() as hold:
-        registry.switch("dev", "shop", policy=registry.put(bundle, hold=hold).id)
+        registry.release("dev", "shop", policy=registry.put(bundle, hold=hold).id)
 
 
 def test_what_is_put_stays_until_its_hold_is_closed(local: tuple[Registry, list[str]], shelf: Bundles) -> None:
@@ -159,11 +159,11 @@ def test_who_died_long_ago_holds_nothing(local: tuple[Registry, list[str]], monk
     digest = registry.revision("shop", "policy", ids[1]).digest
     young = note(registry, "remove", [digest], timedelta(minutes=50))
     with pytest.raises(RegistryConflict, match="removes a bundle of these just now"):
-        registry.switch("dev", "shop", policy=ids[1])
+        registry.release("dev", "shop", policy=ids[1])
     registry.store.remove(young)
     note(registry, "remove", [digest], timedelta(minutes=70))
-    registry.switch("dev", "shop", policy=ids[1])
-    registry.switch("dev", "shop", policy=ids[0])
+    registry.release("dev", "shop", policy=ids[1])
+    registry.release("dev", "shop", policy=ids[0])
     old = note(registry, "keep", [digest], timedelta(minutes=70))
     assert old in sweep(registry).litter
     swept = sweep(registry, keep=1, older_than=0, remove=True)
@@ -177,7 +177,7 @@ def test_a_writer_that_slept_too_long_does_not_rely_on_its_hold(
     registry, ids = local
     monkeypatch.setattr(holds, "LONGEST", -1.0)
     with pytest.raises(RegistryConflict, match="took so long"):
-        registry.switch("dev", "shop", policy=ids[1])
+        registry.release("dev", "shop", policy=ids[1])
     assert registry.channel("dev", "shop").policy == ids[0]
     whole(registry)
 
@@ -187,7 +187,7 @@ def test_a_note_that_cannot_be_read_stops_a_sweep_and_is_mended(
 ) -> None:
     ids = [registry.put(policy).id for policy in shelf.policies]
     registry.store.create(f"{names.HOLDS}/keep-x.json", b"{")
-    registry.switch("dev", "shop", policy=ids[0])
+    registry.release("dev", "shop", policy=ids[0])
     with pytest.raises(RegistryError, match=r"keep-x\.json cannot be read: `privtab registry check --repair`"):
         sweep(registry, keep=1, older_than=0, remove=True)
     assert registry.read(registry.revision("shop", "policy", ids[1]))
@@ -216,11 +216,11 @@ for at in range(rounds):
     try:
         if at % 3:
             identity = registry.put(bundles[at % 2]).id
-            registry.switch(channel, "shop", policy=identity)
+            registry.release(channel, "shop", policy=identity)
         else:
             with ExitStack() as hold:
                 identity = registry.put(bundles[at % 2], hold=hold).id
-                registry.switch(channel, "shop", policy=identity)
+                registry.release(channel, "shop", policy=identity)
         done += 1
     except (RegistryConflict, RegistryError) as error:
         assert at % 3 or isinstance(error, RegistryConflict), error

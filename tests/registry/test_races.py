@@ -1,4 +1,4 @@
-"""Several processes at one registry: one of them wins each switch, and nothing is lost or mixed."""
+"""Several processes at one registry: one of them wins each release, and nothing is lost or mixed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ for at in range(rounds):
     before = registry.channel("dev", "shop").sequence
     which = at % 2
     try:
-        registry.switch(
+        registry.release(
             "dev", "shop", policy=policies[which], state=states[which], expect=before, by=name, why=str(at)
         )
         won += 1
     except RegistryConflict:
         lost += 1
 for at in range(rounds // 2):
-    registry.switch("dev", "shop", policy=policies[0], state=states[0], by=name, why=f"again {at}")
+    registry.release("dev", "shop", policy=policies[0], state=states[0], by=name, why=f"again {at}")
     won += 1
 print(json.dumps([won, lost]))
 """
@@ -78,7 +78,7 @@ def race(registry: Registry, options: dict[str, Any], shelf: Bundles, processes:
     assert sum(won + lost for won, lost in results) == processes * (rounds + rounds // 2)
     # Policy and state were always switched together, so no entry has one of each.
     assert {(entry.policy, entry.state) for entry in history} <= set(zip(policies, states, strict=True))
-    # Nobody crashed: the copies are those of the last switch.
+    # Nobody crashed: the copies are those of the last release.
     assert Copies(registry).stale(registry.channel("dev", "shop")) == []
 
 
@@ -101,7 +101,7 @@ def test_many_threads_put_the_same_and_switch(which: str, tmp_path: Path, shelf:
     def work(at: int) -> int:
         registry = Registry.open(url)
         revision = registry.put(shelf.policies[at % 2])
-        return registry.switch("dev", "shop", policy=revision.id, by=str(at)).sequence
+        return registry.release("dev", "shop", policy=revision.id, by=str(at)).sequence
 
     with ThreadPoolExecutor(8) as pool:
         sequences = list(pool.map(work, range(24)))
@@ -129,7 +129,7 @@ def after(name):
 
 for name in ("create", "replace", "remove"):
     after(name)
-registry.switch("dev", "shop", policy=policy, state=state)
+registry.release("dev", "shop", policy=policy, state=state)
 print(done)
 """
 
@@ -140,7 +140,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, shelf: Bu
         registry = Registry.open(str(tmp_path / str(steps)))
         policies = [registry.put(policy).id for policy in shelf.policies]
         states = [registry.put(state).id for state in shelf.states[:2]]
-        old = registry.switch("dev", "shop", policy=policies[0], state=states[0])
+        old = registry.release("dev", "shop", policy=policies[0], state=states[0])
         done = subprocess.run(
             [sys.executable, "-c", CRASHER, json.dumps([registry.url, steps, policies[1], states[1]])],
             capture_output=True,
@@ -152,7 +152,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, shelf: Bu
         assert (now.policy, now.state) in {(policies[0], states[0]), (policies[1], states[1])}
         assert now.sequence == old.sequence + (now.policy == policies[1])
         assert (now.sequence == 1) == (steps <= 1)
-        # Copies are each whole, whatever they are of; the next switch, or a repair, brings them up.
+        # Copies are each whole, whatever they are of; the next release, or a repair, brings them up.
         for name, bundles in (("policy", shelf.policies), ("state", shelf.states)):
             assert registry.store.read(f"channels/dev/shop/{name}.tar.gz") in bundles
         Copies(registry).refresh(now)

@@ -46,7 +46,7 @@ def harmed(request: pytest.FixtureRequest, registry: Registry, shelf: Bundles) -
     """Two policies are kept, the first one runs, and the record of the second one cannot be read."""
     ids = [registry.put(policy).id for policy in shelf.policies]
     state = registry.put(shelf.states[0]).id
-    registry.switch("dev", "shop", policy=ids[0], state=state)
+    registry.release("dev", "shop", policy=ids[0], state=state)
     path = record(registry, ids[1])
     registry.store.replace(path, HARMS[request.param](registry.store.read(path)))
     return registry, ids, path
@@ -100,13 +100,13 @@ def test_putting_it_again_heals_it(harmed: tuple[Registry, list[str], str], shel
     made = registry.put(shelf.policies[1])
     assert registry.revision("shop", "policy", ids[1]) == made
     assert check(registry).problems == ()
-    registry.switch("dev", "shop", policy=ids[1])
+    registry.release("dev", "shop", policy=ids[1])
 
 
 def test_nobody_else_is_held_up(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
     registry, ids, _ = harmed
     state = registry.put(shelf.states[1]).id
-    assert registry.switch("dev", "shop", state=state).state == state
+    assert registry.release("dev", "shop", state=state).state == state
     assert registry.put(shelf.policies[0]).id == ids[0]
     assert [one.id for one in registry.revisions("shop")] == [ids[0]]
 
@@ -115,7 +115,7 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, sh
     """Whoever puts another content under its name is refused as ever."""
     running = registry.put(shelf.policies[0])
     state = registry.put(shelf.states[0]).id
-    registry.switch("dev", "shop", policy=running.id)
+    registry.release("dev", "shop", policy=running.id)
     path = record(registry, running.id)
     registry.store.replace(path, b"{")
     files = {path: file.read() for path, _, file in entries(io.BytesIO(shelf.policies[0]))}
@@ -124,13 +124,13 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, sh
         registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
     assert registry.revision("shop", "policy", running.id).digest == running.digest
     registry.store.replace(path, b"{")
-    assert registry.switch("dev", "shop", state=state).policy == running.id
-    assert registry.switch("dev", "shop", canary=Canary(state=state)).policy == running.id
+    assert registry.release("dev", "shop", state=state).policy == running.id
+    assert registry.release("dev", "shop", canary=Canary(state=state)).policy == running.id
 
 
 def test_what_lies_there_and_is_nothing_is_told_and_passed_over(registry: Registry, shelf: Bundles) -> None:
     kept = registry.put(shelf.policies[0])
-    registry.switch("dev", "shop", policy=kept.id)
+    registry.release("dev", "shop", policy=kept.id)
     strays = ["revisions/my notes/x.json", "channels/my notes/x", "channels/dev/old copy/x"]
     for path in strays:
         registry.store.create(path, b"")

@@ -33,21 +33,21 @@ def test_a_channel_runs_what_it_was_switched_to_and_remembers(anywhere: Registry
     policies = [anywhere.put(policy).id for policy in shelf.policies]
     state = anywhere.put(shelf.states[0]).id
     assert anywhere.channel("dev", "shop") == Channel(channel="dev", system="shop")
-    first = anywhere.switch("dev", "shop", policy=policies[0], state=state, why="begin", by="ann", expect=0)
-    second = anywhere.switch("dev", "shop", policy=policies[1], expect=first.sequence)
+    first = anywhere.release("dev", "shop", policy=policies[0], state=state, why="begin", by="ann", expect=0)
+    second = anywhere.release("dev", "shop", policy=policies[1], expect=first.sequence)
     assert (second.sequence, second.policy, second.state) == (2, policies[1], state)
     assert anywhere.channel("dev", "shop") == second
     assert anywhere.history("dev", "shop") == [first, second]
     assert (first.why, first.by) == ("begin", "ann")
     assert anywhere.channels() == [second]
-    with pytest.raises(RegistryConflict, match="at switch 2"):
-        anywhere.switch("dev", "shop", policy=policies[0], expect=first.sequence)
+    with pytest.raises(RegistryConflict, match="at release 2"):
+        anywhere.release("dev", "shop", policy=policies[0], expect=first.sequence)
     assert anywhere.channel("prod", "shop").sequence == 0
 
 
 def test_static_servers_find_what_runs(anywhere: Registry, shelf: Bundles) -> None:
     for policy, state in zip(shelf.policies, shelf.states, strict=False):
-        anywhere.switch("dev", "shop", policy=anywhere.put(policy).id, state=anywhere.put(state).id)
+        anywhere.release("dev", "shop", policy=anywhere.put(policy).id, state=anywhere.put(state).id)
         assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == policy
         assert anywhere.store.read("channels/dev/shop/state.tar.gz") == state
     told = json.loads(anywhere.store.read("channels/dev/shop/channel.json"))
@@ -58,7 +58,7 @@ def test_static_servers_find_what_runs(anywhere: Registry, shelf: Bundles) -> No
 def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
     whole = anywhere.put(shelf.states[0]).id
     plain, policy = anywhere.put(shelf.policies[0]).id, anywhere.put(shelf.sharded).id
-    anywhere.switch("dev", "shop", policy=plain, state=whole)
+    anywhere.release("dev", "shop", policy=plain, state=whole)
     kept = {key: anywhere.put(bundle) for key, bundle in shelf.shards.items()}
     assert {revision.shard: revision.id for revision in anywhere.revisions("shop", "shard")} == {
         key: revision.id for key, revision in kept.items()
@@ -67,45 +67,45 @@ def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
     unfits: list[dict[str, Any]] = [{"shards": parts}, {"policy": policy}, {"canary": Canary(policy=policy)}]
     for unfit in unfits:
         with pytest.raises(UsageError, match="switch both together"):
-            anywhere.switch("dev", "shop", **unfit)
-    current = anywhere.switch("dev", "shop", policy=policy, shards=parts)
+            anywhere.release("dev", "shop", **unfit)
+    current = anywhere.release("dev", "shop", policy=policy, shards=parts)
     assert current.state is None
     assert "state.tar.gz" not in anywhere.store.names("channels/dev/shop")
     for key, bundle in shelf.shards.items():
         assert anywhere.store.read(f"channels/dev/shop/{names.served('shard', key)}") == bundle
-    again = anywhere.switch("dev", "shop", policy=plain, state=whole)
+    again = anywhere.release("dev", "shop", policy=plain, state=whole)
     assert (again.state, again.shards) == (whole, {})
     assert anywhere.store.names("channels/dev/shop/shards") == []
 
 
 def test_a_canary_stands_beside_and_ends(anywhere: Registry, shelf: Bundles) -> None:
     old, new = (anywhere.put(policy).id for policy in shelf.policies)
-    with pytest.raises(UsageError, match="switch the channel to a policy first"):
-        anywhere.switch("dev", "shop", canary=Canary(policy=new))
-    anywhere.switch("dev", "shop", policy=old)
-    tried = anywhere.switch("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
+    with pytest.raises(UsageError, match="release a policy to the channel first"):
+        anywhere.release("dev", "shop", canary=Canary(policy=new))
+    anywhere.release("dev", "shop", policy=old)
+    tried = anywhere.release("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
     assert anywhere.channel("dev", "shop") == tried
     assert tried.policy == old
     assert tried.runs(canary=True) == {("policy", ""): new}
     assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == shelf.policies[0]
-    assert anywhere.switch("dev", "shop", policy=new).canary is None
+    assert anywhere.release("dev", "shop", policy=new).canary is None
 
 
 def test_a_switch_without_anything_new_is_none(registry: Registry, shelf: Bundles) -> None:
     with pytest.raises(UsageError, match="what is to run"):
-        registry.switch("dev", "shop")
+        registry.release("dev", "shop")
     with pytest.raises(RegistryError, match="keeps no policy"):
-        registry.switch("dev", "shop", policy="0123456789abcdef")
+        registry.release("dev", "shop", policy="0123456789abcdef")
     assert registry.channel("dev", "shop").sequence == 0
     for share in (0, -1, 1.5):
         with pytest.raises(UsageError, match="share"):
-            registry.switch("dev", "shop", canary=Canary(policy="x", share=share))
+            registry.release("dev", "shop", canary=Canary(policy="x", share=share))
 
 
 def test_many_switches_are_found_without_the_copy(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
     ids = [registry.put(policy).id for policy in shelf.policies]
     for at in range(23):
-        registry.switch("dev", "shop", policy=ids[at % 2], expect=at)
+        registry.release("dev", "shop", policy=ids[at % 2], expect=at)
     copy = tmp_path / "registry/channels/dev/shop/channel.json"
     for damage in (copy.unlink, lambda: copy.write_text("{"), lambda: copy.write_text('{"sequence": 3}')):
         damage()
@@ -120,8 +120,8 @@ def test_names_lead_nowhere_else(registry: Registry, name: str) -> None:
         lambda: registry.channel("dev", name),
         lambda: registry.revisions(name),
         lambda: registry.revision("shop", "policy", name),
-        lambda: registry.switch(name, "shop", policy="x"),
-        lambda: registry.switch("dev", "shop", policy=name or "..", state=".."),
+        lambda: registry.release(name, "shop", policy="x"),
+        lambda: registry.release("dev", "shop", policy=name or "..", state=".."),
     ):
         with pytest.raises(UsageError):
             ask()
@@ -156,7 +156,7 @@ def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: B
 
     from privtab.registry.upkeep import sweep
 
-    registry.switch("dev", "shop", policy=registry.put(shelf.policies[0]).id)
+    registry.release("dev", "shop", policy=registry.put(shelf.policies[0]).id)
     folder = tmp_path / "registry/channels/dev/shop"
     for name, old in ((".new-old", 7200), (".new-young", 0)):
         (folder / name).write_bytes(b"half")
@@ -169,10 +169,16 @@ def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: B
 
 def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
     first, second = (registry.put(policy).id for policy in shelf.policies)
-    registry.switch("dev", "shop", policy=first)
+    registry.release("dev", "shop", policy=first)
     copy = tmp_path / "registry/channels/dev/shop/policy.tar.gz"
     copy.unlink()
     copy.mkdir()
-    with pytest.raises(RegistryError, match="dev/shop is at switch 2 now, but its copies"):
-        registry.switch("dev", "shop", policy=second)
+    with pytest.raises(RegistryError, match="dev/shop is at release 2 now, but its copies"):
+        registry.release("dev", "shop", policy=second)
     assert registry.channel("dev", "shop").policy == second
+
+
+def test_the_former_name_of_release_still_works(registry: Registry, shelf: Bundles) -> None:
+    kept = registry.put(shelf.policies[0])
+    with pytest.warns(DeprecationWarning, match="Registry.release"):
+        assert registry.switch("dev", "shop", policy=kept.id).policy == kept.id

@@ -83,7 +83,7 @@ def test_a_static_server_is_a_registry_to_read(static: str, registry: Registry, 
     ids = [registry.put(policy).id for policy in shelf.policies]
     state = registry.put(shelf.states[0]).id
     for at in range(5):
-        registry.switch("dev", "shop", policy=ids[at % 2], state=state)
+        registry.release("dev", "shop", policy=ids[at % 2], state=state)
     seen = Registry.open(static)
     assert seen.channel("dev", "shop") == registry.channel("dev", "shop")
     assert seen.history("dev", "shop") == registry.history("dev", "shop")
@@ -92,7 +92,7 @@ def test_a_static_server_is_a_registry_to_read(static: str, registry: Registry, 
     assert seen.channels() == registry.channels()
     assert check(seen).problems == ()
     with pytest.raises(UsageError, match="is only read"):
-        seen.switch("dev", "shop", policy=ids[0])
+        seen.release("dev", "shop", policy=ids[0])
     with pytest.raises(UsageError, match="is only read"):
         seen.put(shelf.states[1])
 
@@ -100,7 +100,7 @@ def test_a_static_server_is_a_registry_to_read(static: str, registry: Registry, 
 def test_a_copy_that_lags_is_not_believed(static: str, registry: Registry, shelf: Bundles) -> None:
     ids = [registry.put(policy).id for policy in shelf.policies]
     for at in range(3):
-        registry.switch("dev", "shop", policy=ids[at % 2])
+        registry.release("dev", "shop", policy=ids[at % 2])
     old = registry.history("dev", "shop")[0]
     from privtab.registry.nodes import encoded
 

@@ -103,7 +103,7 @@ def test_switches_that_cannot_be_read_have_an_end() -> None:
         name = path.rpartition("/")[2].removesuffix(".json")
         return (b"{", {}) if name.isdecimal() and int(name) <= 100_000 else None
 
-    with serving(answer) as (url, asked), pytest.raises(RegistryError, match="100 switches in a row cannot be read"):
+    with serving(answer) as (url, asked), pytest.raises(RegistryError, match="100 releases in a row cannot be read"):
         Registry.open(url).channel("prod", "shop")
     assert len(asked) < 300
 

@@ -89,7 +89,7 @@ class Operated:
         assert run(["state", "pack", "other.yaml", "-p", "studio.yaml", "-o", "other.tar.gz"]) == 0
         forged = signed((self.folder / "other.tar.gz").read_bytes(), keyring.pair("ES256", 1).signing(scope="prod"))
         registry = Registry.open("registry")
-        registry.switch("prod", "studio", state=registry.put(forged).id, why="export")
+        registry.release("prod", "studio", state=registry.put(forged).id, why="export")
 
         def refused() -> bool:
             sidecars = [json.dumps(one) for one in self.rig.fleet()["sidecars"]]
@@ -115,6 +115,6 @@ class Operated:
         self.wait()
 
     def _spoilt(self) -> None:
-        """Another tool writes a switch, and dies over it. The server, which was ended before, runs again."""
+        """Another tool writes a release, and dies over it. The server, which was ended before, runs again."""
         self._registry_back()
         (self.folder / "registry/channels/prod/studio/history/00000004.json").touch()

@@ -58,7 +58,7 @@ def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_
 def to_channel(
     asked: Asked, registry_url: str | None, channel: str, watched: Watched, canary: Trial | None, *, rollback: bool
 ) -> None:
-    """Gates, registry, switch, watch."""
+    """Run the gates, store the bundles, release them, and watch."""
     registry = registry_of(registry_url)
     if canary is not None and not watched.server:
         raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
@@ -108,7 +108,7 @@ def _to_channel(
             told.gates.append(kept)
             show_gate(kept, asked.format)
     if not all(gate.passed for gate in told.gates):
-        say(asked.format, "stopped; nothing was switched", style="bold red")
+        say(asked.format, "stopped; nothing was released", style="bold red")
         told.outcome = "stopped"
         return GATES
     with told.step("pack"):
@@ -123,7 +123,10 @@ def _to_channel(
     if asked.dry_run:
         for bundle in packed.bundles():
             registry.check_signature(bundle)
-        say(asked.format, f"would switch {channel}/{program.system} to policy {packed.revision}; nothing was switched")
+        say(
+            asked.format,
+            f"would release to {channel}/{program.system} to policy {packed.revision}; nothing was released",
+        )
         told.outcome = "dry-run"
         return 0
     rollout = Rollout(
@@ -145,7 +148,7 @@ def _to_channel(
 def _switched(
     asked: Asked, rollout: Rollout, packed: Packed, before: Channel, canary: Trial | None, told: Told, hold: ExitStack
 ) -> int | None:
-    """Put and switch, a part of the sidecars first where that is asked for; the exit code where it ends so, else None."""
+    """Store and release, to a canary first if asked for; the exit code if that ends the deployment, else None."""
     with told.step("put"):
         to = rollout.put(packed, hold, resign=asked.signing_key is not None)
     why = _why(asked, told.gates)
@@ -163,14 +166,14 @@ def _switched(
         rollout.settle(before)
         say(
             asked.format,
-            f"{rollout.channel}/{rollout.system} is switched to this already ({before.sequence}); nothing to switch",
+            f"{rollout.channel}/{rollout.system} runs this already ({before.sequence}); nothing to release",
         )
     else:
         with told.step("switch"):
-            told.after = rollout.switch(to, switched_from, why)
+            told.after = rollout.release(to, switched_from, why)
         say(
             asked.format,
-            f"{rollout.channel}/{rollout.system}: switch {told.after.sequence}, policy {told.after.policy}",
+            f"{rollout.channel}/{rollout.system}: release {told.after.sequence}, policy {told.after.policy}",
             style="bold",
         )
         if not (told.after.state or told.after.shards):
@@ -189,7 +192,7 @@ def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[Stat
     told.gates.append(gate)
     show_gate(gate, asked.format)
     if checked.program is None:
-        say(asked.format, "stopped; nothing was switched", style="bold red")
+        say(asked.format, "stopped; nothing was released", style="bold red")
         told.outcome = "stopped"
         return None, path, None
     loaded = None
@@ -272,7 +275,7 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
     sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
     during = rollout.begin_canary(to, before, f"canary: {why}" if why else "canary", canary.part)
     told.after = during
-    say(asked.format, f"canary of {canary.words}: switch {during.sequence}, policy {to.policy}", style="bold")
+    say(asked.format, f"canary of {canary.words}: release {during.sequence}, policy {to.policy}", style="bold")
     console = progress_console(quiet=asked.format is Format.JSON)
     try:
         with told.step("canary"), _ended_by_signal():
@@ -298,7 +301,7 @@ def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, can
     else:
         reason = told.trial.says
         show_trial(told.trial, asked.format)
-    say(asked.format, f"{reason}; all sidecars get what ran before (switch {told.after.sequence})", style="bold red")
+    say(asked.format, f"{reason}; all sidecars get what ran before (release {told.after.sequence})", style="bold red")
     told.looks["back"] = rollout.wait(during, told.after, "back")
     told.outcome = "canary-refused"
     return told.trial
@@ -328,7 +331,9 @@ def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollb
             look = told.looks["all"] = rollout.wait(before, told.after, "watching")
     except KeyboardInterrupt:
         told.outcome = "unwatched"
-        complain(f"nobody watches any longer: {rollout.channel}/{rollout.system} stays at switch {told.after.sequence}")
+        complain(
+            f"nobody watches any longer: {rollout.channel}/{rollout.system} stays at release {told.after.sequence}"
+        )
         raise
     if look is None:
         say(asked.format, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
@@ -342,8 +347,8 @@ def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollb
     if rollback and before.policy is not None:
         from privtab.registry.deploy.rollout import same_as
 
-        after = rollout.switch(same_as(before), told.after, f"back: {look.summary}")
-        say(asked.format, f"back to policy {after.policy}: switch {after.sequence}", style="bold red")
+        after = rollout.release(same_as(before), told.after, f"back: {look.summary}")
+        say(asked.format, f"back to policy {after.policy}: release {after.sequence}", style="bold red")
         told.looks["back"] = rollout.wait(told.after, after, "back")
         told.after = after
         told.outcome = "rolled-back"

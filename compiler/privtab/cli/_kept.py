@@ -1,6 +1,6 @@
 """Policies and states that are kept as bundles, where a command takes files: a bundle, or what a channel of a registry runs.
 
-`state.tar.gz`; `registry:/srv/registry#prod` for what runs now, `#prod@12` for what ran from switch 12 on, and
+`state.tar.gz`; `registry:/srv/registry#prod` for what runs now, `#prod@12` for what ran from release 12 on, and
 `#prod/lake@12` where the channel runs several systems.
 """
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 SCHEME = "registry:"
 _ARCHIVES = (".tar.gz", ".tgz")
-_PLACE = re.compile(r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?(?:@(?P<switch>[0-9]{1,8}))?")
+_PLACE = re.compile(r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?(?:@(?P<release>[0-9]{1,8}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What ran in a channel: of the only system there where none is named, now where no switch is."""
+    """What ran in a channel: of the only system there where none is named, now where no release is."""
 
     url: str
     channel: str
     system: str | None = None
-    switch: int | None = None
+    release: int | None = None
 
 
 def is_kept(given: str | os.PathLike[str]) -> bool:
@@ -50,14 +50,14 @@ def place_of(given: str | os.PathLike[str]) -> Place:
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for switch N"
+            f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N"
         )
-    switch = found["switch"]
+    release = found["release"]
     return Place(
         url=found["url"],
         channel=found["channel"],
         system=found["system"],
-        switch=None if switch is None else int(switch),
+        release=None if release is None else int(release),
     )
 
 
@@ -135,7 +135,7 @@ def _policy(given: str | Path) -> bytes:
         return _read(Path(given))
     registry, ran = channel_at(place_of(given), None)
     if ran.policy is None:
-        raise RegistryError(f"{ran.channel}/{ran.system} ran no policy at switch {ran.sequence}")
+        raise RegistryError(f"{ran.channel}/{ran.system} ran no policy at release {ran.sequence}")
     return bundle_of(registry, ran, f"policy/{ran.policy}")
 
 
@@ -145,7 +145,7 @@ def _states(program: Program, given: Path) -> list[bytes]:
     registry, ran = channel_at(place_of(given), program.system)
     found = [key for key in state_keys(ran) if key in ran.digests]
     if not found:
-        raise RegistryError(f"{ran.channel}/{ran.system} ran no state at switch {ran.sequence}")
+        raise RegistryError(f"{ran.channel}/{ran.system} ran no state at release {ran.sequence}")
     return [bundle_of(registry, ran, key) for key in found]
 
 
@@ -174,23 +174,23 @@ def channel_at(place: Place, system: str | None) -> tuple[Registry, Channel]:
     name = place.system or system or _only(registry, place.channel)
     if system is not None and name != system:
         raise UsageError(f"the policy is of {system}, and the state would be of {name}")
-    if place.switch is None:
+    if place.release is None:
         ran = registry.channel(place.channel, name)
         if ran.sequence == 0:
             raise RegistryError(ran.trouble or f"{registry.url} has no channel {place.channel}/{name}")
         return registry, ran
-    return registry, switch_at(registry, place.channel, name, place.switch)
+    return registry, release_at(registry, place.channel, name, place.release)
 
 
-def switch_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:
-    """What ran from a switch on; raises RegistryError where there is none that can be read."""
+def release_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:
+    """What ran from a release on; raises RegistryError where there is none that can be read."""
     from privtab.registry.history import History, Unread
 
     found = History(registry.store, channel, system).entry(sequence)
     if isinstance(found, Unread):
-        raise RegistryError(f"switch {sequence} of {channel}/{system} cannot be read: {found.why}")
+        raise RegistryError(f"release {sequence} of {channel}/{system} cannot be read: {found.why}")
     if found is None:
-        raise RegistryError(f"{channel}/{system} had no switch {sequence}")
+        raise RegistryError(f"{channel}/{system} had no release {sequence}")
     return found
 
 

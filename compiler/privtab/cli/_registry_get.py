@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from privtab.cli._files import write
-from privtab.cli._kept import bundle_of, switch_at
+from privtab.cli._kept import bundle_of, release_at
 from privtab.cli._output import out
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -55,7 +55,7 @@ def get(
     from privtab.registry.nodes import pin
 
     registry = open_registry(url, storage, token_file)
-    ran = registry.channel(channel, system) if at is None else switch_at(registry, channel, system, at)
+    ran = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
     if ran.sequence == 0:
         raise RegistryError(ran.trouble or f"{registry.url} has no channel {channel}/{system}")
     wanted = {
@@ -64,7 +64,7 @@ def get(
         if only is None or (kind == "policy") is (only == "policy")
     }
     if not wanted:
-        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at switch {ran.sequence}")
+        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {ran.sequence}")
     found = {path: bundle_of(registry, ran, key) for path, key in wanted.items()}
     for path, bundle in found.items():
         if not replace and path.exists() and read_file(path) != bundle:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def show_channels(found: list[Channel]) -> None:
-    """A line for each channel, or for each of its switches; what is wrong with them on standard error."""
+    """A line for each channel, or for each of its releases; what is wrong with them on standard error."""
     for one in found:
         if one.trouble:
             complain(one.trouble)
     canaries = ["canary"] if any(one.canary for one in found) else []
-    shown = table("channel", "system", "switch", "policy", "state", *canaries, "when", "by", "why", right=("switch",))
+    shown = table("channel", "system", "release", "policy", "state", *canaries, "when", "by", "why", right=("release",))
     keep_whole(shown)
     for one in found:
         state = _short(one.state) or (count(len(one.shards), "shard") if one.shards else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._complete import channels
-from privtab.cli._kept import switch_at
+from privtab.cli._kept import release_at
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, complain, count, out, print_json, table
 from privtab.cli._registry_get import get
@@ -111,7 +111,7 @@ def put(
         shown.add_row(one.system, kind_of(one), one.id, f"{one.size:,}", yes_no(one.signed))
     out().print(shown)
     if current:
-        out().print(f"{current.channel}/{current.system} is at switch {current.sequence}")
+        out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
 @app.command("list", cls=RegistryCommand)
@@ -220,8 +220,9 @@ def history(
     show_channels(found)
 
 
-@app.command("switch", cls=RegistryCommand)
-def switch(
+@app.command("switch", cls=RegistryCommand, hidden=True)
+@app.command("release", cls=RegistryCommand)
+def release(
     url: RegistryArgument,
     channel: ChannelArgument,
     system: SystemArgument,
@@ -246,25 +247,25 @@ def switch(
     Example:
 
     \b
-      privtab registry switch /srv/registry prod lake --policy 35f8e515 --why "as in dev"
-      privtab registry switch /srv/registry prod lake --to 7
+      privtab registry release /srv/registry prod lake --policy 35f8e515 --why "as in dev"
+      privtab registry release /srv/registry prod lake --to 7
     """
     registry = open_registry(url, storage)
     if to is not None:
         if policy or state:
             raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
-        wanted = switch_at(registry, channel, system, to)
-        current = registry.switch(
+        wanted = release_at(registry, channel, system, to)
+        current = registry.release(
             channel,
             system,
             policy=wanted.policy,
             state=wanted.state,
             shards=wanted.shards or None,
-            why=why or f"as at switch {to}",
+            why=why or f"as at release {to}",
             expect=expect,
         )
     else:
-        current = registry.switch(
+        current = registry.release(
             channel,
             system,
             policy=resolved(registry, system, "policy", policy),
@@ -371,7 +372,7 @@ def check(
             complain(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(
             f"{count(found.revisions, 'revision')} with {found.bytes:,} bytes, {count(found.channels, 'channel')} with "
-            f"{count(found.entries, 'switch', 'switches')}: {count(len(found.problems), 'problem')}",
+            f"{count(found.entries, 'release')}: {count(len(found.problems), 'problem')}",
             soft_wrap=True,
         )
     if any(not problem.repaired for problem in found.problems):
@@ -399,4 +400,4 @@ def _run(registry: Registry, kept: list[Revision], channel: str, why: str, expec
         shards = {**registry.channel(channel, system).shards, **shards}
     if not any(wanted.values()) and not shards:
         raise UsageError("`--channel` runs policies and states; these bundles are neither")
-    return registry.switch(channel, system, **wanted, shards=shards or None, why=why, expect=expect)
+    return registry.release(channel, system, **wanted, shards=shards or None, why=why, expect=expect)

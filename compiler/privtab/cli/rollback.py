@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from privtab.registry.registry import Registry
 
 SWITCH_DIGITS = 9
-"""Up to so many digits are the number of a switch; revisions have 16 characters."""
+"""Up to so many digits are the number of a release; revisions have 16 characters."""
 
 
 def rollback(
@@ -113,10 +113,10 @@ def rollback(
         begun = time.perf_counter()
         after = before
         if goal.changes(before) or before.canary is not None or before.broken or signing_key is not None:
-            after = rollout.switch(goal, before, why or "rollback")
+            after = rollout.release(goal, before, why or "rollback")
         if not quiet:
-            done = f"switch {after.sequence}, {_changed(before, after)}"
-            same = f"runs that already (switch {before.sequence})"
+            done = f"release {after.sequence}, {_changed(before, after)}"
+            same = f"runs that already (release {before.sequence})"
             out().print(f"{channel}/{system}: {same if after is before else done}", soft_wrap=True, style="bold")
         if after is before:
             rollout.settle(before)
@@ -138,14 +138,14 @@ def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state
     if to is None:
         history = rollout.registry.history(rollout.channel, rollout.system)
         if (now.canary is not None or now.held) and not policy and not state:
-            # What ran before the canary runs still, beside it; and nobody knows what the last switch was to, but this before.
+            # What ran before the canary runs still, beside it; and nobody knows what the last release was to, but this before.
             return Next()
         return back(earlier(history, now, policy=policy, state=state), policy=policy, state=state)
     if to.isdigit() and len(to) <= SWITCH_DIGITS:
         history = rollout.registry.history(rollout.channel, rollout.system)
         entry = next((one for one in history if one.sequence == int(to)), None)
         if entry is None:
-            raise UsageError(f"{now.channel}/{now.system} has no switch {to}: the last one is {now.sequence}")
+            raise UsageError(f"{now.channel}/{now.system} has no release {to}: the last one is {now.sequence}")
         return back(entry, policy=policy, state=state)
     kinds = ("policy",) if policy and not state else ("state",) if state and not policy else ("policy", "state")
     found = _kept(rollout.registry, now.system, kinds, to)
@@ -192,7 +192,7 @@ def _changed(before: Channel, after: Channel) -> str:
     if before.canary is not None:
         said.append("the canary ended")
     if before.held and not said:
-        said.append(f"all that ran at switch {before.sequence}")
+        said.append(f"all that ran at release {before.sequence}")
     return ", ".join(said) or "signed anew"
 
 

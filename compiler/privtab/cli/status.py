@@ -250,10 +250,10 @@ def _channel(one: Channel) -> list[RenderableType]:
     state = f", state {one.state}" if one.state else f", state{shards}" if shards else ", no state"
     lines: list[RenderableType] = [
         Text.assemble((f"{one.channel}/{one.system}", "bold"), f": policy {one.policy or 'none'}{state}"),
-        Text(f"switch {one.sequence} at {one.when} by {one.by or 'nobody'}{': ' + one.why if one.why else ''}", "dim"),
+        Text(f"release {one.sequence} at {one.when} by {one.by or 'nobody'}{': ' + one.why if one.why else ''}", "dim"),
     ]
     if one.held:
-        lines.append(Text(f"switch {one.last} cannot be read: nothing moves until the next one", style="bold red"))
+        lines.append(Text(f"release {one.last} cannot be read: nothing moves until the next one", style="bold red"))
     if one.canary is not None:
         from privtab.registry.deploy.trial import Trial
 
@@ -295,7 +295,7 @@ def _decisions(tallies: Sequence[Tally]) -> RenderableType:
 def _history(entries: list[Channel]) -> RenderableType:
     from privtab.registry.deploy.nodes import moment_of
 
-    shown = table("switch", "policy", "state", "when", "by", "why", right=("switch",))
+    shown = table("release", "policy", "state", "when", "by", "why", right=("release",))
     now = datetime.now(tz=UTC)
     for entry in reversed(entries):
         moment = moment_of(entry.when)

@@ -15,9 +15,9 @@ CHANNEL = "channel.json"
 
 
 class Copies:
-    """Writes the copies of a channel; `channel.json`, written last, tells which switch they are of.
+    """Writes the copies of a channel; `channel.json`, written last, tells which release they are of.
 
-    They lag behind its history by a moment, and until the next switch or repair where their writer dies. Each is whole at
+    They lag behind its history by a moment, and until the next release or repair where their writer dies. Each is whole at
     any time.
     """
 
@@ -25,10 +25,10 @@ class Copies:
         self._registry = registry
 
     def refresh(self, current: Channel) -> Channel:
-        """Bring the copies up to the channel as it is; what was switched meanwhile is written too. The last one written."""
+        """Bring the copies up to the channel as it is; what was released to meanwhile is written too. The last one written."""
         while True:
             self._write(current)
-            # Whoever wrote last has looked after that: so the last copies are of the last switch.
+            # Whoever wrote last has looked after that: so the last copies are of the last release.
             newest = self._registry.newer(current)
             if newest.sequence == current.sequence:
                 return current

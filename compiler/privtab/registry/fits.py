@@ -1,4 +1,4 @@
-"""Whether what a channel is to run can run, looked into before it is switched."""
+"""Whether what a channel is to run can run, checked before it is released."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def check_layouts(after: Channel, kept: Callable[[str], Revision | None]) -> Non
             reads, there = ("whole", "in shards") if "shard" in kinds else ("in shards", "whole")
             raise UsageError(
                 f"policy {policy.id} reads a state that is {reads}, and {after.channel}/{after.system} would run one that "
-                f"is {there}: switch both together"
+                f"is {there}: release both together"
             )

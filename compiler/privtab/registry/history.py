@@ -1,6 +1,6 @@
-"""The switches of a channel, read: numbered files without gaps, of which the greatest is what runs.
+"""The releases of a channel, read: numbered files without gaps, of which the greatest is what runs.
 
-One that is there and cannot be read stops nobody: what is whole goes on, and tells which switches are not.
+One that is there and cannot be read stops nobody: what is whole goes on, and tells which releases are not.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from privtab.registry.nodes import Channel, NewerFormat, channel_of
 from privtab.registry.stores import Missing, Store
 
 MOST = 99_999_999
-"""Switches that a channel may have."""
+"""Releases that a channel may have."""
 MOST_UNREAD = 100
-"""Switches in a row that cannot be read, behind which nothing is looked for any more."""
+"""Releases in a row that cannot be read, behind which nothing is looked for any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A switch that is there and cannot be read."""
+    """A release that is there and cannot be read."""
 
     sequence: int
     why: str
 
 
 class History:
-    """The switches of one channel of one system. Every method raises RegistryError where the storage does not answer."""
+    """The releases of one channel of one system. Every method raises RegistryError where the storage does not answer."""
 
     def __init__(self, store: Store, channel: str, system: str) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class History:
         return found
 
     def copy(self) -> Channel | None:
-        """The copy that whoever switched last wrote at the end; None where there is none that can be read."""
+        """The copy that the last writer wrote at the end; None where there is none that can be read."""
         path = f"{names.channel(self._channel, self._system)}/{CHANNEL}"
         try:
             found = channel_of(path, self._store.read(path))
@@ -64,7 +64,7 @@ class History:
         return found if (found.channel, found.system) == (self._channel, self._system) else None
 
     def newest(self) -> Channel:
-        """What runs; with the sequence 0 where there is no switch that can be read."""
+        """What runs; with the sequence 0 where there is no release that can be read."""
         copy = self.copy()
         # It may lag: the entries say what holds.
         start = None if copy is None else self.entry(copy.sequence)
@@ -77,7 +77,7 @@ class History:
         return self._from(known)
 
     def all(self, last: int | None = None) -> list[Channel]:
-        """Every switch that can be read, or the `last` ones of them, the oldest first."""
+        """Every release that can be read, or the `last` ones of them, the oldest first."""
         current = self.newest()
         found = [current] if current.sequence else []
         for sequence in range(current.sequence - 1, 0, -1):
@@ -89,7 +89,7 @@ class History:
         return found[::-1]
 
     def unread(self) -> list[Unread]:
-        """Every switch that is there and cannot be read."""
+        """Every release that is there and cannot be read."""
         found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
         return [one for one in found if isinstance(one, Unread)]
 
@@ -101,16 +101,16 @@ class History:
             return found
         copy = self.copy()
         if copy is not None and copy.sequence == found.sequence:
-            # It was switched to the end, so it runs, and the copy says what it said.
+            # It was released completely, so it runs, and the copy says what it said.
             return replace(copy, broken={found.sequence: found.why})
         broken = {found.sequence: found.why}
-        # Whoever switches writes the copy last: where there is none, nobody knows how far the switch came.
+        # The copy is written last: where there is none, nobody knows how far the release came.
         lost = copy is None
         for sequence in range(found.sequence - 1, 0, -1):
             if len(broken) > MOST_UNREAD:
                 where = f"{self._channel}/{self._system}"
                 raise RegistryError(
-                    f"{where}: more than {MOST_UNREAD} switches in a row cannot be read, "
+                    f"{where}: more than {MOST_UNREAD} releases in a row cannot be read, "
                     f"from {found.sequence} down ({found.why})"
                 )
             earlier = known if known.when and known.sequence == sequence else self.entry(sequence)
@@ -131,7 +131,7 @@ class History:
         while beyond is None:
             if sequence > MOST:
                 where = f"{self._channel}/{self._system}"
-                raise RegistryError(f"{where} has more than {MOST:,} switches: the storage has whatever is asked for")
+                raise RegistryError(f"{where} has more than {MOST:,} releases: the storage has whatever is asked for")
             later = self.entry(sequence + step)
             if later is None:
                 beyond = sequence + step

@@ -75,7 +75,7 @@ def channel(name: str, system: str) -> str:
 
 
 def entry(name: str, system: str, sequence: int) -> str:
-    """Where an entry of a channel's history lies: what ran from that switch on."""
+    """Where an entry of a channel's history lies: what ran from that release on."""
     return f"{channel(name, system)}/history/{sequence:08}.json"
 
 

@@ -85,7 +85,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """What a channel runs of a system since its last switch. `sequence` counts the switches; 0: there was none."""
+    """What a channel runs of a system since its last release. `sequence` counts the releases; 0: there was none."""
 
     channel: str
     system: str
@@ -102,18 +102,18 @@ class Channel:
     by: str = ""
     why: str = ""
     broken: Mapping[int, str] = field(default_factory=dict)
-    """Switches that are there and cannot be read, and why: none is older than this one."""
+    """Releases that are there and cannot be read, and why: none is older than this one."""
     lost: bool = False
     """Whether one of them may have run: the copy that would tell is gone, too."""
 
     @property
     def last(self) -> int:
-        """The greatest number that a switch has, whether it can be read or not."""
+        """The greatest number that a release has, whether it can be read or not."""
         return max([self.sequence, *self.broken])
 
     @property
     def held(self) -> bool:
-        """Whether something newer was switched to that nobody can read: until the next switch nothing moves."""
+        """Whether there is a newer release that nobody can read: until the next release nothing moves."""
         return self.last > self.sequence
 
     @property
@@ -126,9 +126,9 @@ class Channel:
         goes_on = (
             "its copy says what it said, and it runs on: `privtab registry check --repair` mends it"
             if not self.held
-            else f"what runs stays until the next switch, which will be {self.last + 1}"
+            else f"what runs stays until the next release, which will be {self.last + 1}"
         )
-        return f"{self.channel}/{self.system}: switch {numbers} cannot be read ({said}); {goes_on}"
+        return f"{self.channel}/{self.system}: release {numbers} cannot be read ({said}); {goes_on}"
 
     def to_json(self) -> dict[str, Any]:
         """As its file has it."""
@@ -240,7 +240,7 @@ def channel_of(where: str, content: bytes) -> Channel:
     if isinstance(version, int) and version > VERSION:
         raise NewerFormat(f"{where} is of version {version}, which this privtab does not know")
     if version != VERSION:
-        raise RegistryError(f"{where} is broken: it is no switch of a channel")
+        raise RegistryError(f"{where} is broken: it is no release of a channel")
     try:
         canary = value.pop("canary")
         made = Channel(**{name: value[name] for name in Channel.__slots__ if name not in _OF_READERS}, canary=None)

@@ -8,7 +8,7 @@ from privtab.registry.stores import Exists, Store
 
 
 def try_creating(store: Store, settings: bytes) -> None:
-    """Raise UsageError where the storage lets a file be created twice: switches would overwrite each other.
+    """Raise UsageError where the storage lets a file be created twice: releases would overwrite each other.
 
     `settings`: what the registry's settings hold, which were created just now.
     """

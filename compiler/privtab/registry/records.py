@@ -73,5 +73,5 @@ def revision_in(bundle: bytes) -> Revision:
 
 
 def now() -> str:
-    """As records and switches have it."""
+    """As records and releases have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
 """The registry: immutable revisions of bundles, and channels that say which of them run.
 
-One rule makes switches atomic on every storage: entry N + 1 of a channel's history is created only where it is not there
+One rule makes releases atomic on every storage: entry N + 1 of a channel's history is created only where it is not there
 yet, and the entry with the greatest number is what runs. All else (copies for static servers) follows and may lag.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from privtab.signatures import Trust
 
 _ATTEMPTS = 50
-"""Switches in a row that others may win before one without `expect` gives up."""
+"""Releases in a row that others may win before one without `expect` gives up."""
 
 
 class Registry:
@@ -176,9 +177,9 @@ class Registry:
         return found
 
     def channel(self, channel: str, system: str) -> Channel:
-        """What runs; with the sequence 0 where there never was a switch.
+        """What runs; with the sequence 0 where there never was a release.
 
-        A switch that cannot be read stops nobody: what was whole last runs on, and `broken` says so.
+        A release that cannot be read stops nobody: what was whole last runs on, and `broken` says so.
         """
         return self._history(channel, system).newest()
 
@@ -187,18 +188,23 @@ class Registry:
         return self._history(known.channel, known.system).newer(known)
 
     def confirm(self, known: Channel) -> Channel:
-        """A channel with what became of its switch; raises RegistryError where it is gone.
+        """A channel with what became of its release; raises RegistryError where it is gone.
 
         Storage that was emptied has nothing newer either.
         """
         entry = self._history(known.channel, known.system).entry(known.sequence)
         if entry is None:
-            raise RegistryError(f"{self.url} has lost switch {known.sequence} of {known.channel}/{known.system}")
+            raise RegistryError(f"{self.url} has lost release {known.sequence} of {known.channel}/{known.system}")
         others = {at: why for at, why in known.broken.items() if at != known.sequence}
         own = {entry.sequence: entry.why} if isinstance(entry, Unread) else {}
         return replace(known, broken={**others, **own})
 
-    def switch(
+    def switch(self, channel: str, system: str, **options: Any) -> Channel:
+        """The former name of `release`."""
+        warnings.warn("`Registry.switch` is now `Registry.release`", DeprecationWarning, stacklevel=2)
+        return self.release(channel, system, **options)
+
+    def release(
         self,
         channel: str,
         system: str,
@@ -214,7 +220,7 @@ class Registry:
         """Let a channel run other revisions, in one step; what is not named stays, but a canary, which ends.
 
         `state` for a whole state, `shards` (shard → revision) for one in shards, all of it; each takes the other's place.
-        `expect`: which switch must still be the last one (`Channel.last`). Raises RegistryConflict where it is not, RegistryError
+        `expect`: which release must still be the last one (`Channel.last`). Raises RegistryConflict where it is not, RegistryError
         where a revision is not kept, BundleRefused where one is signed with a key that is not trusted any more.
         """
         if not self.store.writable:
@@ -239,18 +245,18 @@ class Registry:
                 Copies(self).refresh(after)
             except RegistryError as error:
                 raise RegistryError(
-                    f"{channel}/{system} is at switch {after.sequence} now, but its copies for static servers are not: "
+                    f"{channel}/{system} is at release {after.sequence} now, but its copies for static servers are not: "
                     f"{error}; `privtab registry check --repair` writes them"
                 ) from error
             return after
-        raise RegistryConflict(f"{channel}/{system}: others switch it all the time")
+        raise RegistryConflict(f"{channel}/{system}: others release to it all the time")
 
     def history(self, channel: str, system: str, last: int | None = None) -> list[Channel]:
-        """Every switch that can be read, or the `last` ones of them, the oldest first."""
+        """Every release that can be read, or the `last` ones of them, the oldest first."""
         return self._history(channel, system).all(last)
 
     def unread(self, channel: str, system: str) -> list[Unread]:
-        """Every switch that is there and cannot be read."""
+        """Every release that is there and cannot be read."""
         return self._history(channel, system).unread()
 
     # --- inside ---
@@ -285,7 +291,7 @@ class Registry:
             if known not in digests:
                 digests[known] = self._digest(before, known, kind, identity, shard)
         if not after.policy and canary is not None and canary.policy:
-            raise UsageError("a canary stands beside what the others run: switch the channel to a policy first")
+            raise UsageError("a canary stands beside what the others run: release a policy to the channel first")
         fits.check_layouts(after, lambda policy: self._policy(after, policy))
         return replace(after, digests=digests)
 
@@ -382,7 +388,7 @@ def _other(now: Channel, expect: int) -> str:
     by = f" by {now.by}" if now.by and not now.held else ""
     why = " (which cannot be read)" if now.held else f" ({now.why})" if now.why else ""
     return (
-        f"{now.channel}/{now.system} was switched meanwhile: it is at switch {now.last}{by}{why}, "
+        f"{now.channel}/{now.system} was released to meanwhile: it is at release {now.last}{by}{why}, "
         f"not at {expect} any more; look at it and try again"
     )
 

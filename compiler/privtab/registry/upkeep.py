@@ -14,7 +14,7 @@ from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
 from privtab.registry.registry import Registry
 
 KEEP = 10
-"""Switches of each channel whose bundles stay."""
+"""Releases of each channel whose bundles stay."""
 DAY = 86_400.0
 HOUR = 3_600.0
 
@@ -82,7 +82,7 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
         folder = names.channel(current.channel, current.system)
         problems += [_broken(registry, current, one, repair=repair) for one in broken]
         problems += [
-            Problem(path=f"{folder}/history", message=f"switch {sequence} is missing") for sequence in sorted(gone)
+            Problem(path=f"{folder}/history", message=f"release {sequence} is missing") for sequence in sorted(gone)
         ]
         problems += list(_unserved(registry, current))
         problems += list(_stale(registry, current, repair=repair))
@@ -96,10 +96,10 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
 
 
 def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> Swept:
-    """Find the revisions that none of the last `keep` switches of any channel runs, and that came `older_than` seconds ago.
+    """Find the revisions that none of the last `keep` releases of any channel runs, and that came `older_than` seconds ago.
 
-    With `remove` they go, but for those that a channel is switched to meanwhile, or that are put. Raises RegistryError where
-    the last switch of a channel cannot be read.
+    With `remove` they go, but for those that are released meanwhile, or that are put. Raises RegistryError where
+    the last release of a channel cannot be read.
     """
     found = _unneeded(registry, keep, older_than)
     if not remove:
@@ -107,7 +107,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
     for path in found.litter:
         registry.store.remove(path)
     with registry.holds.remove([*(one.digest for one in found.revisions), *found.orphans]) as going:
-        # From here on nobody switches to one of them; what was switched to before is seen now.
+        # From here on nobody releases one of them; what was released before is seen now.
         now = _unneeded(registry, keep, older_than)
         revisions = tuple(one for one in now.revisions if one.digest in going)
         orphans = tuple(digest for digest in now.orphans if digest in going)
@@ -230,12 +230,12 @@ def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
 
 
 def _broken(registry: Registry, current: Channel, one: Unread, *, repair: bool) -> Problem:
-    """A switch that cannot be read; the one that runs has a copy."""
+    """A release that cannot be read; the one that runs has a copy."""
     path = names.entry(current.channel, current.system, one.sequence)
     known = current.sequence == one.sequence
     if known and repair:
         registry.store.replace(path, encoded(current.to_json()))
-    after = "; its copy says what it said" if known else "; the next switch takes its place" if current.held else ""
+    after = "; its copy says what it said" if known else "; the next release takes its place" if current.held else ""
     return Problem(path=path, message=f"cannot be read: {one.why}{after}", repaired=known and repair)
 
 
@@ -260,7 +260,7 @@ def _stale(registry: Registry, current: Channel, *, repair: bool) -> Iterator[Pr
         except PrivtabError:
             repaired = False
     for path in stale:
-        yield Problem(path=path, message=f"is not that of switch {current.sequence}", repaired=repaired)
+        yield Problem(path=path, message=f"is not that of release {current.sequence}", repaired=repaired)
 
 
 def _needed(registry: Registry, channels: list[Channel], keep: int) -> tuple[set[tuple[str, str]], set[str]]:

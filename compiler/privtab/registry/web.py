@@ -16,7 +16,7 @@ LONGEST = 600.0
 LARGEST = 2 << 30
 """Bytes of a bundle."""
 LARGEST_RECORD = 16 << 20
-"""Bytes of anything else: records, switches, lists of folders."""
+"""Bytes of anything else: records, releases, lists of folders."""
 MOST_NAMES = 20_000
 """Names in one folder."""
 MOST_ASKED = 50_000

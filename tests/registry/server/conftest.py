@@ -23,7 +23,7 @@ Sidecars = Callable[..., list[Opa]]
 def registry(tmp_path: Path, shelf: Bundles) -> Registry:
     """A registry whose channel dev runs the first policy and the first state of the shop."""
     made = Registry.open(str(tmp_path / "registry"))
-    made.switch("dev", "shop", policy=made.put(shelf.policies[0]).id, state=made.put(shelf.states[0]).id)
+    made.release("dev", "shop", policy=made.put(shelf.policies[0]).id, state=made.put(shelf.states[0]).id)
     return made
 
 

@@ -85,7 +85,7 @@ def test_a_long_poll_ends_with_the_switch(registry: Registry, shelf: Bundles) ->
         polls = [asyncio.create_task(client.get(POLICY, headers={**held, "Prefer": "wait=20"})) for _ in range(20)]
         await until(lambda: served.polls == 20)
         started = time.monotonic()
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         answers = await asyncio.gather(*polls)
         assert time.monotonic() - started < 1
         assert {(one.status_code, one.content) for one in answers} == {(200, shelf.policies[1])}
@@ -102,7 +102,7 @@ def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, shelf: B
         asked = client.get(STATE, headers={"If-None-Match": etag, "Prefer": "wait=1"})
         poll = asyncio.create_task(asked)
         await asyncio.sleep(0.1)
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         started = time.monotonic()
         assert (await poll).status_code == 304
         assert time.monotonic() - started > 0.5
@@ -119,9 +119,9 @@ def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Reg
         poll = asyncio.create_task(client.get(STATE, headers=headers))
         await until(lambda: served.polls == 1)
         (asked,) = served.fleet._known[True, "one"].asked.values()
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", canary=Canary(policy=new)))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", canary=Canary(policy=new)))
         await until(lambda: asked.canary)
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop"))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop"))
         await until(lambda: not asked.canary)
         served.feeds.end()
         assert (await poll).status_code == 304
@@ -136,7 +136,7 @@ def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, shelf: Bu
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(STATE)).headers["etag"]
         new = registry.put(shelf.states[1]).id
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", state=new))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", state=new))
         await until(lambda: served.feeds.channels["dev", "shop"].state != before)
 
         async def ask(instance: str = "a", held: str = etag, **headers: str) -> httpx.Response:
@@ -166,7 +166,7 @@ def test_large_deltas_are_worked_out_elsewhere(
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(STATE)).headers["etag"]
         old = registry.channel("dev", "shop").state
-        registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
+        registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
         await until(lambda: served.feeds.channels["dev", "shop"].state != old)
         asked = [
             client.get(STATE, headers={"If-None-Match": etag, "X-Privtab-Instance": str(at), **DELTA})
@@ -182,7 +182,7 @@ def test_large_deltas_are_worked_out_elsewhere(
 def test_a_policy_has_no_deltas(registry: Registry, shelf: Bundles) -> None:
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(POLICY)).headers["etag"]
-        registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+        registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
         await asyncio.sleep(0.5)
         answer = await client.get(POLICY, headers={"If-None-Match": etag, **DELTA})
         assert answer.content == shelf.policies[1]
@@ -228,7 +228,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
 
 
 def test_the_fleet_is_told_by_channel(registry: Registry, shelf: Bundles) -> None:
-    registry.switch("prod", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("prod", "shop", policy=registry.put(shelf.policies[1]).id)
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         for name, channel in (("a", "dev"), ("b", "prod")):
@@ -286,7 +286,7 @@ def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, s
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         assert (await client.get(POLICY)).content == shelf.policies[0]
-        await asyncio.to_thread(partial(Registry(registry.store).switch, "dev", "shop", policy=new.id))
+        await asyncio.to_thread(partial(Registry(registry.store).release, "dev", "shop", policy=new.id))
         await asyncio.sleep(0.3)
         stale = await client.get(POLICY)
         assert stale.content == shelf.policies[0]

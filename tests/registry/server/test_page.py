@@ -17,7 +17,7 @@ EVIL = "<script>alert(1)</script>\"'&"
 
 def test_it_shows_channels_releases_and_sidecars(serving: Serving, registry: Registry, shelf: Bundles) -> None:
     second = registry.put(shelf.policies[1]).id
-    registry.switch("dev", "shop", canary=Canary(policy=second, share=0.25), why=EVIL, by=EVIL)
+    registry.release("dev", "shop", canary=Canary(policy=second, share=0.25), why=EVIL, by=EVIL)
     server = serving()
     held = {"X-Privtab-Instance": "web-1", "X-Privtab-Labels": "zone=a"}
     etag = server.get("/channels/dev/shop/state.tar.gz", headers=held).headers["ETag"]

@@ -51,12 +51,12 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     assert not opa.allows("ben", "read", "s/a/i")
     until(lambda: all(feed["waiting"] for feed in fleet(server)["one"]["feeds"].values()))
 
-    registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
+    registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
     assert until(lambda: opa.allows("ben", "read", "s/a/i")) < 1.0
     until(lambda: opa.status()["bundles"]["state"]["type"] == "delta")
     assert opa.data("privtab_state") == contents(shelf.states[1]).data["privtab_state"]
 
-    registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
     assert until(lambda: opa.allows("olga", "read", "s/a/i")) < 1.0
 
     until(lambda: fleet(server)["one"]["current"])
@@ -70,7 +70,7 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     assert told["bundles"]["state"]["code"] is None
 
     # Back again: what ran before is as new as anything else.
-    registry.switch(
+    registry.release(
         "dev", "shop", policy=registry.history("dev", "shop")[0].policy, state=registry.history("dev", "shop")[0].state
     )
     assert until(lambda: runs(opa, registry)) < 1.5
@@ -86,7 +86,7 @@ def test_a_way_back_is_sent_to_those_who_ran_it_before(
     until(lambda: runs(opa, registry))
     old, new = registry.channel("dev", "shop"), registry.put(shelf.policies[1]).id
     for policy in (new, old.policy, new, old.policy):
-        registry.switch("dev", "shop", policy=policy)
+        registry.release("dev", "shop", policy=policy)
         until(lambda: runs(opa, registry), 5)
 
 
@@ -127,13 +127,13 @@ def test_a_canary_goes_to_those_that_it_is_for(serving: Any, opas: Any, registry
     for opa in (a, b, unnamed):
         until(partial(runs, opa, registry))
     old, new = registry.channel("dev", "shop").policy, registry.put(shelf.policies[1]).id
-    registry.switch("dev", "shop", canary=Canary(policy=new, labels={"zone": "south"}))
+    registry.release("dev", "shop", canary=Canary(policy=new, labels={"zone": "south"}))
     until(lambda: b.revision() == new)
     time.sleep(0.5)
     assert (a.revision(), unnamed.revision()) == (old, old)
     until(lambda: fleet(server)["b"]["feeds"]["dev/shop/policy"]["canary"])
     assert fleet(server)["b"]["current"]
-    registry.switch("dev", "shop", policy=new)
+    registry.release("dev", "shop", policy=new)
     for opa in (a, b, unnamed):
         until(lambda opa=opa: opa.revision() == new)  # type: ignore[misc]
     assert {one["labels"].get("zone") for one in fleet(server)[""]["sidecars"]} == {"north", "south", None}
@@ -147,7 +147,7 @@ def test_without_long_polls_the_same(serving: Any, opas: Any, registry: Registry
     server = serving()
     (opa,) = opas(configuration(server.url, instance="one", wait=None))
     until(lambda: runs(opa, registry))
-    registry.switch("dev", "shop", state=registry.put(shelf.states[2]).id)
+    registry.release("dev", "shop", state=registry.put(shelf.states[2]).id)
     assert until(lambda: runs(opa, registry)) < 4
     assert 'waiting": true' not in json.dumps(fleet(server)["one"])
     until(lambda: 'not_modified_total{channel="dev"' in server.get("/metrics").text)
@@ -157,7 +157,7 @@ def test_a_state_in_shards(serving: Any, opas: Any, registry: Registry, shelf: B
     from privtab.registry.names import served
 
     shards = {key: registry.put(bundle).id for key, bundle in shelf.shards.items()}
-    registry.switch("dev", "shop", policy=registry.put(shelf.sharded).id, shards=shards)
+    registry.release("dev", "shop", policy=registry.put(shelf.sharded).id, shards=shards)
     server = serving()
     wanted = {"policy": "policy.tar.gz", "people": served("shard", "people"), "s": served("shard", "site:s")}
     (opa,) = opas(configuration(server.url, instance="one", files=wanted))
@@ -235,7 +235,7 @@ def test_a_killed_server_is_missed_by_nobody(
     (opa,) = opas(configuration(server.url, instance="one"))
     until(lambda: runs(opa, registry))
     server.stop(signal.SIGKILL)
-    registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
     time.sleep(0.5)
     assert opa.allows("ann", "read", "s/a/i")
     until(lambda: "refused" in str(opa.status()["bundles"]["policy"].get("message")))
@@ -272,7 +272,7 @@ def test_storage_in_trouble_is_seen_and_what_ran_goes_on(
     until(lambda: late.revision("policy") == opa.revision("policy") and late.revision("state") == opa.revision("state"))
     folder.unlink()
     away.rename(folder)
-    registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
+    registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
     until(lambda: runs(opa, registry))
     until(lambda: fleet(server)[""]["server"]["storage"]["ok"])
 
@@ -286,9 +286,9 @@ def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
     private, public = new_key("ES256")
     signing = SigningKey.of(private)
     for state in shelf.states[:2]:
-        registry.switch("dev", "shop", state=registry.put(signed(state, signing), resign=True).id)
+        registry.release("dev", "shop", state=registry.put(signed(state, signing), resign=True).id)
     kept = registry.history("dev", "shop")[1:]
-    registry.switch("dev", "shop", state=kept[0].state)
+    registry.release("dev", "shop", state=kept[0].state)
     server = serving(*(["--unsigned-deltas"] if allowed else []))
     config = configuration(server.url, instance="one")
     asks = opa_configuration([public], "", ["state"])
@@ -298,7 +298,7 @@ def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
     )
     (opa,) = opas(config)
     until(lambda: runs(opa, registry))
-    registry.switch("dev", "shop", state=kept[1].state)
+    registry.release("dev", "shop", state=kept[1].state)
     until(lambda: runs(opa, registry))
     assert opa.status()["bundles"]["state"]["type"] == ("delta" if allowed else "snapshot")
     assert opa.status()["bundles"]["state"].get("code") is None
@@ -309,12 +309,12 @@ def test_out_of_a_bucket(serving: Any, opas: Any, shelf: Bundles, s3: str) -> No
     place = uuid.uuid4().hex
     options = bucket(s3, place)
     registry = Registry.open(f"s3://{place}/registry", **options)
-    registry.switch("dev", "shop", policy=registry.put(shelf.policies[0]).id, state=registry.put(shelf.states[0]).id)
+    registry.release("dev", "shop", policy=registry.put(shelf.policies[0]).id, state=registry.put(shelf.states[0]).id)
     storage = [part for key, value in options.items() for part in ("--storage", f"{key}={json.dumps(value)}")]
     server = serving(*storage, url=registry.url)
     (opa,) = opas(configuration(server.url, instance="one"))
     until(lambda: runs(opa, registry))
-    registry.switch("dev", "shop", state=registry.put(shelf.states[1]).id)
+    registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
     assert until(lambda: runs(opa, registry)) < 3
     assert opa.status()["bundles"]["state"]["type"] == "delta"
 
@@ -329,7 +329,7 @@ def test_a_static_server_does_too(opas: Any, registry: Registry, shelf: Bundles)
         config = configuration(f"http://127.0.0.1:{port}", wait=None)
         (opa,) = opas({name: part for name, part in config.items() if name in ("services", "bundles")})
         until(lambda: opa.data("privtab_state/shop/revision") == registry.channel("dev", "shop").state)
-        registry.switch(
+        registry.release(
             "dev", "shop", policy=registry.put(shelf.policies[1]).id, state=registry.put(shelf.states[1]).id
         )
         until(lambda: opa.data("privtab_state/shop/revision") == registry.channel("dev", "shop").state)

@@ -1,4 +1,4 @@
-"""Who is who: tokens of one sidecar alone, reports without a name, and a channel whose last switch cannot be read."""
+"""Who is who: tokens of one sidecar alone, reports without a name, and a channel whose last release cannot be read."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ async def fleet(client: httpx.AsyncClient, **asked: str) -> Fleet:
 
 def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Registry, shelf: Bundles) -> None:
     old, new = (registry.put(policy).id for policy in shelf.policies)
-    registry.switch("prod", "shop", policy=new)
-    registry.switch("other", "shop", policy=new)
+    registry.release("prod", "shop", policy=new)
+    registry.release("other", "shop", policy=new)
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         # Of what it runs only: `new` runs in two channels, `old` in one.
@@ -207,7 +207,7 @@ def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its
     registry: Registry, shelf: Bundles
 ) -> None:
     old, new = (registry.put(policy).id for policy in shelf.policies)
-    registry.switch("prod", "shop", policy=old)
+    registry.release("prod", "shop", policy=old)
 
     def event(revision: str, at: str) -> dict[str, Any]:
         bundles = {"policy": {"revision": revision}}
@@ -217,7 +217,7 @@ def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its
         for name, channel in (("one", "dev"), ("two", "prod")):
             await client.get(POLICY.replace("dev", channel), headers={"X-Privtab-Instance": name})
         assert (await client.get("/fleet")).json()["trials"] == {}
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", canary=Canary(policy=new)))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", canary=Canary(policy=new)))
         await until(lambda: bool(served.feeds.canaries))
         since = served.feeds.canaries["dev/shop"].since
         log = [event(old, at) for at in ("2001-01-01T00:00:00.5Z", f"{since}.9Z", "2999-01-01T00:00:00Z", "soon")]
@@ -229,14 +229,14 @@ def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its
         assert found["trials"] == {"dev/shop": {"since": since, "decisions": {old: rules, new: rules}}}
         assert found["decisions"][old]["other"]["allow"] == 8
         assert fleet_of(found).trials["dev/shop"][0] == since
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         await until(lambda: not served.feeds.canaries)
         assert (await client.get("/fleet")).json()["trials"] == {}
 
     within(registry, body)
 
 
-# --- a switch that cannot be read ------------------------------------------------------------------------------------
+# --- a release that cannot be read ------------------------------------------------------------------------------------
 
 
 def spoil(registry: Registry, sequence: int) -> None:
@@ -257,12 +257,12 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         assert (await told(client))["sequence"] == 1
-        assert "switch 2 cannot be read" in (await told(client))["trouble"]
-        assert "switch 2 cannot be read" in caplog.text
+        assert "release 2 cannot be read" in (await told(client))["trouble"]
+        assert "release 2 cannot be read" in caplog.text
         assert 'unreadable_switches{channel="dev",system="shop"} 1' in (await client.get("/metrics")).text
         fresh = await client.get(POLICY)
         assert fresh.content == shelf.policies[0], "who has nothing gets what was whole last"
-        # What it runs may be what the switch was to: it stays, and OPA goes on with its own mark.
+        # What it runs may be what the release was to: it stays, and OPA goes on with its own mark.
         held = {"If-None-Match": f'"{new}.0123456789abcdef"'}
         stays = await client.get(POLICY, headers=held)
         assert (stays.status_code, stays.headers["etag"]) == (304, held["If-None-Match"])
@@ -270,7 +270,7 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
         await until(lambda: served.polls == 1)
         await asyncio.sleep(0.2)
         assert not poll.done()
-        await asyncio.to_thread(partial(registry.switch, "dev", "shop", policy=new, expect=2))
+        await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new, expect=2))
         assert (await poll).content == shelf.policies[1]
         assert (await told(client))["trouble"] is None
 
@@ -283,7 +283,7 @@ def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
     from privtab.registry.server import feeds
 
     monkeypatch.setattr(feeds, "CONFIRMED", 0.0)
-    registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         first = await client.get(POLICY)
@@ -301,7 +301,7 @@ def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
     registry: Registry, shelf: Bundles
 ) -> None:
     old = registry.channel("dev", "shop")
-    registry.switch("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
     spoil(registry, 2)
 
     async def by_the_copy(client: httpx.AsyncClient, served: Served) -> None:

@@ -1,1 +1,1 @@
-"""From a changed table to sidecars that decide by it, and back: gates, the switch, who runs it, canaries."""
+"""From a changed table to sidecars that decide by it, and back: gates, the release, who runs it, canaries."""

@@ -1,4 +1,4 @@
-"""What must hold before a policy is switched to: its findings, its scenarios, and what it changes of what runs now."""
+"""What must hold before a policy is released: its findings, its scenarios, and what it changes of what runs now."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Gate:
         return self.outcome is not Outcome.FAILED
 
     def record(self) -> dict[str, Any]:
-        """What is kept of it beside the switch, for people who ask later."""
+        """What is kept of it beside the release, for people who ask later."""
         return {"gate": self.name, "outcome": str(self.outcome), "says": self.says}
 
     def json(self) -> dict[str, Any]:

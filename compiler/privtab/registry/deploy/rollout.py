@@ -1,4 +1,4 @@
-"""The road from gates to a fleet that runs a revision: put, switch, watch, and back where it does not come."""
+"""The road from gates to a fleet that runs a revision: put, release, watch, and roll back if it does not come."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def same_as(channel: Channel) -> Next:
 
 
 def wanted(before: Channel, after: Channel, *, canary: bool = False) -> Wanted:
-    """What sidecars run once a switch has come to them."""
+    """What sidecars run once a release has come to them."""
     new, old = after.runs(canary=canary), before.runs()
     return Wanted(
         policy=new.get(("policy", "")),
@@ -136,9 +136,9 @@ class Rollout:
             shards=None if packed.shards is None else {key: put(bundle) for key, bundle in packed.shards.items()},
         )
 
-    def switch(self, to: Next, before: Channel, why: str) -> Channel:
-        """Let the channel run other revisions; raises RegistryConflict where somebody else switched it meanwhile."""
-        return self.registry.switch(
+    def release(self, to: Next, before: Channel, why: str) -> Channel:
+        """Let the channel run other revisions; raises RegistryConflict if somebody else released meanwhile."""
+        return self.registry.release(
             self.channel,
             self.system,
             policy=to.policy,
@@ -159,11 +159,11 @@ class Rollout:
         canary = Canary(
             policy=to.policy, state=to.state, shards=dict(to.shards or {}), share=part.share, labels=part.labels
         )
-        return self.registry.switch(self.channel, self.system, why=why, expect=before.last, canary=canary)
+        return self.registry.release(self.channel, self.system, why=why, expect=before.last, canary=canary)
 
     def end_canary(self, during: Channel, why: str) -> Channel:
         """Let the part run what all others do."""
-        return self.registry.switch(self.channel, self.system, why=why, expect=during.last)
+        return self.registry.release(self.channel, self.system, why=why, expect=during.last)
 
     def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> Look | None:
         """Watch until every sidecar, or every one of the canary, runs what it is to run; None where nobody watches."""
@@ -190,13 +190,13 @@ class Rollout:
         return len(here) if all(self._awaited(one, during) for one in here) else 0
 
     def _awaited(self, sidecar: Sidecar, during: Channel | None) -> bool:
-        """Whether a switch is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""
+        """Whether a release is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""
         if during is None:
             return sidecar.reads(self.channel, self.system)
         from privtab.registry.server.wanted import Sidecar as Asking
         from privtab.registry.server.wanted import chosen
 
-        # The server's own choice: also those that have not asked yet since the switch are waited for.
+        # The server's own choice: also those that have not asked yet since the release are waited for.
         return (
             bool(sidecar.feeds)
             and sidecar.reads(self.channel, self.system)
@@ -205,7 +205,7 @@ class Rollout:
 
 
 def earlier(history: list[Channel], now: Channel, *, policy: bool, state: bool) -> Channel:
-    """The last switch that ran something else: another policy, another state, or, where neither is asked for, either.
+    """The last release that ran something else: another policy, another state, or, where neither is asked for, either.
 
     Raises UsageError where there was none.
     """
@@ -222,7 +222,7 @@ def earlier(history: list[Channel], now: Channel, *, policy: bool, state: bool) 
 
 
 def back(to: Channel, *, policy: bool, state: bool) -> Next:
-    """To what ran at an earlier switch; with one of `policy` and `state` the other one stays."""
+    """To what ran at an earlier release; with one of `policy` and `state` the other one stays."""
     either = policy == state
     found = same_as(to)
     return Next(

@@ -142,7 +142,7 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
     if waits is not None and wanted.stays(held):
         wanted = await _poll(served, request, asked, wanted, name, who, waits)
     if wanted.channel.lost and held is None:
-        raise Refused(503, "the last switch cannot be read, and nobody knows whether it ran", Retry_After="5")
+        raise Refused(503, "the last release cannot be read, and nobody knows whether it ran", Retry_After="5")
     stream = wanted.channel.channel, wanted.channel.system, wanted.kind
     stays = wanted.stays(held)
     headers = {

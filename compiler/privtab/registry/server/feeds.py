@@ -1,7 +1,7 @@
 """What is served now: channels watched in the storage, the bundles that they run, and deltas between them.
 
 A channel that was read once goes on being served from memory while its storage is in trouble, and says since when.
-A switch is told to those who wait for it only when its bundles are here.
+A release is told to those who wait for it only when its bundles are here.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Feeds:
             self._note(error)
 
     async def watch(self) -> None:
-        """Look for switches, again and again."""
+        """Look for releases, again and again."""
         while True:
             await asyncio.sleep(self._poll)
             try:
@@ -265,7 +265,7 @@ class Feeds:
         if changed is not None:
             changed.set()
         if known is not None and known.sequence != channel.sequence:
-            LOG.info("%s/%s is at switch %d", channel.channel, channel.system, channel.sequence)
+            LOG.info("%s/%s is at release %d", channel.channel, channel.system, channel.sequence)
 
     def _begin(self, before: Channel | None, after: Channel) -> None:
         """Remember since when a canary is under way: of what was decided before it nothing counts."""

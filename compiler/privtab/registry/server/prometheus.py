@@ -43,11 +43,11 @@ def _gauges(feeds: Feeds, fleet: Fleet, polls: int) -> Iterator[str]:
     yield from _one("storage_stale_seconds", "For how long the storage has not answered.", round(stale, 1))
     yield from _one("storage_errors_total", "Times that the storage did not answer.", feeds.failures, "counter")
     name = "privtab_registry_channel_sequence"
-    yield from _head(name, "Switches of a channel.", "gauge")
+    yield from _head(name, "Releases of a channel.", "gauge")
     for known in _channels(feeds):
         yield _line(name, {"channel": known.channel, "system": known.system}, known.sequence)
     name = "privtab_registry_unreadable_switches"
-    yield from _head(name, "Switches of a channel, from what runs on, that are there and cannot be read.", "gauge")
+    yield from _head(name, "Releases of a channel, from what runs on, that are there and cannot be read.", "gauge")
     for known in _channels(feeds):
         yield _line(name, {"channel": known.channel, "system": known.system}, len(known.broken))
     name = "privtab_registry_sidecars"

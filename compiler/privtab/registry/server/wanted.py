@@ -39,7 +39,7 @@ class Wanted:
     def stays(self, held: str | None) -> bool:
         """Whether who runs the bundle with this ETag goes on with it.
 
-        Also where the last switch cannot be read: what runs may be newer than all that can be sent.
+        Also where the last release cannot be read: what runs may be newer than all that can be sent.
         """
         return held is not None and (held == self.etag or self.channel.held)
 
