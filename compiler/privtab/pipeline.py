@@ -129,9 +129,15 @@ def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]
 def find_policy(policy: str | Path) -> Path:
     """The file of a policy: a path as it is, else a name looked up in the folders of `policy_paths`, then among the shipped ones.
 
-    Raises FileError where a path to a YAML file leads nowhere, UsageError with the nearest name otherwise.
+    Raises FileError where a path to a YAML file leads nowhere, UsageError for a policy that is compiled already, and with the
+    nearest name otherwise.
     """
     path = Path(policy)
+    if str(policy).startswith("registry:") or path.name.endswith((".tar.gz", ".tgz")):
+        raise UsageError(
+            f"`{policy}` is compiled already: give the tables that it was made of, or serve the bundle as it is "
+            "(`privtab registry get` writes one out of a registry)"
+        )
     if path.is_file():
         return path
     for folder in policy_folders():

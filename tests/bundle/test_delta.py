@@ -249,3 +249,25 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         delta_for(b"no bundle", b"no bundle")
     with pytest.raises(BrokenBundle, match="is not JSON"):
         contents(archive({".manifest": b"{"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("patch.json", {"data": {}}, "`data` is not a list of operations"),
+        ("patch.json", {"data": ["x"]}, "an operation has no `path`"),
+        ("patch.json", {"data": [{"op": "upsert", "value": 1}]}, "an operation has no `path`"),
+        ("patch.json", {"data": [{"op": "upsert", "path": 1, "value": 1}]}, "an operation has no `path`"),
+        ("patch.json", {"data": [{"op": "upsert", "path": "/a"}]}, "at `/a` has no `value`"),
+        ("patch.json", {"data": [{"op": ["x"], "path": "/a"}]}, "is no operation of a patch"),
+        ("patch.json", {"data": [{"op": "remove", "path": "/a/%ff"}]}, "is not UTF-8"),
+        (".manifest", {"roots": "a"}, "`roots` is not a list of paths"),
+        (".manifest", {"roots": [1]}, "`roots` is not a list of paths"),
+        (".manifest", {"metadata": []}, "`metadata` is not an object"),
+        ("a/z/data.json", {"c": 1}, "lies below `z`, which is no object"),
+    ],
+)
+def test_what_a_patch_cannot_be_is_a_broken_bundle(name: str, content: Any, told: str) -> None:
+    files = {"a/data.json": json_bytes({"z": 1}), name: json_bytes(content)}
+    with pytest.raises(BrokenBundle, match=told):
+        contents(archive(files))

@@ -145,7 +145,48 @@ def test_a_bundle_is_compiled_already(registry: Registry, tmp_path: Path, capsys
     place = f"registry:{registry.url}#prod"
     assert run(["describe", place, "--variant", "x"]) == 2
     assert "is compiled already" in capsys.readouterr().err
-    assert run(["serve", "-p", place, "-s", place]) == 2
+    bundle = tmp_path / "policy.tar.gz"
+    bundle.write_bytes(registry.read(registry.revisions("shop")[0]))
+    for given in (place, str(bundle)):
+        for command in (
+            ["serve", "-p", given, "-s", place],
+            ["opa", "run", "-p", given],
+            ["compile", given, "-o", str(tmp_path / "out")],
+            ["deploy", given, "--registry", registry.url, "--channel", "prod"],
+            ["lint", given],
+            ["test", given],
+            ["fmt", given],
+        ):
+            assert run(command) == 2, command
+            assert "is compiled already: give the tables that it was made of" in " ".join(
+                capsys.readouterr().err.split()
+            )
+
+
+def test_diff_compares_what_runs_with_tables_and_with_what_ran(
+    registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path)
+    program(tmp_path, version="2", read="READ (item) or owner (item)")
+    narrow, wide = str(tmp_path / "shop-1.yaml"), str(tmp_path / "shop-2.yaml")
+    bundle = tmp_path / "wide.tar.gz"
+    bundle.write_bytes(shelf.policies[1])
+    first, second = (f"registry:{registry.url}#prod@{switch}" for switch in (1, 2))
+
+    def compared(before: str, after: str, *more: str) -> tuple[int, list[tuple[str, str]]]:
+        code = run(["diff", before, after, "--format", "json", *more])
+        told = json.loads(capsys.readouterr().out)
+        operations = told["comparisons"][0]["operations"]
+        return code, [(one["operation"], one["verdict"]) for one in operations if one["verdict"] != "equal"]
+
+    for before in (first, narrow):
+        for after in (second, str(bundle), wide):
+            assert compared(before, after, "--fail-on", "wider") == (1, [("read", "wider")]), (before, after)
+            assert compared(after, before, "--fail-on", "wider") == (0, [("read", "narrower")]), (before, after)
+    assert compared(first, narrow, "--fail-on", "any") == (0, [])
+    assert run(["diff", first]) == 2
+    assert "has no version in git" in " ".join(capsys.readouterr().err.split())
+    assert run(["diff", first, "--variant", "x"]) == 2
     assert "is compiled already" in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from privtab.spark import jobs
-from privtab.spark.jobs import _progress
+from privtab.spark.jobs import _progress, _session
 
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
 LOADS = ["--subject", "who", "--action", "load", "--resource", "what"]
@@ -246,7 +246,6 @@ def test_progress_tells_what_is_written_and_goes_on(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_spark_submit_runs_a_job(asked: Path, tmp_path: Path, connected: bool) -> None:
     if connected:
         pytest.skip("spark-submit is tried once, beside the Classic session")
@@ -275,4 +274,28 @@ def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected
         capture_output=True, text=True, check=False, timeout=420, env=sparks.environment(), cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert not [line for line in done.stderr.splitlines() if " WARN " in line or "log4j" in line or "log level" in line]
+    assert not [line for line in done.stderr.splitlines() if "WARN" in line or "log4j" in line or "log level" in line]
+
+
+def test_the_warning_of_java_is_dropped_and_all_else_passes(capfd: pytest.CaptureFixture[str]) -> None:
+    warning = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
+    pieces = [
+        b"first\nWARN",
+        b"ING: Using",
+        b" incubator modules: jdk.incubator.vector\n",
+        b"\rbar",
+        warning,
+        b"WARNING: x\n",
+    ]
+    with _session._java_warning_dropped():
+        kept = os.dup(2)
+        for piece in pieces:
+            os.write(kept, piece)
+            time.sleep(0.02)
+        os.close(kept)
+    told, ends = "", time.monotonic() + 20
+    while "WARNING: x\n" not in told:
+        assert time.monotonic() < ends, told
+        told += capfd.readouterr().err
+        time.sleep(0.01)
+    assert told == "first\n\rbarWARNING: x\n"

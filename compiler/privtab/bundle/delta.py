@@ -115,17 +115,45 @@ def contents(bundle: bytes) -> Contents:
         if is_signature(name):
             signed = True
         elif name == MANIFEST:
-            manifest = _json(name, file.read())
+            manifest = _manifest(_json(name, file.read()))
         elif name == PATCH:
-            operations = _json(name, file.read()).get("data", ())
+            operations = _operations(_json(name, file.read()).get("data", []))
         elif last == DATA:
             at = data
             for key in folder.split("/") if folder else ():
                 at = at.setdefault(key, {})
+                if not isinstance(at, dict):
+                    raise BrokenBundle(f"`{name}` lies below `{key}`, which is no object")
             at.update(_json(name, file.read()))
         else:
             only_data = False
     return Contents(manifest=manifest, data=data, patch=operations, signed=signed, only_data=only_data)
+
+
+def _manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest whose roots and metadata are what they should be; raises BrokenBundle."""
+    roots = manifest.get("roots", [""])
+    if not (isinstance(roots, list) and all(isinstance(root, str) for root in roots)):
+        raise BrokenBundle(f"`{MANIFEST}`: `roots` is not a list of paths")
+    if not isinstance(manifest.get("metadata", {}), dict):
+        raise BrokenBundle(f"`{MANIFEST}`: `metadata` is not an object")
+    return manifest
+
+
+def _operations(given: object) -> list[Operation]:
+    """The operations of a patch; raises BrokenBundle for anything else."""
+    if not isinstance(given, list):
+        raise BrokenBundle(f"`{PATCH}`: `data` is not a list of operations")
+    for operation in given:
+        if not (isinstance(operation, dict) and isinstance(operation.get("path"), str)):
+            raise BrokenBundle(f"`{PATCH}`: an operation has no `path`")
+        op = operation.get("op")
+        if op not in ("upsert", "replace", "remove"):
+            raise BrokenBundle(f"`{op}` is no operation of a patch")
+        if op != "remove" and "value" not in operation:
+            raise BrokenBundle(f"`{PATCH}`: the operation at `{operation['path']}` has no `value`")
+        segments(operation["path"])
+    return given
 
 
 def _bundle(operations: Sequence[Operation], manifest: Mapping[str, Any], before: Mapping[str, Any]) -> bytes:
@@ -195,13 +223,16 @@ def applied(document: Mapping[str, Any], operations: Sequence[Operation], base_p
 
 
 def segments(path: str) -> list[str]:
-    """The keys that a patch's path names.
+    """The keys that a patch's path names; raises BrokenBundle.
 
     >>> segments("/privtab_state/lake/owners/table:a%252Fb%7E0c")
     ['privtab_state', 'lake', 'owners', 'table:a%2Fb~c']
     """
     path = path.strip("/")
-    read = [unquote(segment, errors="strict") for segment in path.split("/")] if path else []
+    try:
+        read = [unquote(segment, errors="strict") for segment in path.split("/")] if path else []
+    except UnicodeDecodeError:
+        raise BrokenBundle(f"the path `{path}` of a patch is not UTF-8") from None
     return [segment.replace("~1", "/").replace("~0", "~") for segment in read]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from privtab import source
 from privtab.analysis.diff.fork import Child, helpers
 from privtab.cli import _git
+from privtab.cli._kept import is_kept, load_policy
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN, SHARED, settings_in
@@ -44,11 +45,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One text and how it is compiled; without a file, a policy that is not there."""
+    """One text and how it is compiled, or a bundle; without either, a policy that is not there."""
 
     file: SourceFile | None
     name: str
     choice: Choice = field(default_factory=Choice)
+    kept: bool = False
+    """Whether `name` is a bundle, or what a channel of a registry runs."""
 
     @property
     def shown(self) -> str:
@@ -65,7 +68,11 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         yield _side(before, choices[0]), _side(after, choices[1])
     elif before is not None and any(choices):
         side = _side(before, Choice())
+        if side.kept:
+            raise UsageError(f"{before} is compiled already: `--variant` and `--reading` are for tables")
         yield replace(side, choice=choices[0]), replace(side, choice=choices[1])
+    elif before is not None and is_kept(before):
+        raise UsageError(f"{before} has no version in git: name the policy to compare it with, too")
     elif before is None or _is_only_revision(before):
         if any(choices):
             raise UsageError("variants and readings belong to one policy: name it")
@@ -97,6 +104,11 @@ def no_collection() -> Iterator[None]:
 
 def programs(before: Side, after: Side) -> tuple[Program, Program]:
     """The programs of two sides. A policy that is not there has the other's declarations, and no rows."""
+    if before.kept or after.kept:
+        from privtab.registry.deploy.program import comparable
+
+        # Types and operations in one order on both sides: that of a bundle.
+        return comparable(_program(before)), comparable(_program(after))
     if before.file is None or after.file is None:
         there = _program(after if before.file is None else before)
         gone = replace(there, rules={})
@@ -110,6 +122,8 @@ def programs(before: Side, after: Side) -> tuple[Program, Program]:
 
 
 def _program(side: Side) -> Program:
+    if side.kept:
+        return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
     assert side.file is not None
     return program_of(side.file, variant=side.choice.variant, readings=side.choice.readings)
 
@@ -126,7 +140,9 @@ def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
 
 
 def _side(text: str, choice: Choice) -> Side:
-    """A policy by name or path, or as `REVISION:path` as git writes it; a file of that name goes first."""
+    """A policy by name or path, a bundle, or as `REVISION:path` as git writes it; a file of that name goes first."""
+    if is_kept(text):
+        return Side(file=None, name=text, choice=choice, kept=True)
     revision = _revision_of(text)
     if revision is None:
         path = find_policy(text)

@@ -76,20 +76,6 @@ def load_policy(
     return program_in(_policy(policy), str(policy))
 
 
-def load_tables(
-    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
-) -> Program:
-    """The program of a policy that is to be compiled; raises UsageError for a bundle, whose revision would be another one."""
-    from privtab.pipeline import load_program
-
-    if is_kept(policy):
-        raise UsageError(
-            f"{policy} is compiled already, and compiled again it would be another revision: serve it as a bundle "
-            "(`privtab registry get` writes one out)"
-        )
-    return load_program(policy, variant=variant, readings=readings)
-
-
 def load_rows(program: Program, state: Path) -> RawState:
     """The rows of a state, from its tables or from bundles; raises UsageError for those of another system."""
     from privtab.state.load import from_tables, load

@@ -40,7 +40,7 @@ def diff(
         str | None,
         typer.Argument(
             metavar="A",
-            help="A policy by name or path, or REVISION:path as in git.",
+            help="A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git.",
             autocompletion=policies,
         ),
     ] = None,
@@ -90,6 +90,7 @@ def diff(
       privtab diff HEAD~1 --fail-on wider,incomparable
       privtab diff cdap/final --reading namespace/list=parent
       privtab diff old.yaml new.yaml --format markdown
+      privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
     """
     from privtab.analysis.diff import diff as compare
     from privtab.analysis.diff.waivers import apply_waivers, failing

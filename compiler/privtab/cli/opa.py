@@ -93,15 +93,14 @@ def run(
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """
-    from privtab.cli._kept import load_tables
     from privtab.cli._opa_run import Watched, keep
     from privtab.opa.binary import choose
     from privtab.opa.server import check_port
-    from privtab.pipeline import find_policy
+    from privtab.pipeline import find_policy, load_program
     from privtab.state.nodes import State
 
     def load() -> tuple[Program, State]:
-        program = load_tables(policy, variant=variant, readings=readings(reading))
+        program = load_program(policy, variant=variant, readings=readings(reading))
         return program, State() if state is None else load_state(program, state, allow_partial=allow_partial)
 
     if port:

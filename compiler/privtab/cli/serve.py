@@ -265,12 +265,11 @@ def _compiled(
 ) -> list[tuple[str | None, list[str]]]:
     """Bundles in a folder for each system: what is served is what would be deployed."""
     from privtab.bundle.pack import state_bundle
-    from privtab.cli._kept import load_tables
-    from privtab.pipeline import policy_bundle
+    from privtab.pipeline import load_program, policy_bundle
 
     found: dict[str | None, list[str]] = {}
     for policy, path in zip(policies, states, strict=True):
-        program = load_tables(policy)
+        program = load_program(policy)
         if program.system in found:
             raise UsageError(f"two policies are of the system `{program.system}`: one version is active at a time")
         loaded = load_state(program, path, allow_partial=allow_partial)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 LOGGING = Path(__file__).with_name("log4j2.properties")
 """How Spark logs where a job starts it: errors alone."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_WARNING = b"WARNING: Using incubator modules"
+_INCUBATOR = re.compile(_WARNING + rb"[^\n]*\n")
 
 
 @contextmanager
@@ -49,7 +53,8 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
         settings = dict(_quiet(settings))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
+    with _java_warning_dropped():
+        made: SparkSession = builder.getOrCreate()
     try:
         yield made
     finally:
@@ -68,3 +73,30 @@ def _quiet(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 def _on_a_server(remote: str | None) -> bool:
     return remote is not None and remote.startswith("sc://")
+
+
+@contextmanager
+def _java_warning_dropped() -> Iterator[None]:
+    """Drop the line about incubator modules that each Java machine of Spark prints when it starts; no option of Java does."""
+    reader, writer = os.pipe()
+    before = os.dup(2)
+    os.dup2(writer, 2)
+    os.close(writer)
+    threading.Thread(target=_pass_on, args=(reader, before), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+
+
+def _pass_on(reader: int, writer: int) -> None:
+    """Copy what a Java machine prints as long as it lives, without lines about incubator modules."""
+    rest = b""
+    with os.fdopen(reader, "rb", 0) as source, os.fdopen(writer, "wb", 0) as target, suppress(OSError):
+        while chunk := source.read(1 << 16):
+            rest = _INCUBATOR.sub(b"", rest + chunk)
+            tail = rest[rest.rfind(b"\n") + 1 :]
+            held = len(tail) if tail.startswith(_WARNING) or _WARNING.startswith(tail) else 0
+            target.write(rest[: len(rest) - held])
+            rest = tail if held else b""
+        target.write(rest)

@@ -1,0 +1,131 @@
+"""Spoilt bytes for readers: a few in every run, a minute of them in `make test-long`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Target: TypeAlias = Callable[[bytes], None]
+
+TOKENS = (
+    *(
+        b"[",
+        b"{",
+        b"]",
+        b"}",
+        b":",
+        b": ",
+        b",",
+        b"- ",
+        b"? ",
+        b"#",
+        b"&a ",
+        b"*a",
+        b"!!str ",
+        b"<<: ",
+        b"'",
+        b'"',
+        b"|\n",
+        b">\n",
+    ),
+    *(
+        b"\n",
+        b"\r",
+        b"\t",
+        b" ",
+        b"\0",
+        b"\x1b[2J",
+        b"\x7f",
+        b"\xc2\x85",
+        b"\xe2\x80\xa8",
+        b"\xef\xbb\xbf",
+        b"\xff",
+        b"\xed\xa0\x80",
+    ),
+    *(
+        b"\\ud800",
+        b"\\u0000",
+        b"\\",
+        b"%2F",
+        b"%",
+        b"..",
+        b"/",
+        b"null",
+        b"true",
+        b"NaN",
+        b"1e999",
+        b"0x1F",
+        b"---\n",
+        b"...\n",
+    ),
+    *(
+        b"[" * 300,
+        b'{"a":' * 300,
+        b"- " * 300,
+        b"a" * 5000,
+        b"9" * 5000,
+        b"\xf0\xa0\x9c\x8e",
+        b"cafe\xcc\x81",
+        b"(",
+        b")",
+        b" and ",
+    ),
+)
+EDITS = st.lists(
+    st.tuples(
+        st.floats(0, 1),
+        st.sampled_from(["insert", "replace", "delete", "repeat", "cut", "flip"]),
+        st.sampled_from(TOKENS) | st.binary(max_size=12),
+        st.integers(1, 60),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def edited(text: bytes, edits: Sequence[tuple[float, str, bytes, int]]) -> bytes:
+    """The text with some places spoilt."""
+    for place, kind, token, length in edits:
+        at = int(place * len(text))
+        match kind:
+            case "insert":
+                text = text[:at] + token + text[at:]
+            case "replace":
+                text = text[:at] + token + text[at + len(token) :]
+            case "delete":
+                text = text[:at] + text[at + length :]
+            case "repeat":
+                text = text[:at] + text[at : at + length] * 3 + text[at + length :]
+            case "cut":
+                text = text[:at] if length > 50 else text
+            case _:
+                text = text[:at] + bytes(byte ^ length for byte in text[at : at + 1]) + text[at + 1 :]
+    return text
+
+
+def fuzzed(seeds: Sequence[bytes], target: Target, seconds: float | None) -> None:
+    """Call the target with spoilt seeds, so long or a few times; it raises where something comes out that must not."""
+    ends = time.monotonic() + (seconds or 30)
+
+    @settings(
+        max_examples=60 if seconds is None else 5_000,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.sampled_from(seeds), EDITS)
+    def spoilt(seed: bytes, edits: list[tuple[float, str, bytes, int]]) -> None:
+        if time.monotonic() < ends:
+            target(edited(seed, edits))
+
+    for seed in seeds:
+        target(seed)
+    spoilt()
+
+
+LENGTHS = pytest.mark.parametrize("seconds", [None, pytest.param(60.0, marks=pytest.mark.long)], ids=["short", "long"])
