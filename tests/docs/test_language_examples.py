@@ -195,21 +195,51 @@ def test_every_way_to_ask_is_shown() -> None:
     assert {name for name in methods if f"client.{name}(" not in text} == {"explain"}, "`explain` is `decide`"
 
 
+def prose(path: Path) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(path: Path) -> set[str]:
+    """The fragments of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_link_leads_somewhere() -> None:
-    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
-        for target in re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-            assert not target or (path.parent / target).exists(), f"{path.name}: {target}"
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("[bo]*/README.md"), *(ROOT / "docs").rglob("*.md")):
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", prose(path)):
+            other = path.parent / target if target else path
+            assert other.exists(), f"{path.name}: {target}"
+            assert not anchor or other.suffix != ".md" or anchor in anchors(other), f"{path.name}: {target}#{anchor}"
 
 
-def test_every_decision_is_on_its_list() -> None:
+def test_every_page_is_in_the_index() -> None:
+    docs = ROOT / "docs"
+    index = (docs / "README.md").read_text(encoding="utf-8")
+    for path in docs.rglob("*.md"):
+        if path.parent.name not in {"rules", "decisions"} and path != docs / "README.md":
+            assert f"({path.relative_to(docs)})" in index, path
+
+
+DECISION = re.compile(
+    r"# (?P<number>\d{4}): (?P<title>[A-Z`][^\n]*[^.\n])\n\n"
+    r"\*\*Status\.\*\* (?P<status>Accepted(; [a-z]+ superseded by \[\d{4}\]\(\S+\))?|Superseded by \[\d{4}\]\(\S+\))"
+    r" \(\d+\.\d+\.\d+, \d{4}-\d\d-\d\d\)\.\n\n"
+    r"\*\*Decision\.\*\* .*\n\n\*\*Why\.\*\*.*\n\n\*\*What follows\.\*\*",
+    re.DOTALL,
+)
+
+
+def test_every_decision_has_a_status_and_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for path in (ROOT / "docs" / "decisions").glob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        assert f"decisions/{path.name}" in index
-        assert text.startswith(f"# {path.name[:4]}: ")
-        assert "**Decision.**" in text
-        assert "**Why.**" in text
-        assert "**What follows.**" in text
+        found = DECISION.match(path.read_text(encoding="utf-8"))
+        assert found, f"{path.name}: # NNNN: title, **Status.**, **Decision.**, **Why.**, **What follows.**"
+        assert found["number"] == path.name[:4]
+        entry = f"- [{found['number']} {found['title']}](decisions/{path.name})"
+        marked = " (superseded" if found["status"].startswith("Superseded") else ""
+        assert f"{entry}{marked}" in index, path.name
 
 
 def commands(text: str) -> list[tuple[str, str]]:
