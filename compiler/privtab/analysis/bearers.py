@@ -6,37 +6,31 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import assert_never
 
-from privtab.ir.formula import resolve
+from privtab.ir.formula import OfRequest
 from privtab.ir.nodes import (
-    And,
     Atom,
-    ByType,
-    Can,
-    Formula,
     Has,
     Holds,
     Member,
-    Or,
     Owner,
     Self,
     ServiceAdmin,
     Target,
-    When,
 )
 from privtab.reference.evaluate import Asked
 from privtab.request import decode_name
 from privtab.state.nodes import State
 
 
-class Bearers:
+class Bearers(OfRequest[set[str] | None]):
     """For whom a condition holds, as set algebra; None stands for everyone."""
 
     unassigned = False
     """Whether a role counts that nobody was assigned."""
 
     def __init__(self, asked: Asked, state: State) -> None:
+        super().__init__(asked.program, asked.flags, asked.types)
         self.asked = asked
-        self.program = asked.program
         self.holdings = asked.holdings
         self.state = state
         self._seen: dict[Atom, set[str] | None] = {}
@@ -57,42 +51,29 @@ class Bearers:
         """Every group that somebody may be in."""
         raise NotImplementedError
 
-    def of(self, formula: Formula) -> set[str] | None:
-        """For whom a condition holds; the same walk as the reference's."""
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                if formula not in self._seen:
-                    self._seen[formula] = self._atom(formula)
-                return self._seen[formula]
-            case And():
-                return self.all_of(formula.parts)
-            case Or():
-                found: set[str] = set()
-                for part in formula.parts:
-                    some = self.of(part)
-                    if some is None:
-                        return None
-                    found |= some
-                return found
-            case When():
-                return self.of(formula.body) if formula.flag in self.asked.flags else None
-            case Can():
-                return self.of(resolve(self.program, formula))
-            case ByType():
-                case_ = dict(formula.cases).get(self.asked.types[formula.slot])
-                return set() if case_ is None else self.of(case_)
-            case _:
-                assert_never(formula)
+    def atom(self, atom: Atom) -> set[str] | None:
+        """For whom an atom holds."""
+        if atom not in self._seen:
+            self._seen[atom] = self._atom(atom)
+        return self._seen[atom]
 
-    def all_of(self, formulas: Iterable[Formula]) -> set[str] | None:
-        """For whom all of them hold."""
+    def all_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
+        """For whom all hold."""
         found: set[str] | None = None
-        for formula in formulas:
-            some = self.of(formula)
+        for some in values:
             if some is not None:
                 found = set(some) if found is None else found & some
                 if not found:
                     return found
+        return found
+
+    def any_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
+        """For whom some holds."""
+        found: set[str] = set()
+        for some in values:
+            if some is None:
+                return None
+            found |= some
         return found
 
     def _atom(self, atom: Atom) -> set[str]:

@@ -16,23 +16,16 @@ from typing import TypeAlias, assert_never
 from privtab.analysis.caller import Caller
 from privtab.analysis.provenance import Provenance
 from privtab.errors import UnsupportedError
-from privtab.ir.formula import resolve
+from privtab.ir.formula import OfRequest
 from privtab.ir.nodes import (
     RESOURCE,
-    And,
     Atom,
-    ByType,
-    Can,
-    Formula,
     Has,
     Holds,
     Member,
-    Or,
     Owner,
-    Program,
     Self,
     ServiceAdmin,
-    When,
 )
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request, decode_name
@@ -173,7 +166,7 @@ def ways(reference: Reference, state: State, request: Request) -> tuple[tuple[Ch
     found: list[Changes] = []
     for roles in _subsets(Turned(reference, state, request, ()).roles()):
         turned = Turned(reference, state, request, roles)
-        found += [frozenset(roles) | rest for rest in turned.smallest(turned.condition)]
+        found += [frozenset(roles) | rest for rest in turned.fold(turned.condition)]
     return in_order(antichain(found))
 
 
@@ -190,17 +183,17 @@ def universe(reference: Reference, state: State, request: Request) -> tuple[Chan
     return tuple(sorted(found | set(asked), key=_order))
 
 
-class Turned:
-    """One request, its caller holding some more roles or being in more groups."""
+class Turned(OfRequest[frozenset[Changes]]):
+    """One request, its caller holding some more roles or being in more groups, and the changes that turn its conditions."""
 
     def __init__(
         self, reference: Reference, state: State, request: Request, more: Iterable[Assign | AddToGroup]
     ) -> None:
         reference.vocabulary.check(request)
-        self.program: Program = reference.program
-        rule = self.program.rules[request.resource.type, request.action]
+        rule = reference.program.rules[request.resource.type, request.action]
         self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
         self.caller.about({RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}})
+        super().__init__(reference.program, request.flags, self.caller.types)
         self.condition = self.caller.condition(rule)
         more = tuple(more)
         for change in more:
@@ -216,7 +209,7 @@ class Turned:
         self.state = apply(state, request.user, more)
         self.provenance = Provenance(self.caller, self.state)
         self._known: dict[Atom, frozenset[Changes]] = {}
-        self.reached = tuple(dict.fromkeys(self._reached(self.condition)))
+        self.reached = tuple(dict.fromkeys(_Reached(self.program, self.flags, self.types).fold(self.condition)))
         self.ownable = {change.entity for change in self.thought_of() if isinstance(change, MakeOwner)}
         self.givable = {(c.privilege, str(c.entity)): c for c in self.thought_of() if isinstance(c, Give)}
 
@@ -289,49 +282,22 @@ class Turned:
         above = (Entity.parse(key) for key in self.caller.looked_at(path)[:-1])
         return tuple(entity for entity in above if entity.type in on)
 
-    def _reached(self, formula: Formula) -> Iterator[Atom]:
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                yield formula
-            case And() | Or():
-                for part in formula.parts:
-                    yield from self._reached(part)
-            case When():
-                if formula.flag in self.caller.flags:
-                    yield from self._reached(formula.body)
-            case Can():
-                yield from self._reached(resolve(self.program, formula))
-            case ByType():
-                case_ = dict(formula.cases).get(self.caller.types[formula.slot])
-                if case_ is not None:
-                    yield from self._reached(case_)
-            case _:
-                assert_never(formula)
+    def atom(self, atom: Atom) -> frozenset[Changes]:
+        """The smallest sets of changes, further roles apart, under which an atom holds."""
+        if atom not in self._known:
+            self._known[atom] = antichain(self._atom(atom))
+        return self._known[atom]
 
-    def smallest(self, formula: Formula) -> frozenset[Changes]:
-        """The smallest sets of changes, further roles apart, under which a condition holds."""
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                if formula not in self._known:
-                    self._known[formula] = antichain(self._atom(formula))
-                return self._known[formula]
-            case And():
-                product = frozenset({frozenset[Change]()})
-                for part in formula.parts:
-                    product = antichain(a | b for a in product for b in self.smallest(part))
-                return product
-            case Or():
-                return antichain(way for part in formula.parts for way in self.smallest(part))
-            case When():
-                held = formula.flag not in self.caller.flags
-                return frozenset({frozenset[Change]()}) if held else self.smallest(formula.body)
-            case Can():
-                return self.smallest(resolve(self.program, formula))
-            case ByType():
-                case_ = dict(formula.cases).get(self.caller.types[formula.slot])
-                return frozenset() if case_ is None else self.smallest(case_)
-            case _:
-                assert_never(formula)
+    def all_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
+        """Those under which all hold."""
+        product = frozenset({frozenset[Change]()})
+        for sets in values:
+            product = antichain(a | b for a in product for b in sets)
+        return product
+
+    def any_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
+        """Those under which some holds."""
+        return antichain(way for sets in values for way in sets)
 
     def _atom(self, atom: Atom) -> Iterator[Changes]:
         if self.caller.why(atom) is not None:
@@ -396,3 +362,15 @@ _RANK: Mapping[str, int] = {
 
 def _order(change: Change) -> tuple[int, str]:
     return _RANK[change_kind(change)], change_text(change, "")
+
+
+class _Reached(OfRequest[Iterator[Atom]]):
+    """Every atom that a request of this kind asks about; may repeat."""
+
+    def atom(self, atom: Atom) -> Iterator[Atom]:
+        yield atom
+
+    def all_of(self, values: Iterable[Iterator[Atom]]) -> Iterator[Atom]:
+        return itertools.chain.from_iterable(values)
+
+    any_of = all_of

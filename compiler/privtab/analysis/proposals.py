@@ -60,7 +60,7 @@ def proposals(
     found: list[Changes] = [frozenset(way) for way in turns]
     for candidate in _candidates(reference, state, request):
         turned = Turned(reference, state, request, (candidate,))
-        found += [frozenset({candidate}) | rest for rest in turned.smallest(turned.condition)]
+        found += [frozenset({candidate}) | rest for rest in turned.fold(turned.condition)]
     ways = in_order(antichain(found))
     measured = _Measure(reference, state, request)
     made = [

@@ -59,7 +59,7 @@ class WhoCan:
         self._state = state
         self._condition = self._asked.condition(self.rule)
         self._users = UserBearers(self._asked, state)
-        found = self._users.of(self._condition)
+        found = self._users.fold(self._condition)
         self.known: frozenset[str] = users(program, state)
         self.anyone: bool = found is None
         self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
@@ -89,12 +89,12 @@ class WhoCan:
         text = Explanation(self._asked, self.rule, Listing(()), allowed=False).text
         for atoms in self._sets():
             joined = [a for a in atoms if self._is_joining(a)]
-            rest = bearers.all_of(a for a in atoms if not self._is_joining(a))
+            rest = bearers.all_of(bearers.fold(a) for a in atoms if not self._is_joining(a))
             needs = frozenset(map(text, joined))
             for bearer in {"anyone"} if rest is None else rest:
                 if not bearer.startswith("user:"):
                     ways[bearer].add(needs)
-            in_person = bearers.all_of(atoms)
+            in_person = bearers.all_of(map(bearers.fold, atoms))
             for bearer in in_person or ():
                 if bearer.startswith("user:"):
                     ways[bearer].add(frozenset())

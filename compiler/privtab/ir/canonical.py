@@ -19,10 +19,9 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.errors import Undecided
-from privtab.ir.formula import call_condition, item_condition, move, resolve
+from privtab.ir.formula import OfRequest, call_condition, item_condition, move, resolve
 from privtab.ir.nodes import (
     RESOURCE,
-    And,
     Atom,
     ByType,
     Can,
@@ -30,14 +29,12 @@ from privtab.ir.nodes import (
     Has,
     Holds,
     Member,
-    Or,
     Owner,
     Program,
     Rule,
     Self,
     ServiceAdmin,
     Target,
-    When,
 )
 
 Leaf: TypeAlias = Atom | ByType
@@ -189,14 +186,14 @@ class Canonical:
                 kept = rest if self._follows(rest, atom) else kept
         return kept
 
-    def _antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
+    def antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
         """The weakest sets: none suffices for another. No two that differ suffice for each other, being reduced."""
         distinct = frozenset(sets)
         if len(distinct) < 2:
             return distinct
         weakest: list[AtomSet] = []
         for atoms in sorted(distinct, key=len):
-            self._spend(len(weakest))
+            self.spend(len(weakest))
             if any(self._suffices(atoms, known) for known in weakest):
                 continue
             weakest = [known for known in weakest if not self._suffices(known, atoms)]
@@ -209,41 +206,20 @@ class Canonical:
             self._meant[can] = resolve(self.program, can)
         return self._meant[can]
 
-    def _spend(self, steps: int) -> None:
+    def spend(self, steps: int) -> None:
+        """Take steps off what is left of them; raises Undecided where it is not enough."""
         self._left -= steps
         if self._left < 0:
             raise Undecided(f"not decided: the minimal sets of a condition take more than {STEPS:,} steps")
 
     def _sets(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return frozenset({frozenset({formula})})
-            case And():
-                product: frozenset[AtomSet] = frozenset({frozenset()})
-                for part in formula.parts:
-                    right = self._sets(part, flags, types)
-                    self._spend(len(product) * len(right))
-                    product = self._antichain(self.reduce(a | b) for a in product for b in right)
-                return product
-            case Or():
-                return self._antichain(s for part in formula.parts for s in self._sets(part, flags, types))
-            case When():
-                return self._sets(formula.body, flags, types) if formula.flag in flags else frozenset({frozenset()})
-            case Can():
-                return self._resolved(formula, flags)
-            case ByType():
-                if formula.slot not in types:
-                    return frozenset({frozenset({formula})})
-                case_ = dict(formula.cases).get(types[formula.slot])
-                return frozenset() if case_ is None else self._sets(case_, flags, types)
-            case _:
-                assert_never(formula)
+        return _Sets(self, flags, types).fold(formula)
 
-    def _resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
+    def resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
         """The sets of what a `can` refers to, worked out once; their steps count each time, so that order does not matter."""
         key = (can.target.type, can.operation, flags)
         if self._too_many.get(key, -1) >= self._left:
-            self._spend(self._left + 1)  # so many steps were not enough before
+            self.spend(self._left + 1)  # so many steps were not enough before
         if key not in self._can:
             here = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
             before = self._left
@@ -254,11 +230,40 @@ class Canonical:
                 raise
             self._can[key] = sets, before - self._left
         else:
-            self._spend(self._can[key][1])
+            self.spend(self._can[key][1])
         sets, _ = self._can[key]
         if can.target.slot == RESOURCE:
             return sets
         return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
+
+
+class _Sets(OfRequest[frozenset[AtomSet]]):
+    """The minimal sets of conditions for one kind of request."""
+
+    def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str]) -> None:
+        super().__init__(form.program, flags, types)
+        self._form = form
+        self._flags = flags
+
+    def atom(self, atom: Atom) -> frozenset[AtomSet]:
+        return frozenset({frozenset({atom})})
+
+    def all_of(self, values: Iterable[frozenset[AtomSet]]) -> frozenset[AtomSet]:
+        form = self._form
+        product: frozenset[AtomSet] = frozenset({frozenset()})
+        for right in values:
+            form.spend(len(product) * len(right))
+            product = form.antichain(form.reduce(a | b) for a in product for b in right)
+        return product
+
+    def any_of(self, values: Iterable[frozenset[AtomSet]]) -> frozenset[AtomSet]:
+        return self._form.antichain(atoms for sets in values for atoms in sets)
+
+    def can(self, can: Can) -> frozenset[AtomSet]:
+        return self._form.resolved(can, self._flags)
+
+    def by_type(self, choice: ByType) -> frozenset[AtomSet]:
+        return super().by_type(choice) if choice.slot in self.types else frozenset({frozenset({choice})})
 
 
 def _moved(atom: Leaf, slot: str) -> Leaf:

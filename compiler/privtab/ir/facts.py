@@ -11,25 +11,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.formula import resolve
+from privtab.ir.formula import Truth
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import (
-    And,
     Atom,
-    ByType,
-    Can,
     Formula,
     Has,
     Holds,
     Member,
-    Or,
     Owner,
     OwnerKind,
     Program,
     Self,
     ServiceAdmin,
     Target,
-    When,
 )
 
 Carrier: TypeAlias = Literal["user", "group", "brought"]
@@ -198,22 +193,7 @@ class Reading:
         types: Mapping[str, str] | None = None,
     ) -> bool:
         """Whether a condition holds under the facts; `types`: that of the object in each `with` slot with several."""
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return self.atom(formula, facts)
-            case And():
-                return all(self.holds(part, facts, flags, types) for part in formula.parts)
-            case Or():
-                return any(self.holds(part, facts, flags, types) for part in formula.parts)
-            case When():
-                return formula.flag not in flags or self.holds(formula.body, facts, flags, types)
-            case Can():
-                return self.holds(resolve(self.program, formula), facts, flags, types)
-            case ByType():
-                case_ = dict(formula.cases).get((types or {}).get(formula.slot, ""))
-                return case_ is not None and self.holds(case_, facts, flags, types)
-            case _:
-                assert_never(formula)
+        return Truth(self.program, flags, types or {}, lambda atom: self.atom(atom, facts)).fold(formula)
 
     def atom(self, atom: Atom, facts: Facts) -> bool:
         """Whether an atom holds under the facts."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, assert_never
 
-from privtab.ir.formula import leaves
-from privtab.ir.nodes import And, ByType, Can, Formula, Has, Holds, Member, Or, Owner, Self, ServiceAdmin, When
-
-if TYPE_CHECKING:
-    from privtab.ir.canonical import AtomSet, Canonical, Leaf
+from privtab.ir.canonical import AtomSet, Canonical, Leaf
+from privtab.ir.formula import OfRequest, Truth, leaves
+from privtab.ir.nodes import Atom, ByType, Can, Formula
 
 LISTED = 25
 """How many minimal sets are listed of a condition that has too many."""
@@ -22,46 +19,40 @@ def few(form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping
     return _Few(form, formula, flags, types).sets()
 
 
-class _Few:
+class _Few(OfRequest[list[AtomSet]]):
     """Of each part the smallest sets are kept; what comes out suffices, and is weakened as far as it still does."""
 
     def __init__(self, form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> None:
+        super().__init__(form.program, flags, types)
         self._form = form
         self._formula = formula
         self._flags = flags
-        self._types = types
 
     def sets(self) -> frozenset[AtomSet]:
-        return frozenset(map(self._weakest, self._some(self._formula)))
+        return frozenset(map(self._weakest, self.fold(self._formula)))
 
-    def _some(self, formula: Formula) -> list[AtomSet]:
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return [frozenset({formula})]
-            case And():
-                joined: list[AtomSet] = [frozenset()]
-                for part in formula.parts:
-                    right = self._some(part)
-                    # The smallest sets of both sides come first, so that the first pairs hold the smallest ones.
-                    pairs = sorted((i + j, i, j) for i in range(len(joined)) for j in range(len(right)))
-                    joined = self._first(joined[i] | right[j] for _, i, j in islice(pairs, 4 * LISTED))
-                return joined
-            case Or():
-                return self._first(atoms for part in formula.parts for atoms in self._some(part))
-            case When():
-                return self._some(formula.body) if formula.flag in self._flags else [frozenset()]
-            case Can():
-                key = formula, self._flags
-                if key not in self._form.few:
-                    self._form.few[key] = self._some(self._form.meant(formula))
-                return self._form.few[key]
-            case ByType():
-                if formula.slot not in self._types:
-                    return [frozenset({formula})]
-                case_ = dict(formula.cases).get(self._types[formula.slot])
-                return [] if case_ is None else self._some(case_)
-            case _:
-                assert_never(formula)
+    def atom(self, atom: Atom) -> list[AtomSet]:
+        return [frozenset({atom})]
+
+    def all_of(self, values: Iterable[list[AtomSet]]) -> list[AtomSet]:
+        joined: list[AtomSet] = [frozenset()]
+        for right in values:
+            # The smallest sets of both sides come first, so that the first pairs hold the smallest ones.
+            pairs = sorted((i + j, i, j) for i in range(len(joined)) for j in range(len(right)))
+            joined = self._first(joined[i] | right[j] for _, i, j in islice(pairs, 4 * LISTED))
+        return joined
+
+    def any_of(self, values: Iterable[list[AtomSet]]) -> list[AtomSet]:
+        return self._first(atoms for sets in values for atoms in sets)
+
+    def can(self, can: Can) -> list[AtomSet]:
+        key = can, self._flags
+        if key not in self._form.few:
+            self._form.few[key] = self.fold(self._form.meant(can))
+        return self._form.few[key]
+
+    def by_type(self, choice: ByType) -> list[AtomSet]:
+        return super().by_type(choice) if choice.slot in self.types else [frozenset({choice})]
 
     def _first(self, sets: Iterable[AtomSet]) -> list[AtomSet]:
         """The smallest sets, in the one order that outputs use."""
@@ -80,7 +71,7 @@ class _Few:
                 rest = held - {atom}
                 if self._form.entails(rest, atom):
                     continue
-                if self._holds(self._formula, rest, {}):
+                if _Holds(self._form, self._flags, self.types, rest).fold(self._formula):
                     held = rest
                 else:
                     kept.add(atom)
@@ -90,25 +81,20 @@ class _Few:
     def _asked(self) -> AtomSet:
         return frozenset(leaves(self._form.program, self._formula))
 
-    def _holds(self, formula: Formula, held: AtomSet, known: dict[Can, bool]) -> bool:
-        """Whether a set that has all that it entails fulfils a condition."""
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return formula in held
-            case And():
-                return all(self._holds(part, held, known) for part in formula.parts)
-            case Or():
-                return any(self._holds(part, held, known) for part in formula.parts)
-            case When():
-                return formula.flag not in self._flags or self._holds(formula.body, held, known)
-            case Can():
-                if formula not in known:
-                    known[formula] = self._holds(self._form.meant(formula), held, known)
-                return known[formula]
-            case ByType():
-                if formula.slot not in self._types:
-                    return formula in held
-                case_ = dict(formula.cases).get(self._types[formula.slot])
-                return case_ is not None and self._holds(case_, held, known)
-            case _:
-                assert_never(formula)
+
+class _Holds(Truth):
+    """Whether a set that has all that it entails fulfils a condition."""
+
+    def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str], held: AtomSet) -> None:
+        super().__init__(form.program, flags, types, held.__contains__)
+        self._form = form
+        self._held = held
+        self._known: dict[Can, bool] = {}
+
+    def can(self, can: Can) -> bool:
+        if can not in self._known:
+            self._known[can] = self.fold(self._form.meant(can))
+        return self._known[can]
+
+    def by_type(self, choice: ByType) -> bool:
+        return super().by_type(choice) if choice.slot in self.types else choice in self._held

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from privtab.ir.algebra import Algebra, Rebuilt, T
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
@@ -68,40 +69,39 @@ def item_condition(rule: Rule) -> Formula:
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
 
 
+class _Mapped(Rebuilt):
+    def __init__(self, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str]) -> None:
+        self._of_type = of_type
+        self._leaf = leaf
+
+    def atom(self, atom: Atom) -> Formula:
+        return self._leaf(atom)
+
+    def can(self, can: Can) -> Formula:
+        return self._leaf(can)
+
+    def by_type(self, choice: ByType) -> Formula:
+        return replace(choice, cases=tuple((self._of_type(type_), self.fold(case_)) for type_, case_ in choice.cases))
+
+
 def mapped(
     formula: Formula, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str] = lambda type_: type_
 ) -> Formula:
     """The formula with another in place of each atom and `can`; `of_type` names the types of its cases anew."""
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
-            return leaf(formula)
-        case And():
-            return And(parts=tuple(mapped(p, leaf, of_type) for p in formula.parts))
-        case Or():
-            return Or(parts=tuple(mapped(p, leaf, of_type) for p in formula.parts))
-        case When():
-            return replace(formula, body=mapped(formula.body, leaf, of_type))
-        case ByType():
-            return replace(formula, cases=tuple((of_type(t), mapped(f, leaf, of_type)) for t, f in formula.cases))
-        case _:
-            assert_never(formula)
+    return _Mapped(leaf, of_type).fold(formula)
+
+
+class _Flat(Rebuilt):
+    def all_of(self, values: Iterable[Formula]) -> Formula:
+        return conjunction(*values)
+
+    def any_of(self, values: Iterable[Formula]) -> Formula:
+        return disjunction(*values)
 
 
 def flat(formula: Formula) -> Formula:
     """One formula, its nested conjunctions and alternatives flat, each part once."""
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | Can():
-            return formula
-        case And():
-            return conjunction(*map(flat, formula.parts))
-        case Or():
-            return disjunction(*map(flat, formula.parts))
-        case When():
-            return replace(formula, body=flat(formula.body))
-        case ByType():
-            return replace(formula, cases=tuple((t, flat(f)) for t, f in formula.cases))
-        case _:
-            assert_never(formula)
+    return _Flat().fold(formula)
 
 
 def move(formula: Formula, slot: str) -> Formula:
@@ -120,6 +120,50 @@ def resolve(program: Program, can: Can) -> Formula:
     rule = program.rules[can.target.type, can.operation]
     condition = item_condition(rule)
     return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
+
+
+class OfRequest(Algebra[T]):
+    """An algebra for one kind of request: the flags that it sets, and the type of the object in each `with` slot."""
+
+    def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
+        self.program = program
+        self.flags = flags
+        self.types = types
+
+    def when(self, when: When) -> T:
+        """As Algebra.when: without the flag nothing is required."""
+        return self.fold(when.body) if when.flag in self.flags else self.all_of(())
+
+    def can(self, can: Can) -> T:
+        """As Algebra.can."""
+        return self.fold(resolve(self.program, can))
+
+    def by_type(self, choice: ByType) -> T:
+        """As Algebra.by_type: a type without a case never fits."""
+        case_ = dict(choice.cases).get(self.types.get(choice.slot, ""))
+        return self.any_of(()) if case_ is None else self.fold(case_)
+
+
+class Truth(OfRequest[bool]):
+    """Whether a condition holds; `holds` says it of an atom."""
+
+    def __init__(
+        self, program: Program, flags: Collection[str], types: Mapping[str, str], holds: Callable[[Atom], bool]
+    ) -> None:
+        super().__init__(program, flags, types)
+        self._holds = holds
+
+    def atom(self, atom: Atom) -> bool:
+        """As Algebra.atom."""
+        return self._holds(atom)
+
+    def all_of(self, values: Iterable[bool]) -> bool:
+        """As Algebra.all_of."""
+        return all(values)
+
+    def any_of(self, values: Iterable[bool]) -> bool:
+        """As Algebra.any_of."""
+        return any(values)
 
 
 def walk(formula: Formula) -> Iterator[Formula]:

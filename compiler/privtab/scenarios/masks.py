@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, assert_never
+from functools import reduce
+from operator import or_
+from typing import TypeAlias
 
+from privtab.ir.algebra import Algebra
 from privtab.ir.formula import item_condition, move, references
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
-    And,
     Atom,
     ByType,
     Can,
     Formula,
-    Has,
-    Holds,
-    Member,
-    Or,
-    Owner,
     Program,
     Rule,
-    Self,
-    ServiceAdmin,
     When,
 )
 from privtab.reference.evaluate import Asked, Reference
@@ -92,34 +87,7 @@ class Observed:
 
     def holds(self, formula: Formula, changed: Rule | None = None, reach: Reach | None = None) -> Mask:
         """The cases in which a condition holds; with `changed`, where that rule stands in place of its original."""
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return self.atom(formula)
-            case And():
-                mask = self.every
-                for part in formula.parts:
-                    if not mask:
-                        break
-                    mask &= self.holds(part, changed, reach)
-                return mask
-            case Or():
-                mask = 0
-                for part in formula.parts:
-                    mask |= self.holds(part, changed, reach)
-                return mask
-            case When():
-                unset = self.every & ~self.flag(formula.flag)
-                return unset | self.holds(formula.body, changed, reach)
-            case Can():
-                return self.can(formula, changed, reach)
-            case ByType():
-                mask = 0
-                for type_, case_ in formula.cases:
-                    of_type = self.of_type(formula.slot, type_)
-                    mask |= of_type and (of_type & self.holds(case_, changed, reach))
-                return mask
-            case _:
-                assert_never(formula)
+        return _Holding(self, changed, reach).fold(formula)
 
     def can(self, can: Can, changed: Rule | None, reach: Reach | None) -> Mask:
         """The cases in which the rule that a `can` names holds for its object."""
@@ -156,4 +124,41 @@ class Observed:
             mask &= self.flag(flag) if flag in flags else ~self.flag(flag)
         for slot, type_ in types.items():
             mask &= self.of_type(slot, type_)
+        return mask
+
+
+class _Holding(Algebra[Mask]):
+    """The cases in which conditions hold; arguments as of `Observed.holds`."""
+
+    def __init__(self, observed: Observed, changed: Rule | None, reach: Reach | None) -> None:
+        self._observed = observed
+        self._changed = changed
+        self._reach = reach
+
+    def atom(self, atom: Atom) -> Mask:
+        return self._observed.atom(atom)
+
+    def all_of(self, values: Iterable[Mask]) -> Mask:
+        mask = self._observed.every
+        for value in values:
+            mask &= value
+            if not mask:
+                break
+        return mask
+
+    def any_of(self, values: Iterable[Mask]) -> Mask:
+        return reduce(or_, values, 0)
+
+    def when(self, when: When) -> Mask:
+        unset = self._observed.every & ~self._observed.flag(when.flag)
+        return unset | self.fold(when.body)
+
+    def can(self, can: Can) -> Mask:
+        return self._observed.can(can, self._changed, self._reach)
+
+    def by_type(self, choice: ByType) -> Mask:
+        mask = 0
+        for type_, case_ in choice.cases:
+            of_type = self._observed.of_type(choice.slot, type_)
+            mask |= of_type and (of_type & self.fold(case_))
         return mask

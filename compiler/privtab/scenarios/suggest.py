@@ -5,31 +5,25 @@ They say what the policy says, in the shape of its cells; so they prove nothing 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from privtab.ir.canonical import atom_words
-from privtab.ir.formula import anchor, asked_condition, followed, item_condition, move
+from privtab.ir.formula import OfRequest, anchor, asked_condition, followed, item_condition, move
 from privtab.ir.nodes import (
-    NEVER,
     RESOURCE,
-    And,
     Atom,
-    ByType,
     Can,
     Effect,
     Formula,
     Has,
     Holds,
     Member,
-    Or,
     Owner,
     Program,
     Rule,
-    Self,
-    ServiceAdmin,
     Target,
     When,
 )
@@ -38,6 +32,8 @@ from privtab.scenarios.coverage import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
 """Ways as they are written: an atom or a name, sets, or parts under `all` or `any`."""
+Value: TypeAlias = "Tree | Atom"
+"""What a condition is worth before it is written."""
 ANYONE: Tree = "anyone"
 NOBODY: Tree = []
 Setting: TypeAlias = tuple[frozenset[str], tuple[tuple[str, str], ...], Form]
@@ -128,37 +124,27 @@ class _Writer:
         return "".join(f"{line}\n" for line in lines)
 
 
-class _Ways:
-    """Writes conditions for one request."""
+class _Ways(OfRequest[Value]):
+    """Writes conditions for one request. An atom stays one until it is known whether it is written with others."""
 
     def __init__(self, writer: _Writer, names: _Names, flags: frozenset[str], types: Mapping[str, str]) -> None:
+        super().__init__(writer.program, flags, types)
         self.writer = writer
-        self.program = writer.program
         self.names = names
-        self.flags = flags
-        self.types = types
 
     def tree(self, formula: Formula) -> Tree:
         """A condition as ways."""
-        match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-                return self.names.atom(formula)
-            case And():
-                return self._all([self.tree(part) for part in formula.parts])
-            case Or():
-                return self._any(formula.parts)
-            case When():
-                return self.tree(formula.body) if formula.flag in self.flags else ANYONE
-            case Can():
-                return self._can(formula)
-            case ByType():
-                return self.tree(dict(formula.cases).get(self.types[formula.slot], NEVER))
-            case _:
-                assert_never(formula)
+        return self._written(self.fold(formula))
 
-    def _all(self, parts: list[Tree]) -> Tree:
+    def _written(self, value: Value) -> Tree:
+        return value if isinstance(value, str | list | dict) else self.names.atom(value)
+
+    def atom(self, atom: Atom) -> Value:
+        return atom
+
+    def all_of(self, values: Iterable[Value]) -> Tree:
         flat: list[Tree] = []
-        for part in parts:
+        for part in map(self._written, values):
             flat += part["all"] if isinstance(part, dict) and part.keys() == {"all"} else [part]
         if NOBODY in flat:
             return NOBODY
@@ -178,9 +164,10 @@ class _Ways:
                 yield inner
                 yield from self._inside(inner)
 
-    def _any(self, parts: Sequence[Formula]) -> Tree:
-        others = [self.tree(part) for part in parts if not isinstance(part, Has | Owner | Member | Holds)]
-        atoms = [part for part in parts if isinstance(part, Has | Owner | Member | Holds)]
+    def any_of(self, values: Iterable[Value]) -> Tree:
+        listed = list(values)
+        atoms = [part for part in listed if isinstance(part, Has | Owner | Member | Holds)]
+        others = [self._written(part) for part in listed if not isinstance(part, Has | Owner | Member | Holds)]
         found = [*self.names.merged(atoms), *(part for part in others if part != NOBODY)]
         found = [part for number, part in enumerate(found) if part not in found[:number]]
         if ANYONE in found:
@@ -189,7 +176,7 @@ class _Ways:
             return found[0] if found else NOBODY
         return {"any": found}
 
-    def _can(self, can: Can) -> Tree:
+    def can(self, can: Can) -> Tree:
         """The name of a part for what `can` asks; the part is written when it is first needed."""
         rule = self.program.rules[can.target.type, can.operation]
         condition = item_condition(rule)
@@ -198,7 +185,7 @@ class _Ways:
             can.operation,
             can.target.type,
             *([can.target.slot] if can.target.slot else []),
-            *sorted(asked & self.flags),
+            *sorted(asked.intersection(self.flags)),
         ]
         name = base = "_".join(words)
         tree = self.tree(move(condition, can.target.slot))

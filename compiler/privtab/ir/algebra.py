@@ -1,0 +1,104 @@
+"""One walk over conditions. A reader says what an atom is worth and how the values of parts are put together.
+
+Three readings stay apart from this on purpose, since their agreement is what the tests look at: the reference, the Rego back end
+and the conditions of the engines.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Generic, TypeVar, assert_never
+
+from privtab.ir.nodes import (
+    And,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    Has,
+    Holds,
+    Member,
+    Or,
+    Owner,
+    Self,
+    ServiceAdmin,
+    When,
+)
+
+T = TypeVar("T")
+
+
+class Algebra(ABC, Generic[T]):
+    """What conditions are worth. The values of parts come lazily: an algebra that has seen enough takes no more of them."""
+
+    def fold(self, formula: Formula) -> T:
+        """The value of a condition."""
+        match formula:
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
+                return self.atom(formula)
+            case And():
+                return self.all_of(map(self.fold, formula.parts))
+            case Or():
+                return self.any_of(map(self.fold, formula.parts))
+            case When():
+                return self.when(formula)
+            case Can():
+                return self.can(formula)
+            case ByType():
+                return self.by_type(formula)
+            case _:
+                assert_never(formula)
+
+    @abstractmethod
+    def atom(self, atom: Atom) -> T:
+        """The value of an atom."""
+
+    @abstractmethod
+    def all_of(self, values: Iterable[T]) -> T:
+        """The value of a conjunction; of no parts: of what always holds."""
+
+    @abstractmethod
+    def any_of(self, values: Iterable[T]) -> T:
+        """The value of a disjunction; of no parts: of what never holds."""
+
+    @abstractmethod
+    def when(self, when: When) -> T:
+        """The value of what a flag requires."""
+
+    @abstractmethod
+    def can(self, can: Can) -> T:
+        """The value of a reference to another rule."""
+
+    @abstractmethod
+    def by_type(self, choice: ByType) -> T:
+        """The value of a choice by the type of an object."""
+
+
+class Rebuilt(Algebra[Formula]):
+    """The same condition, made anew; each method may make something else of its part."""
+
+    def atom(self, atom: Atom) -> Formula:
+        """As Algebra.atom."""
+        return atom
+
+    def all_of(self, values: Iterable[Formula]) -> Formula:
+        """As Algebra.all_of."""
+        return And(parts=tuple(values))
+
+    def any_of(self, values: Iterable[Formula]) -> Formula:
+        """As Algebra.any_of."""
+        return Or(parts=tuple(values))
+
+    def when(self, when: When) -> Formula:
+        """As Algebra.when."""
+        return replace(when, body=self.fold(when.body))
+
+    def can(self, can: Can) -> Formula:
+        """As Algebra.can."""
+        return can
+
+    def by_type(self, choice: ByType) -> Formula:
+        """As Algebra.by_type."""
+        return replace(choice, cases=tuple((type_, self.fold(case_)) for type_, case_ in choice.cases))

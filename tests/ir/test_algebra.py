@@ -1,0 +1,99 @@
+"""Conditions are walked in one place; readers that stay apart do so on purpose."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import privtab
+from privtab.ir.algebra import Rebuilt
+from privtab.ir.formula import Truth, flat
+from privtab.ir.nodes import ALWAYS, NEVER, And, Atom, ByType, Formula, Has, Or, Owner, ServiceAdmin, Target, When
+from privtab.pipeline import load_program
+
+PACKAGE = Path(privtab.__file__).parent
+SHELF, TABLE = Target(slot="", type="shelf"), Target(slot="", type="table")
+READ, WRITE, OWNER = Has(privilege="READ", target=SHELF), Has(privilege="WRITE", target=SHELF), Owner(target=TABLE)
+APART = {
+    "ir/algebra.py": "the walk itself",
+    "ir/formula.py": "lists the nodes of a condition, without recursion",
+    "ir/exact.py": "compares nodes one by one",
+    "ir/serialise.py": "writes the tree as JSON",
+    "ir/deserialise.py": "reads that JSON, and says it in words",
+    "ir/solver.py": "circuits of the SAT solver, with an order of clauses of their own",
+    "reference/evaluate.py": "the first reading",
+    "backends/rego/view.py": "the second reading",
+    "scenarios/mutants.py": "changes one node in its place",
+    "analysis/diff/renames.py": "compares trees as they are written",
+}
+"""Modules that go through And, Or, When, Can and ByType by themselves. The third reading is `engines/conditions.py`."""
+
+
+def walks(path: Path) -> bool:
+    """Whether a module tells conjunctions from other nodes by a `match`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "privtab.ir.nodes"
+        for alias in node.names
+    }
+    matched = {
+        node.cls.id for node in ast.walk(tree) if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name)
+    }
+    return bool({"And", "Or"} & imported & matched)
+
+
+def test_conditions_are_walked_in_one_place() -> None:
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if walks(path)}
+    assert found == set(APART)
+
+
+@pytest.mark.parametrize("name", ["cdap/final", "gravitino/1.1.0", "streams/teracloud"])
+def test_a_condition_rebuilt_is_itself(name: str) -> None:
+    for rule in load_program(name).rules.values():
+        for formula in (rule.gate, rule.requires, rule.each):
+            assert formula is None or Rebuilt().fold(formula) == formula
+
+
+def test_flat_keeps_each_part_once() -> None:
+    nested = And(parts=(READ, And(parts=(WRITE, READ)), When(flag="f", body=Or(parts=(Or(parts=(READ,)), OWNER)))))
+    assert flat(nested) == And(parts=(READ, WRITE, When(flag="f", body=Or(parts=(READ, OWNER)))))
+
+
+def test_parts_that_cannot_change_the_value_are_not_looked_at() -> None:
+    asked: list[Atom] = []
+
+    def holds(atom: Atom) -> bool:
+        asked.append(atom)
+        return atom == READ
+
+    truth = Truth(load_program("cdap/final"), (), {}, holds)
+    assert truth.fold(Or(parts=(READ, WRITE)))
+    assert not truth.fold(And(parts=(WRITE, READ)))
+    assert asked == [READ, WRITE]
+
+
+CHOICE = ByType(slot="to", cases=(("shelf", READ), ("table", OWNER)), text="can take (to)")
+
+
+@pytest.mark.parametrize(
+    ("formula", "flags", "types", "wanted"),
+    [
+        (When(flag="f", body=NEVER), (), {}, True),
+        (When(flag="f", body=NEVER), ("f",), {}, False),
+        (CHOICE, (), {"to": "shelf"}, True),
+        (CHOICE, (), {"to": "table"}, False),
+        (CHOICE, (), {"to": "desk"}, False),
+        (CHOICE, (), {}, False),
+        (ALWAYS, (), {}, True),
+        (NEVER, (), {}, False),
+        (ServiceAdmin(), (), {}, False),
+    ],
+)
+def test_flags_and_types_of_a_request(
+    formula: Formula, flags: tuple[str, ...], types: dict[str, str], wanted: bool
+) -> None:
+    assert Truth(load_program("cdap/final"), flags, types, lambda atom: atom == READ).fold(formula) is wanted
