@@ -139,7 +139,7 @@ def _in_wasm(prepared: Any) -> list[Contestant]:
 
     from privtab import Entity, Request
     from privtab.client.embedded import Embedded
-    from privtab.engines.wasm import Instance
+    from privtab.engines.opa_wasm import Instance
     from privtab.opa import wasm
     from privtab.pipeline import policy_artifacts, wasm_modules
 

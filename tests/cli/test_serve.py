@@ -130,6 +130,16 @@ def test_without_the_extra_it_says_what_to_install(policy: Path, state: Path) ->
     assert "pip install '.[compiler,serve]'" in ran.stderr
 
 
+def test_a_registry_server_without_its_extra_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        f"from privtab.cli._app import run; sys.exit(run(['serve', '--registry', {str(tmp_path)!r}]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "pip install '.[compiler,registry]'" in ran.stderr
+
+
 def test_the_first_line_is_for_a_person_unless_said(policy: Path, state: Path, tokens: Path) -> None:
     command = [sys.executable, "-c", "from privtab.cli import main; main()", "serve", "--port", "0", "-q"]
     options = ["-p", str(policy), "-s", str(state), "--host", "0.0.0.0", "--token-file", str(tokens)]  # noqa: S104

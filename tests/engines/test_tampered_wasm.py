@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import keyring
@@ -16,8 +17,8 @@ from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.sign import signed
 from privtab.client.embedded import Embedded
-from privtab.engines import wasm as engine
-from privtab.engines.wasm import Instance
+from privtab.engines import opa_wasm as engine
+from privtab.engines.opa_wasm import Instance
 from privtab.errors import DecisionUnavailable, PolicyError, SignatureRefused
 from privtab.opa import wasm
 from privtab.pipeline import policy_artifacts, wasm_modules
@@ -132,6 +133,7 @@ def test_an_altered_module_in_a_signed_bundle_is_refused(tmp_path: Path, opa_bin
 
 ASK = """
 import sys
+import threading
 from pathlib import Path
 from privtab.client.embedded import Embedded
 from privtab.errors import PrivtabError
@@ -167,3 +169,86 @@ def test_an_altered_module_never_takes_the_process_down(tmp_path: Path, opa_bina
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert len(ran.stdout.splitlines()) > 10
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from privtab.engines import opa_wasm
+from privtab.errors import DecisionUnavailable
+opa_wasm.LONGEST, opa_wasm._TICK = 0.2, 0.1
+instance = opa_wasm.Instance(Path(sys.argv[1]).read_bytes(), b"{}", ["x"])
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    instance.call("x", b"{}")
+except DecisionUnavailable:
+    os._exit(7)
+os._exit(1)
+"""
+
+
+def test_a_call_without_an_end_ends_in_a_forked_process(tmp_path: Path) -> None:
+    """A fork has no thread of its parent's that could end it."""
+    (tmp_path / "x.wasm").write_bytes(module("(loop $on (br $on)) (i32.const 0)"))
+    ran = subprocess.run([sys.executable, "-c", FORKED, str(tmp_path / "x.wasm")], check=False, timeout=60)
+    assert ran.returncode == 7
+
+
+def test_a_start_without_an_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LONGEST", 0.02)
+    monkeypatch.setattr(engine, "_TICK", 0.1)
+    endless = wasmtime.wat2wasm('(module (import "env" "memory" (memory 2)) (func $f (loop $on (br $on))) (start $f))')
+    with pytest.raises(PolicyError, match="cannot be run"):
+        Instance(bytes(endless), b"{}", [])
+
+
+def test_what_a_module_says_when_it_gives_up_is_told() -> None:
+    head = '(import "env" "memory" (memory 2))'
+    text = MODULE.replace(head, f'(import "env" "opa_abort" (func $abort (param i32))) {head}')
+    text = text.replace(
+        "(data (i32.const 2048)", '(data (i32.const 6000) "too many{{}}\\00")\n  (data (i32.const 2048)'
+    )
+    aborting = wasmtime.wat2wasm(text.format(body="(call $abort (i32.const 6000)) (i32.const 0)", heap=16384))
+    instance = Instance(bytes(aborting), b"{}", ["x"])
+    for _ in range(2):
+        with pytest.raises(DecisionUnavailable, match=r"broke off: too many\{\}$"):
+            instance.call("x", b"{}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"opa_wasm_abi_version") i32 (i32.const 1)', '"opa_wasm_abi_version") i32 (i32.const 2)', r"its ABI is 2\.3"),
+        ("(i32.const 3)", "(i32.const 1)", r"its ABI is 1\.1"),
+        ('"opa_json_parse") (param i32 i32)', '"opa_json_parse") (param i32)', "no function `opa_json_parse`"),
+        ('(export "opa_eval")', '(export "evil")', "no function `opa_eval`"),
+        ("(i32.const 8192)", "(i32.const 200000)", "outside of its memory"),
+        ('"{{}}\\00"', '"{{\\22plus\\22:0}}\\00"', "needs functions of its host: plus"),
+        ("{{\\22x\\22:0}}", "[1]", "its entrypoints have no names"),
+        ("{{\\22x\\22:0}}", "{{\\22x\\22:[]}}", "no entrypoint `x`"),
+        ("{{\\22x\\22:0}}", "{{", "cannot be run"),
+        ("(memory 2)", "(memory 9)", "cannot be run"),
+        ("(i32.const 512))\n", "(i32.const 0))\n", "cannot read the data"),
+    ],
+)
+def test_a_module_that_is_none_of_opas_is_refused(old: str, new: str, said: str) -> None:
+    assert old in MODULE
+    changed = MODULE.replace(old, new, 1).format(body="(i32.const 4096)", heap=16384)
+    with pytest.raises(PolicyError, match=said):
+        Instance(bytes(wasmtime.wat2wasm(changed)), b"{}", ["x"])
+
+
+def test_the_text_form_is_refused() -> None:
+    with pytest.raises(PolicyError, match="not WebAssembly"):
+        Instance(MODULE.format(body="(i32.const 4096)", heap=16384).encode(), b"{}", ["x"])
+
+
+def test_its_thread_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_TICK", 0.05)
+    before = set(threading.enumerate())
+    instance = Instance(module(), b"{}", ["x"])
+    (own,) = set(threading.enumerate()) - before
+    del instance
+    own.join(20)
+    assert not own.is_alive()

@@ -178,8 +178,7 @@ def test_memory_does_not_grow_with_each_call(shipped: tuple[WasmEngine, Referenc
     asked = worlds.requests(program, 11, 20)
 
     def size() -> int:
-        runtime = engine._instance._runtime
-        return int(runtime.memory.data_len(runtime.store))
+        return engine._instance._memory.data_len(engine._instance._store)
 
     engine.decide_many(asked)
     before = size()

@@ -27,7 +27,8 @@ HEAVY = (
     "pandas",
     "httpx",
     "opa_client",
-    "opa_wasm",
+    "prometheus_client",
+    "wasmtime",
 )
 LOADED = f"""
 import sys

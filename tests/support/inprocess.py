@@ -58,3 +58,13 @@ def within(registry: Registry, body: Callable[[httpx.AsyncClient, Served], Await
             await body(client, served)
 
     asyncio.run(run())
+
+
+def figure(served: Served, name: str, **labels: str) -> float | None:
+    """The value of a metric."""
+    return served.metrics.registry.get_sample_value(f"privtab_registry_{name}", labels)
+
+
+def waiting(served: Served) -> float | None:
+    """How many long polls there are."""
+    return figure(served, "long_polls")

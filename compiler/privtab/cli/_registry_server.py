@@ -9,8 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privtab._install import how_to_install
 from privtab.cli._output import Format, complain, out
 from privtab.cli._registry_options import open_registry
+from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from privtab.serving.server import Tls
@@ -37,13 +39,17 @@ def serve_registry(
 ) -> None:
     """Serve a registry until Ctrl-C."""
     from privtab.registry import names
-    from privtab.registry.server.app import Role, Served, application
     from privtab.registry.server.feeds import Feeds
     from privtab.registry.server.fleet import Fleet
     from privtab.serving.server import address, listen
     from privtab.serving.server import serve as run
     from privtab.serving.tokens import Tokens
 
+    try:
+        from privtab.registry.server.app import Role, Served, application
+    except ModuleNotFoundError as error:
+        needed = f"`privtab serve --registry` needs the extra `registry`: {how_to_install('compiler', 'registry')}"
+        raise UsageError(f"{needed} (there is no `{error.name}`)") from None
     for channel in channels:
         names.checked("the channel", channel)
     tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None

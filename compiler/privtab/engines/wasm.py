@@ -1,28 +1,19 @@
 """The `wasm` engine: the policy's Rego as OPA compiled it to WebAssembly, in this process, with OPA's own meaning.
 
-Instances are made by opa-py-wasm. Calls go straight to the one-shot `opa_eval` of the module, a few writes to its memory
-around it: for a single decision the rest of a call would cost more than the decision.
+`opa_wasm` runs the module.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
-import logging
-import math
-import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from privtab._install import how_to_install
-from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
+from privtab.engines.opa_wasm import Instance
+from privtab.errors import InvalidRequest, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from opapywasm.runtime import WasmtimeRuntime
 
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 BATCH = 1000
@@ -34,13 +25,6 @@ FEW = 100
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 """All JSON for a module is written by this, as UTF-8: OPA's Wasm misreads the surrogate pairs that ASCII needs beyond U+FFFF."""
-_ADDRESSES = (1 << 32) - 1
-"""Addresses come as signed numbers."""
-_PAGE = 64 * 1024
-LONGEST = 60.0
-"""Seconds that a call into a module may take: one that somebody tampered with may never end."""
-_TICK = 1.0
-"""Seconds between two looks at that."""
 
 
 class WasmEngine:
@@ -229,105 +213,6 @@ def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequ
         else:
             plain.setdefault((request.action, request.resource.type), []).append(at)
     return dict(plain), mixed
-
-
-class Instance:
-    """One instance with its data; callers take turns."""
-
-    def __init__(self, module: bytes, data: bytes, entrypoints: Sequence[str]) -> None:
-        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that there must be, `privtab/cdap/allow`."""
-        self._module = module
-        self._data = data
-        self._wanted = tuple(entrypoints)
-        self._lock = threading.Lock()
-        self._close: Callable[[], object] = lambda: None
-        self._start()
-
-    def _start(self) -> None:
-        try:
-            from opapywasm import OpaWasmError
-            from opapywasm.abi import OpaAbi
-            from opapywasm.memory import MemoryCodec
-            from opapywasm.runtime import WasmtimeRuntimeFactory
-        except ImportError as error:
-            raise UsageError(f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}") from error
-        # It warns of each module that needs more than the least memory, which they all do.
-        logging.getLogger("opapywasm").addHandler(logging.NullHandler())
-        most = 2**31 - 1
-        try:
-            factory = WasmtimeRuntimeFactory(self._module)
-            self._runtime: WasmtimeRuntime = factory.create_runtime()
-            factory.epoch.tick_seconds = _TICK
-            factory.epoch.ensure_running()
-            self._close()
-            self._close = weakref.finalize(self, factory.close)
-            self._limit(10 * LONGEST)
-            abi = OpaAbi(self._runtime)
-            codec = MemoryCodec(
-                abi, max_input_bytes=most, max_data_bytes=most, max_result_bytes=most, max_cstring_scan_bytes=most
-            )
-            self._entrypoints = codec.decode_entrypoints()
-            if needed := codec.decode_builtins():
-                raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(needed))}")
-            self._address = codec.python_to_opa_value(self._data, limit=most, kind="data", validate=False)
-            self._heap = abi.opa_heap_ptr_get() & _ADDRESSES
-        except (OpaWasmError, ValueError) as error:
-            raise PolicyError(f"the Wasm of the policy cannot be run: {error}") from error
-        if not 0 < self._heap <= self._runtime.memory.data_len(self._runtime.store):
-            raise PolicyError("the Wasm of the policy cannot be run: its heap begins outside of its memory")
-        missing = [name for name in self._wanted if name not in self._entrypoints]
-        if missing:
-            raise PolicyError(f"the Wasm has no entrypoint `{missing[0]}`")
-        self._eval = self._runtime.get_func("opa_eval")
-        self._failed = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"module": self._module, "data": self._data, "wanted": self._wanted}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["module"], state["data"], state["wanted"])  # type: ignore[misc]
-
-    def call(self, entrypoint: str, sent: bytes) -> Any:
-        """The result set of an entrypoint for an input, as JSON gives it."""
-        with self._lock:
-            if self._failed:
-                # What a call that broke off leaves in its memory is anybody's guess.
-                self._start()
-            self._failed = True
-            self._limit(LONGEST)
-            try:
-                answer = self._evaluated(self._entrypoints[entrypoint], sent)
-            except Exception as error:
-                raise DecisionUnavailable(f"the Wasm of the policy broke off: {error}") from error
-            self._failed = False
-        try:
-            return json.loads(answer)
-        except (ValueError, RecursionError) as error:
-            raise PolicyError(f"the Wasm of the policy answered with no JSON: {error}") from None
-
-    def _limit(self, seconds: float) -> None:
-        """Let a call into the module end in time."""
-        self._runtime.set_epoch_deadline(math.ceil(seconds / _TICK) + 1)
-
-    def _evaluated(self, number: int, sent: bytes) -> bytes:
-        store, memory, heap = self._runtime.store, self._runtime.memory, self._heap
-        end = heap + len(sent)
-        if (missing := end - memory.data_len(store)) > 0:
-            memory.grow(store, missing // _PAGE + 1)
-        ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + heap, sent, len(sent))
-        at = self._eval(store, 0, number, self._address, heap, len(sent), end, 0)
-        # The memory may have moved. The module ends its answer with a zero byte, unless it was made to do harm: what lies behind
-        # its memory is this process's.
-        at, size = at & _ADDRESSES, memory.data_len(store)
-        if not 0 < at < size:
-            raise ValueError("its answer lies outside of its memory")
-        start = ctypes.addressof(memory.data_ptr(store).contents)
-        if ctypes.string_at(start + size - 1, 1) == b"\0":
-            return ctypes.string_at(start + at)
-        answer, zero, _ = ctypes.string_at(start + at, size - at).partition(b"\0")
-        if not zero:
-            raise ValueError("its answer does not end in its memory")
-        return answer
 
 
 def _decision(value: object) -> Decision:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from inprocess import POLICY, STATE, until, within
+from inprocess import POLICY, STATE, figure, until, waiting, within
 from shelf import Bundles
 
 from privtab.bundle.delta import proof
@@ -83,13 +83,13 @@ def test_a_long_poll_ends_with_the_switch(registry: Registry, shelf: Bundles) ->
         short = await client.get(POLICY, headers={**held, "Prefer": "wait=0"})
         assert short.status_code == 304
         polls = [asyncio.create_task(client.get(POLICY, headers={**held, "Prefer": "wait=20"})) for _ in range(20)]
-        await until(lambda: served.polls == 20)
+        await until(lambda: waiting(served) == 20)
         started = time.monotonic()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         answers = await asyncio.gather(*polls)
         assert time.monotonic() - started < 1
         assert {(one.status_code, one.content) for one in answers} == {(200, shelf.policies[1])}
-        assert served.polls == 0
+        assert waiting(served) == 0
 
     within(registry, body)
 
@@ -117,7 +117,7 @@ def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Reg
         first = await client.get(STATE)
         headers = {"If-None-Match": first.headers["etag"], "Prefer": "wait=20", "X-Privtab-Instance": "one"}
         poll = asyncio.create_task(client.get(STATE, headers=headers))
-        await until(lambda: served.polls == 1)
+        await until(lambda: waiting(served) == 1)
         (asked,) = served.fleet._known[True, "one"].asked.values()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", canary=Canary(policy=new)))
         await until(lambda: asked.canary)
@@ -153,7 +153,7 @@ def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, shelf: Bu
         assert (await ask("d", Prefer="")).content == shelf.states[1]
         assert (await ask("e", '"0123456789abcdef.0123456789abcdef"')).content == shelf.states[1]
         assert (await ask("f", "nonsense")).content == shelf.states[1]
-        assert served.counted["served", "dev", "shop", "state", "delta"] == 2
+        assert figure(served, "bundles_served_total", channel="dev", system="shop", kind="state", mode="delta") == 2
 
     within(registry, body)
 

@@ -112,7 +112,7 @@ def test_decisions_are_counted_by_revision_rule_and_answer(serving: Any, opas: A
     assert fleet(server)[""]["decisions"][current.state] == counts
     assert fleet(server)["one"]["decisions"][current.policy] == {"allow": 3, "deny": 8}
     assert (
-        f'privtab_registry_decisions_total{{revision="{current.policy}",answer="allow"}} 3'
+        f'privtab_registry_decisions_total{{answer="allow",revision="{current.policy}"}} 3.0'
         in server.get("/metrics").text
     )
 

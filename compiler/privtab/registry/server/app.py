@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,11 +23,12 @@ from starlette.types import ASGIApp
 
 from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.printable import printable_json
-from privtab.registry.server import decisions, prometheus
+from privtab.registry.server import decisions
 from privtab.registry.server.bodies import document
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
 from privtab.registry.server.fleet import Asked, Fleet, sidecar
+from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
 from privtab.registry.server.wanted import Sidecar, Wanted
 from privtab.serving.endpoint import answered, running
@@ -64,13 +65,14 @@ class Served:
     feeds: Feeds
     fleet: Fleet
     tokens: Tokens | None = None
-    counted: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """Name of a counter and its labels, in the order of `prometheus.COUNTERS`."""
     tried: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
     """Deltas that were sent: who asks for the same again could not use it."""
-    polls: int = 0
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """For bodies that take long to look at."""
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.feeds, self.fleet)
 
 
 def application(served: Served) -> ASGIApp:
@@ -154,14 +156,14 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
     if trouble is not None:
         headers["X-Privtab-Stale"] = f"{max(0.0, time.time() - trouble.since):.0f}"
     if stays:
-        served.counted["not_modified", *stream] += 1
+        served.metrics.not_modified.labels(*stream).inc()
         note(request.scope, "not modified", routine=True)
         return Response(status_code=304, headers=headers)
     if asked is not None:
         asked.wanted, asked.canary = wanted.id, wanted.canary
     body, mode = await _body(served, request, wanted, held, who.instance or address)
-    served.counted["served", *stream, mode] += 1
-    served.counted["bytes", *stream, mode] += len(body)
+    served.metrics.served.labels(*stream, mode).inc()
+    served.metrics.bytes.labels(*stream, mode).inc(len(body))
     note(request.scope, f"{mode} {wanted.id}")
     return Response(body, media_type=GZIP if waits is None else LONG_POLL, headers=headers)
 
@@ -195,7 +197,7 @@ async def _poll(
     """Wait until there is another bundle for this sidecar, the time is over, it goes away, or the server ends."""
     deadline = time.monotonic() + min(seconds, LONGEST_WAIT)
     gone = asyncio.create_task(_gone(request))
-    served.polls += 1
+    served.metrics.polls.inc()
     if asked is not None:
         asked.waiting += 1
     try:
@@ -215,7 +217,7 @@ async def _poll(
         return before
     finally:
         gone.cancel()
-        served.polls -= 1
+        served.metrics.polls.dec()
         served.fleet.touch(who)
         if asked is not None:
             asked.waiting -= 1
@@ -256,7 +258,7 @@ async def _status(served: Served, request: Request) -> Response:
     who, address = _who(request)
     if not served.fleet.reports(who, address, report):
         raise Refused(400, "the body is no status of an OPA: it needs labels with an id")
-    served.counted["reports",] += 1
+    served.metrics.reports.inc()
     return Response(status_code=200)
 
 
@@ -267,7 +269,7 @@ async def _logs(served: Served, request: Request) -> Response:
     who, address = _who(request)
     if not served.fleet.counted(who, address, tallied, begun):
         raise Refused(400, "the body is no decision log of an OPA: it is no list")
-    served.counted["logs",] += 1
+    served.metrics.logs.inc()
     return Response(status_code=200)
 
 
@@ -309,8 +311,7 @@ def _fits(place: str, channel: str | None, system: str | None) -> bool:
 
 async def _metrics(served: Served, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    text = prometheus.text(served.feeds, served.fleet, served.counted, served.polls)
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(served.metrics.text(), media_type=CONTENT_TYPE)
 
 
 async def _health(served: Served, request: Request) -> Response:
@@ -339,7 +340,7 @@ def _who(request: Request) -> tuple[Sidecar, str]:
 
 
 def _turn_away(served: Served, request: Request, refused: Refused) -> None:
-    served.counted["refused", str(refused.status)] += 1
+    served.metrics.refused.labels(refused.status).inc()
     who, address = _who(request)
     if refused.status in (401, 403):
         token = caller_of(request.scope)

@@ -1,0 +1,225 @@
+"""One module that OPA compiled to WebAssembly, run by wasmtime: OPA's Wasm ABI, from version 1.2 on.
+
+A call is one write to the module's memory, its one-shot `opa_eval`, and one read: for a single decision anything more would
+cost more than the decision.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from privtab._install import how_to_install
+from privtab.errors import DecisionUnavailable, PolicyError, UsageError
+
+if TYPE_CHECKING:
+    import wasmtime
+
+_ADDRESSES = (1 << 32) - 1
+"""Addresses come as signed numbers."""
+_PAGE = 64 * 1024
+LONGEST = 60.0
+"""Seconds that a call into a module may take: one that somebody tampered with may never end."""
+_TICK = 1.0
+"""Seconds between two looks at that."""
+_MOST_PAGES = 16384
+"""Memory that a module may need before it runs: 1 GiB."""
+_HOST = f"""
+(module
+  (global (export "message") (mut i32) (i32.const 0))
+  (func (export "opa_abort") (param i32) (global.set 0 (local.get 0)) unreachable)
+  (func (export "opa_println") (param i32))
+  {" ".join(f'(func (export "opa_builtin{n}") (param {"i32 " * (n + 2)}) (result i32) unreachable)' for n in range(5))})
+"""
+"""What a module of OPA's imports beside its memory. No Python function: wasmtime keeps those in a list without a lock."""
+
+
+class Instance:
+    """One instance with its data; callers take turns."""
+
+    def __init__(self, module: bytes, data: bytes, entrypoints: Sequence[str]) -> None:
+        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that there must be, `privtab/cdap/allow`."""
+        try:
+            import wasmtime
+        except ImportError as error:
+            raise UsageError(f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}") from error
+        self._given = module, data, tuple(entrypoints)
+        self._lock = threading.Lock()
+        config = wasmtime.Config()
+        config.epoch_interruption = True
+        self._engine = wasmtime.Engine(config)
+        self._host = wasmtime.Module(self._engine, _HOST)
+        self._tick()
+        try:
+            if not module.startswith(b"\0asm"):  # wasmtime would take its text form, too.
+                raise ValueError("it is not WebAssembly")
+            self._module = wasmtime.Module(self._engine, module)
+        except (wasmtime.WasmtimeError, ValueError) as error:
+            raise PolicyError(f"the Wasm of the policy cannot be run: {error}") from error
+        self._start()
+
+    def _tick(self) -> None:
+        """Let time pass for the engine, as long as there is one; a forked process needs a thread of its own for that."""
+        self._pid = os.getpid()
+        threading.Thread(target=_passes, args=(weakref.ref(self._engine),), name="privtab-wasm", daemon=True).start()
+
+    def _start(self) -> None:
+        """Make the instance and give it its data. PolicyError."""
+        import wasmtime
+
+        _, data, wanted = self._given
+        try:
+            exports = self._instantiated()
+            function = partial(_function, self._store, exports)
+            major, minor = (exports.get(f"opa_wasm_abi_{name}") for name in ("version", "minor_version"))
+            versions = [g.value(self._store) if isinstance(g, wasmtime.Global) else 0 for g in (major, minor)]
+            if versions[0] != 1 or versions[1] < 2:
+                raise ValueError(f"its ABI is {versions[0]}.{versions[1]}, and needs to be 1.2 or a later 1.x")
+            dump = function("opa_json_dump", 1)
+            self._entrypoints, builtins = (
+                json.loads(self._text(dump(self._store, function(name, 0)(self._store))))
+                for name in ("entrypoints", "builtins")
+            )
+            if not all(isinstance(names, dict) for names in (self._entrypoints, builtins)):
+                raise ValueError("its entrypoints have no names")
+            if builtins:
+                raise PolicyError(f"the Wasm needs functions of its host: {', '.join(sorted(builtins))}")
+            at = function("opa_malloc", 1)(self._store, len(data)) & _ADDRESSES
+            self._write(at, data)
+            self._address = function("opa_json_parse", 2)(self._store, at, len(data))
+            if not self._address:
+                raise ValueError("it cannot read the data")
+            self._heap = function("opa_heap_ptr_get", 0)(self._store) & _ADDRESSES
+            self._eval = function("opa_eval", 7)
+        except (wasmtime.WasmtimeError, wasmtime.Trap, ValueError, RecursionError) as error:
+            raise PolicyError(f"the Wasm of the policy cannot be run: {self._why(error)}") from error
+        if not 0 < self._heap <= self._memory.data_len(self._store):
+            raise PolicyError("the Wasm of the policy cannot be run: its heap begins outside of its memory")
+        missing = [name for name in wanted if type(self._entrypoints.get(name)) is not int]
+        if missing:
+            raise PolicyError(f"the Wasm has no entrypoint `{missing[0]}`")
+        self._failed = False
+
+    def _instantiated(self) -> Mapping[str, Any]:
+        """The exports of a new instance."""
+        import wasmtime
+
+        pages = 2
+        while True:
+            self._message: wasmtime.Global | None = None
+            self._store = store = wasmtime.Store(self._engine)
+            self._limit(10 * LONGEST)
+            self._memory = wasmtime.Memory(store, wasmtime.MemoryType(wasmtime.Limits(pages, None)))
+            host = wasmtime.Instance(store, self._host, [])
+            message = host.exports(store)["message"]
+            assert isinstance(message, wasmtime.Global)
+            self._message = message
+            linker = wasmtime.Linker(self._engine)
+            linker.define(store, "env", "memory", self._memory)
+            linker.define_instance(store, "env", host)
+            try:
+                return linker.instantiate(store, self._module).exports(store)
+            except wasmtime.Trap as trap:
+                # What the module was compiled with is copied into its memory at the start, and may need more than it says.
+                if trap.trap_code is not wasmtime.TrapCode.MEMORY_OUT_OF_BOUNDS or pages >= _MOST_PAGES:
+                    raise
+                pages *= 2
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"given": self._given}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(*state["given"])  # type: ignore[misc]
+
+    def call(self, entrypoint: str, sent: bytes) -> Any:
+        """The result set of an entrypoint for an input, as JSON gives it."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._tick()
+            if self._failed:
+                # What a call that broke off leaves in its memory is anybody's guess.
+                self._start()
+            self._failed = True
+            self._limit(LONGEST)
+            try:
+                answer = self._evaluated(self._entrypoints[entrypoint], sent)
+            except Exception as error:
+                raise DecisionUnavailable(f"the Wasm of the policy broke off: {self._why(error)}") from error
+            self._failed = False
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise PolicyError(f"the Wasm of the policy answered with no JSON: {error}") from None
+
+    def _limit(self, seconds: float) -> None:
+        """Let a call into the module end in time."""
+        self._store.set_epoch_deadline(math.ceil(seconds / _TICK) + 1)
+
+    def _evaluated(self, number: int, sent: bytes) -> bytes:
+        heap, end = self._heap, self._heap + len(sent)
+        if (missing := end - self._memory.data_len(self._store)) > 0:
+            self._memory.grow(self._store, missing // _PAGE + 1)
+        self._write(heap, sent)
+        return self._text(self._eval(self._store, 0, number, self._address, heap, len(sent), end, 0))
+
+    def _write(self, at: int, content: bytes) -> None:
+        memory, store = self._memory, self._store
+        if not 0 < at <= memory.data_len(store) - len(content):
+            raise ValueError("it takes what it is given outside of its memory")
+        ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + at, content, len(content))
+
+    def _text(self, at: int) -> bytes:
+        """What stands in memory up to a zero byte.
+
+        A module that was made to do harm may leave that off, and what lies behind its memory is this process's.
+        """
+        memory, store = self._memory, self._store
+        at, size = at & _ADDRESSES, memory.data_len(store)
+        if not 0 < at < size:
+            raise ValueError("its answer lies outside of its memory")
+        start = ctypes.addressof(memory.data_ptr(store).contents)
+        if ctypes.string_at(start + size - 1, 1) == b"\0":
+            return ctypes.string_at(start + at)
+        answer, zero, _ = ctypes.string_at(start + at, size - at).partition(b"\0")
+        if not zero:
+            raise ValueError("its answer does not end in its memory")
+        return answer
+
+    def _why(self, error: Exception) -> str:
+        """What the module said when it gave up, else what the runtime says."""
+        try:
+            if self._message is not None and (at := self._message.value(self._store)):
+                return self._text(at)[:1000].decode("utf-8", "replace")
+        except ValueError:
+            pass
+        return str(error)
+
+
+def _function(store: wasmtime.Store, exports: Mapping[str, Any], name: str, takes: int) -> wasmtime.Func:
+    """A function of OPA's ABI: numbers of 32 bits in, one out."""
+    import wasmtime
+
+    found, number = exports.get(name), wasmtime.ValType.i32()
+    if isinstance(found, wasmtime.Func):
+        type_ = found.type(store)
+        if type_.params == [number] * takes and type_.results == [number]:
+            return found
+    raise ValueError(f"it has no function `{name}` as OPA's modules have it")
+
+
+def _passes(engine: weakref.ref[wasmtime.Engine]) -> None:
+    while True:
+        time.sleep(_TICK)
+        found = engine()
+        if found is None:
+            return
+        found.increment_epoch()
+        del found

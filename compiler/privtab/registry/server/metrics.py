@@ -1,0 +1,84 @@
+"""The metrics of a registry server, for Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from privtab.registry.server.feeds import Feeds
+from privtab.registry.server.fleet import Fleet
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX = "privtab_registry_"
+_STREAM = ("channel", "system", "kind")
+
+
+class Metrics(Collector):
+    """Counts what the server does, and reads the rest from feeds and fleet when it is asked."""
+
+    def __init__(self, feeds: Feeds, fleet: Fleet) -> None:
+        # Otherwise every counter has a second time series, which says when it was made.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._feeds, self._fleet = feeds, fleet
+        self.registry = CollectorRegistry()
+        self.served = self._counter("bundles_served", "Bundles sent.", (*_STREAM, "mode"))
+        self.bytes = self._counter("bytes_sent", "Bytes of bundles sent.", (*_STREAM, "mode"))
+        self.not_modified = self._counter("not_modified", "Requests that nothing new was there for.", _STREAM)
+        self.reports = self._counter("status_reports", "Status reports taken.")
+        self.logs = self._counter("decision_log_uploads", "Uploads of decision logs taken.")
+        self.refused = self._counter("refused", "Requests refused.", ("status",))
+        self.polls = Gauge(f"{_PREFIX}long_polls", "Sidecars that wait for something new.", registry=self.registry)
+        self.registry.register(self)
+
+    def text(self) -> bytes:
+        """All metrics in the text format."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """What feeds and fleet know."""
+        yield from self._storage()
+        yield from self._channels()
+        sidecars = _gauge("sidecars", "Sidecars by what they run; revision is empty where they run nothing yet.")
+        for (stream, revision), number in sorted(self._fleet.holding().items()):
+            channel, system, kind, *shard = stream.split("/", 3)  # A shard's name may hold anything.
+            labels = {"channel": channel, "system": system, "kind": kind, "revision": revision}
+            sidecars.add_sample(sidecars.name, labels | ({"shard": shard[0]} if shard else {}), number)
+        yield sidecars
+        says = "Decisions in the logs that sidecars sent; each counts for its policy and for its state."
+        decisions = CounterMetricFamily(f"{_PREFIX}decisions", says, labels=("revision", "answer"))
+        for revision, answers in sorted(self._fleet.counts.total().items()):
+            for answer, number in sorted(answers.items()):
+                decisions.add_metric((revision, answer), number)
+        yield decisions
+
+    def _storage(self) -> Iterator[Metric]:
+        trouble = self._feeds.trouble
+        stale = round(time.time() - trouble.since, 1) if trouble else 0
+        yield _gauge("storage_ok", "1 while the storage answers.", int(trouble is None))
+        yield _gauge("storage_stale_seconds", "For how long the storage has not answered.", stale)
+        says = "Times that the storage did not answer."
+        yield CounterMetricFamily(f"{_PREFIX}storage_errors", says, value=self._feeds.failures)
+
+    def _channels(self) -> Iterator[Metric]:
+        labels = ("channel", "system")
+        sequence = _gauge("channel_sequence", "Releases of a channel.", labels=labels)
+        says = "Releases of a channel, from what runs on, that are there and cannot be read."
+        unreadable = _gauge("unreadable_switches", says, labels=labels)
+        for key, known in sorted(self._feeds.channels.items()):
+            sequence.add_metric(key, known.sequence)
+            unreadable.add_metric(key, len(known.broken))
+        yield sequence
+        yield unreadable
+
+    def _counter(self, name: str, says: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"{_PREFIX}{name}", says, labels, registry=self.registry)
+
+
+def _gauge(
+    name: str, says: str, value: float | None = None, labels: tuple[str, ...] | None = None
+) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{_PREFIX}{name}", says, value=value, labels=labels)

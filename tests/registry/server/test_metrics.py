@@ -1,0 +1,90 @@
+"""The metrics of a registry server: names, kinds, help texts and labels are what dashboards are built on."""
+
+from __future__ import annotations
+
+import httpx
+from inprocess import POLICY, within
+from prometheus_client.parser import text_string_to_metric_families
+
+from privtab.registry import Registry
+from privtab.registry.server.app import Served
+
+METRICS = {
+    "bundles_served": ("counter", "Bundles sent.", {"channel", "system", "kind", "mode"}),
+    "bytes_sent": ("counter", "Bytes of bundles sent.", {"channel", "system", "kind", "mode"}),
+    "not_modified": ("counter", "Requests that nothing new was there for.", {"channel", "system", "kind"}),
+    "status_reports": ("counter", "Status reports taken.", set()),
+    "decision_log_uploads": ("counter", "Uploads of decision logs taken.", set()),
+    "refused": ("counter", "Requests refused.", {"status"}),
+    "long_polls": ("gauge", "Sidecars that wait for something new.", set()),
+    "storage_ok": ("gauge", "1 while the storage answers.", set()),
+    "storage_stale_seconds": ("gauge", "For how long the storage has not answered.", set()),
+    "storage_errors": ("counter", "Times that the storage did not answer.", set()),
+    "channel_sequence": ("gauge", "Releases of a channel.", {"channel", "system"}),
+    "unreadable_switches": (
+        "gauge",
+        "Releases of a channel, from what runs on, that are there and cannot be read.",
+        {"channel", "system"},
+    ),
+    "sidecars": (
+        "gauge",
+        "Sidecars by what they run; revision is empty where they run nothing yet.",
+        {"channel", "system", "kind", "revision"},
+    ),
+    "decisions": (
+        "counter",
+        "Decisions in the logs that sidecars sent; each counts for its policy and for its state.",
+        {"revision", "answer"},
+    ),
+}
+
+
+def test_names_kinds_help_and_labels_stay(registry: Registry) -> None:
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        named = {"X-Privtab-Instance": b'one "of" many\n'.hex()}
+        got = await client.get(POLICY, headers=named)
+        assert (await client.get(POLICY, headers=named | {"If-None-Match": got.headers["etag"]})).status_code == 304
+        entry = {"path": "privtab/shop/allow", "result": True, "bundles": {"policy": {"revision": "r1"}}}
+        assert (await client.post("/logs", json=[entry], headers=named)).status_code == 200
+        assert (await client.post("/logs", json={}, headers=named)).status_code == 400
+        answer = await client.get("/metrics")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+        assert set(families) == {f"privtab_registry_{name}" for name in METRICS}
+        for name, (kind, says, labels) in METRICS.items():
+            family = families[f"privtab_registry_{name}"]
+            assert (family.type, family.documentation) == (kind, says)
+            ending = "_total" if kind == "counter" else ""
+            assert {sample.name for sample in family.samples} == {f"privtab_registry_{name}{ending}"}, name
+            assert all(set(sample.labels) == labels for sample in family.samples), name
+
+        def value(name: str) -> float:
+            (sample,) = families[f"privtab_registry_{name}"].samples
+            return sample.value
+
+        assert value("bundles_served") == value("not_modified") == value("decision_log_uploads") == 1
+        assert value("bytes_sent") == len(got.content)
+        assert value("refused") == value("storage_ok") == 1
+        assert value("status_reports") == value("storage_errors") == value("long_polls") == 0
+
+    within(registry, body)
+
+
+def test_names_of_others_are_escaped(registry: Registry) -> None:
+    """A shard may have any name; it must not end its label."""
+
+    async def body(client: httpx.AsyncClient, served: Served) -> None:
+        strange = 'a"b\\c/d'
+        served.fleet.holding = lambda: {(f"dev/shop/state/{strange}", "r1"): 2}  # type: ignore[method-assign]
+        families = {f.name: f for f in text_string_to_metric_families((await client.get("/metrics")).text)}
+        (sample,) = families["privtab_registry_sidecars"].samples
+        assert sample.labels == {
+            "channel": "dev",
+            "system": "shop",
+            "kind": "state",
+            "revision": "r1",
+            "shard": strange,
+        }
+        assert sample.value == 2
+
+    within(registry, body)
