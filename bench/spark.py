@@ -136,10 +136,10 @@ class Arena:
     @cached_property
     def state(self) -> Any:
         """The state as `decide` takes it; its tables are cached, as those of the joins by hand are."""
-        from privtab.spark import SparkState
+        from privtab.spark.state import state_tables
 
         started = time.perf_counter()
-        state = SparkState.of(self.spark, self.prepared.program, self.prepared.state)
+        state = state_tables(self.spark, self.prepared.program, self.prepared.state)
         for table in state.tables.values():
             self._keep(table)
         self.seconds["state"] = time.perf_counter() - started

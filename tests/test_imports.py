@@ -124,6 +124,19 @@ def test_a_back_end_imports_no_other() -> None:
         assert not others, path
 
 
+def test_the_modules_that_read_a_state_on_spark_import_each_other_in_one_direction() -> None:
+    """Imports inside functions count too: there is no order in which a circle can be read."""
+    paths = {
+        ".".join(("privtab", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
+        for path in (PACKAGE / "spark").rglob("*.py")
+    }
+    about_state = {
+        m: p for m, p in paths.items() if m.startswith("privtab.spark.state.") or m == "privtab.spark.states"
+    }
+    graph = {module: {i for i in imports(path) if i in about_state} for module, path in about_state.items()}
+    TopologicalSorter(graph).prepare()
+
+
 def test_no_system_is_named_in_the_compiler_or_the_templates() -> None:
     root = PACKAGE.parents[1]
     files = [

@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.spark import SparkState, certify, entitlements
+from privtab.spark import certify, entitlements
 from privtab.spark.matrix import apart, named, opening
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.opening import open_state, open_world
 from privtab.spark.policies import open_policy
+from privtab.spark.state import state_tables
 from privtab.state.nodes import Grant, State
 
 
@@ -28,7 +29,7 @@ def told(frame: DataFrame) -> list[str]:
 def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **asked: Any) -> list[str]:
     """The matrix of a world in portions that begin with so many names."""
     program = generated.program(seed)
-    state = SparkState.of(spark, program, worlds.state(program, seed))
+    state = state_tables(spark, program, worlds.state(program, seed))
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
         patched.setattr(apart, "depth_of", lambda *_: depth)
@@ -76,7 +77,7 @@ def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.Monkey
             asked["principals"] = ["role:reader", "group:hr"]
         case 2:
             asked["principals"] = ["role:reader", "group:hr", "user:bob"][: rnd.randint(1, 3)]
-    state = SparkState.of(spark, program, worlds.state(program, seed))
+    state = state_tables(spark, program, worlds.state(program, seed))
     whole = told(entitlements(program, state, spark=spark, partitions=1, **asked))
     assert in_portions(spark, seed, monkeypatch, rnd.randint(1, 3), **asked) == whole
 
@@ -91,7 +92,7 @@ def test_portions_begin_where_they_are_small_and_repeat_little(
     grants = tuple(
         Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=entity) for n, entity in enumerate(on)
     )
-    state = SparkState.of(spark, program, State(grants=grants))
+    state = state_tables(spark, program, State(grants=grants))
 
     def depth(rows: int, repeated: int = 4) -> int:
         monkeypatch.setattr(apart, "ROWS", rows)

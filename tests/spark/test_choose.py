@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab.errors import UsageError
-from privtab.spark import Choice, Limits, SparkState, choose, decide, open_policy, plan
+from privtab.spark import Choice, Limits, choose, decide, open_policy, plan
 from privtab.spark.arguments import asked
 from privtab.spark.joins import Figures, JoinLimits
+from privtab.spark.state import state_tables
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 
@@ -21,7 +22,7 @@ BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", 
 def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: SparkSession, tmp_path: Path) -> None:
     policy, state = decks.files(tmp_path)
     df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "user string, path string")
-    tables = SparkState.of(spark, policy, state)
+    tables = state_tables(spark, policy, state)
 
     opened = open_policy(policy)
     request = asked(df, opened, **BOX)

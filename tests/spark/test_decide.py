@@ -17,7 +17,8 @@ from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, shard_files
 from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
 from privtab.pipeline import policy_bundle
-from privtab.spark import SparkState, decide, entitlements
+from privtab.spark import decide, entitlements
+from privtab.spark.state import state_tables
 from privtab.state.load import load
 from privtab.state.validate import validate
 
@@ -97,7 +98,7 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
     forms: list[tuple[Any, Any]] = [
         (program, rows),
-        (deck[0], SparkState.of(spark, program, rows)),
+        (deck[0], state_tables(spark, program, rows)),
         bundles,
         (str(bundles[0]), str(bundles[1])),
     ]
@@ -143,7 +144,7 @@ def test_the_state_of_another_system_is_none(
     df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(UsageError, match="holds `deck`, and none of `dock`"):
         decide(df, other, tmp_path / "state.tar.gz", plan=plan, **BOX)
-    read = SparkState.of(spark, program, validate(program, load(deck[1]))[0])
+    read = state_tables(spark, program, validate(program, load(deck[1]))[0])
     with pytest.raises(UsageError, match="the state is one of `deck`, and the policy is one of `dock`"):
         decide(df, other, read, plan=plan, **BOX)
     other.write_text(decks.POLICY.replace("[LOOK, TAKE]", "[LOOK, TAKE, BURN]"))

@@ -17,12 +17,13 @@ from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.spark import SparkState, entitlements
+from privtab.spark import entitlements
 from privtab.spark.matrix import candidates
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.opening import open_state, open_world
 from privtab.spark.matrix.travel import opened, parcel
 from privtab.spark.policies import open_policy
+from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State
 
 USERS = (*worlds.USERS, "nobody")
@@ -358,7 +359,7 @@ def test_entities_come_as_they_please(shop: Program, spark: SparkSession) -> Non
     for entities in (frame, ["shelf:m/s/1"], [Entity("shelf", "m/s/1")]):
         found = entitlements(shop, STATE, entities, users=users, spark=spark).collect()
         assert [(row.user, row.operation) for row in found] == [("ann", "look")]
-    tables = SparkState.of(spark, shop, STATE)
+    tables = state_tables(spark, shop, STATE)
     assert len(entitlements(shop, tables, ["shelf:m/s/1"], users=["bob"], spark=spark).collect()) == 3
     everything = entitlements(shop, STATE, spark=spark, operations=["look", "open"])
     assert {(row.type, row.path) for row in everything.collect()} == {("shop", "m/s")}

@@ -18,7 +18,8 @@ from privtab import Embedded, pipeline
 from privtab.bundle import state_bundle
 from privtab.errors import UsageError
 from privtab.pipeline import policy_bundle
-from privtab.spark import Limits, SparkState, decide, decide_with, each_batch, plan, visible
+from privtab.spark import Limits, decide, decide_with, each_batch, plan, visible
+from privtab.spark.state import state_tables
 from privtab.state.load import load
 from privtab.state.validate import validate
 
@@ -226,7 +227,7 @@ def test_what_cannot_follow_is_refused_and_said(stream: Stream, deck: tuple[str,
     program = pipeline.load_program(deck[0])
     rows = validate(program, load(deck[1]))[0]
     calls: list[Callable[..., Any]] = [decide, visible, plan]
-    for state in (rows, SparkState.of(spark, program, rows)):
+    for state in (rows, state_tables(spark, program, rows)):
         for call in calls:
             with pytest.raises(
                 UsageError, match=r"executors cannot follow a .*State: give the path .* by `each_batch`"

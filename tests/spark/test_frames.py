@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab.errors import UsageError
-from privtab.spark import SparkState, decide, entitlements, plan, visible
+from privtab.spark import decide, entitlements, plan, visible
+from privtab.spark.state import state_tables
 
 pytest.importorskip("pandas")
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
@@ -45,7 +46,7 @@ def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkS
         [("user:ann", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
     ).pandas_api()
     df = decks.frame(spark, [("ann", "s/a/1"), ("cy", "s/a/1")], "user string, path string")
-    for given in ({"grants": grants}, SparkState.of(spark, policy, {"grants": grants})):
+    for given in ({"grants": grants}, state_tables(spark, policy, {"grants": grants})):
         assert decks.told(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
     entities = spark.createDataFrame([("box:s/a/1",)], "entity string").pandas_api()
     users = spark.createDataFrame([("ann",), ("bob",)], "name string").pandas_api()

@@ -14,7 +14,8 @@ from privtab.bundle import state_bundle
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
 from privtab.pipeline import policy_bundle
 from privtab.request import Entity
-from privtab.spark import SparkState, require
+from privtab.spark import require
+from privtab.spark.state import state_tables
 from privtab.state.load import load
 from privtab.state.validate import validate
 
@@ -94,7 +95,7 @@ def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: 
         (None, client),
         bundles,
         (program, rows),
-        (policy, SparkState.of(spark, policy, state)),
+        (policy, state_tables(spark, policy, state)),
     ]
     for by, held in forms:
         found = require(by, held, "ann", "look", "box:s/a/1", spark=spark)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from privtab.ir.nodes import Program
 from privtab.request import Request, said
 from privtab.spark.joins import decide_by_joins, forget
-from privtab.spark.state import SparkState
+from privtab.spark.state import SparkState, state_tables
 from privtab.state.nodes import State
 
 Answers: TypeAlias = list[tuple[bool, str | None]]
@@ -48,7 +48,7 @@ def ask(
     spark: SparkSession, program: Program, state: State | SparkState, requests: Sequence[Request], **more: Any
 ) -> Answers:
     """Answers to requests by position."""
-    tables = SparkState.of(spark, program, state)
+    tables = state_tables(spark, program, state)
     decided = decide_by_joins(frame(spark, program, requests), program, tables, **more)
     rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
     forget(tables)

@@ -12,7 +12,8 @@ from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joins.figures import Figures, JoinLimits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
-from privtab.spark.states import bundle_size, counted, is_bundle
+from privtab.spark.state.bundles import bundle_size, is_bundle
+from privtab.spark.states import counted
 
 if TYPE_CHECKING:
     from privtab.spark.joining import Joining

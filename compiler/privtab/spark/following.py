@@ -22,7 +22,8 @@ from privtab.client.embedded import _place
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.shipping import Shipped, loaded
-from privtab.spark.states import is_bundle, lacking, mark
+from privtab.spark.state.bundles import is_bundle, lacking
+from privtab.spark.states import mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,45 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.engines.batches import Batches
-from privtab.engines.index import Index, Numbers, Part, in_parts
+from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import DecisionUnavailable, UsageError
+from privtab.errors import UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Packed
+from privtab.spark.state.bundles import bundled, is_address, is_bundle, whole
 from privtab.state.nodes import TABLES, State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ARCHIVES = (".tar.gz", ".tgz")
 REMEMBERED = 2
 """States that stay packed on the driver, for the next call with the same."""
 
 _known: list[tuple[object, Any, Any]] = []
 """(what it is known by, the state, what was made of it), the last used at the end."""
 _lock = threading.Lock()
-
-
-def is_bundle(state: Any) -> bool:
-    """Whether a state is given as the path or the address of a bundle, or as a folder with bundles: the parts of a state."""
-    if not isinstance(state, str | os.PathLike):
-        return False
-    if is_address(state):
-        return True
-    path = Path(state)
-    if path.is_dir():
-        return (path / ".manifest").is_file() or any(file.name.endswith(_ARCHIVES) for file in path.iterdir())
-    return path.name.endswith(_ARCHIVES)
-
-
-def is_address(state: str | os.PathLike[str]) -> bool:
-    """Whether a state is the address of a bundle."""
-    return str(state).startswith(("http://", "https://"))
 
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
@@ -63,11 +46,11 @@ def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
 
 def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     """The state as tables of Spark."""
-    from privtab.spark.state.tables import SparkState
+    from privtab.spark.state.opening import state_tables
 
     key = ("tables", policy.digest, id(spark), *mark(state))
     # The session is kept as well: another one may not come to be known by its number.
-    return _remembered(key, (state, spark), lambda: SparkState.of(spark, policy, state))
+    return _remembered(key, (state, spark), lambda: state_tables(spark, policy, state))
 
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
@@ -159,73 +142,3 @@ def forgotten(state: Any) -> None:
         _known[:] = [entry for entry in _known if all(entry is not one for one in made)]
     for tables in (state, *(entry[2] for entry in made)):
         forget(tables)
-
-
-def whole(index: Index) -> Index:
-    """The index; raises DecisionUnavailable where shards are missing: of what lies there nobody can tell."""
-    if index.missing:
-        raise lacking(index.missing)
-    return index
-
-
-def lacking(roots: Collection[str]) -> DecisionUnavailable:
-    """What is raised where shards of a state are missing."""
-    named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
-    return DecisionUnavailable(
-        f"the state is not whole: {len(roots)} of its shards are not here, such as {named}", retry=False
-    )
-
-
-def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
-    """The rows behind a bundle, or behind those of a folder.
-
-    Raises UsageError where none is of the policy's system, DecisionUnavailable where shards are missing.
-    """
-    from privtab.client import _config
-    from privtab.client.embedded import _place
-    from privtab.shard_names import shard_name
-    from privtab.spark.state.bundles import from_index
-    from privtab.state.shards import PEOPLE, merged
-
-    bundled(policy, where)  # tells what is wrong
-    bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
-    found = (bundle.content.states for bundle in bundles)
-    documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
-    people = [document for document in documents if "shards" in document]
-    if not people:
-        return from_index(documents[0])
-    shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
-    names = {root: shard_name(root) for root in people[0]["shards"]}
-    if missing := [root for root, name in names.items() if name not in shards]:
-        raise lacking(missing)
-    return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
-
-
-def bundled(policy: OpenPolicy, where: str) -> Index:
-    """The index in a bundle, or in the bundles of a folder; raises UsageError where there is none of the policy's system."""
-    from privtab.client import _config
-    from privtab.client.embedded import _place
-
-    numbers = Numbers()
-
-    def keep(document: Mapping[str, Any]) -> Index | Part:
-        return Part(document, numbers) if in_parts(document) else Index(document)
-
-    states: dict[str, list[Any]] = {}
-    for found in _place(where, _config.resolve({})).read({}, keep):
-        for name, index in found.content.states.items():
-            states.setdefault(name, []).append(index)
-    of_system = states.get(policy.system)
-    if not of_system:
-        held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
-        raise UsageError(f"{where} holds {held}, and none of `{policy.system}`")
-    one = [index for index in of_system if isinstance(index, Index)]
-    if one and len(of_system) > 1:
-        raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    return one[0] if one else Index.of(of_system)
-
-
-def bundle_size(state: str | os.PathLike[str]) -> int:
-    """Bytes of a bundle, or of those in a folder; 0 for one behind an address, whose size nobody knows beforehand."""
-    path = Path(state)
-    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())

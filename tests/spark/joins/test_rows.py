@@ -17,7 +17,7 @@ from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark.joins import decide_by_joins, explain_joins
-from privtab.spark.state import SparkState
+from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """\
@@ -101,7 +101,7 @@ def test_rows_that_are_no_requests_are_denied_with_a_reason(
     if collation:
         # Texts that Spark takes for equal are different names all the same.
         rows = rows.withColumns({name: F.collate(name, collation) for name in rows.columns if name != "wanted"})
-    state = SparkState.of(spark, program, STATE)
+    state = state_tables(spark, program, STATE)
     decided = decide_by_joins(rows.crossJoin(spark.range(times)), program, state).collect()
     assert len(decided) == times * len(ROWS)
     for row in decided:
@@ -115,7 +115,7 @@ def test_what_is_constant_needs_no_column_and_other_columns_stay(spark: SparkSes
         [("c/s/t", 1, "ann", None), ("c/s/t", 2, "it's", [""]), (None, 3, "ann", [])],
         "path string, `n. 1` int, user string, groups array<string>",  # groups: nothing that this policy asks for
     )
-    state = SparkState.of(spark, program, STATE)
+    state = state_tables(spark, program, STATE)
     decided = decide_by_joins(rows, program, state, constants={"action": "read", "type": "table"})
     assert decided.columns == ["path", "n. 1", "user", "groups", "allowed", "reason"]
     assert {(row[1], row["allowed"], row["reason"]) for row in decided.collect()} == {
@@ -185,7 +185,7 @@ def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     rows = spark.range(400).mapInArrow(chance, "path string").withColumn("user", F.lit("ann"))
     rows = rows.crossJoin(spark.range(times).withColumnRenamed("id", "time"))
     decided = decide_by_joins(
-        rows, program, SparkState.of(spark, program, state), constants={"action": "read", "type": "table"}
+        rows, program, state_tables(spark, program, state), constants={"action": "read", "type": "table"}
     )
     counts = {(r["allowed"], r["reason"]): r["count"] for r in decided.groupBy("allowed", "reason").count().collect()}
     assert sum(counts.values()) == 400 * times
@@ -227,7 +227,7 @@ def test_what_joins_do_is_told_in_words(spark: SparkSession, program: Program) -
     requests = [Request(user="ann", action="read", resource=Entity("table", f"c/s/t{n}")) for n in range(50)]
     rows = frame(spark, program, requests).drop("action", "type", "with_to_type", "with_to_path")
     text = explain_joins(
-        rows, program, SparkState.of(spark, program, STATE), constants={"action": "read", "type": "table"}
+        rows, program, state_tables(spark, program, STATE), constants={"action": "read", "type": "table"}
     )
     assert "1 operation, 1 condition" in text
     assert "state: 1 place where anybody holds anything" in text
@@ -240,5 +240,5 @@ def test_streams_are_refused(spark: SparkSession, program: Program) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'c/s/t' AS path")
     with pytest.raises(UsageError, match="joins cannot follow the state of a stream"):
         decide_by_joins(
-            stream, program, SparkState.of(spark, program, STATE), constants={"action": "read", "type": "table"}
+            stream, program, state_tables(spark, program, STATE), constants={"action": "read", "type": "table"}
         )

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
-from privtab.spark.state import SparkState, read_state
+from privtab.spark.state import read_state, state_tables
 from privtab.spark.state.read import read_written
 from privtab.state.load import from_tables
 from privtab.state.nodes import TABLES
@@ -184,7 +184,7 @@ def test_good_rows_findings_and_counts_are_written_and_read_again(
     again = read.write(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"_MANIFEST.json", again["data"]}
     with pytest.raises(StateInvalid, match="may carry a denial"):
-        SparkState.of(spark, shop, tmp_path)
+        state_tables(spark, shop, tmp_path)
     with pytest.raises(UsageError, match="with other sets"):
         read_written(spark, tmp_path, replace(shop, sets={}))
     with pytest.raises(UsageError, match="one of `shop`, and the policy is one of `dock`"):

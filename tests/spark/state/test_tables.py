@@ -18,7 +18,7 @@ from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Privilege, Program
 from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
-from privtab.spark.state import SparkState, read_state
+from privtab.spark.state import read_state, state_tables
 from privtab.spark.state.vocabulary import names_of
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
@@ -43,7 +43,7 @@ def rows(state: State) -> dict[str, set[object]]:
 
 
 def test_a_state_of_this_process_has_its_sets_resolved(spark: SparkSession, shop: Program) -> None:
-    made = SparkState.of(spark, shop, STATE)
+    made = state_tables(spark, shop, STATE)
     grants = {tuple(row) for row in made.tables["grants"].collect()}
     assert grants == {
         ("role:clerk", "allow", "SELECT", "schema", "l/s"),
@@ -57,7 +57,7 @@ def test_a_state_of_this_process_has_its_sets_resolved(spark: SparkSession, shop
     back = made.local(limit=9)
     assert back is not None
     assert rows(back) | {"grants": None} == rows(STATE) | {"grants": None}
-    assert SparkState.of(spark, shop, made) is made
+    assert state_tables(spark, shop, made) is made
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_tables_in_spark_are_validated(spark: SparkSession, shop: Program) -> No
         [("role:clerk", "ALLOW", "ALL", "schema:l/s"), ("role:clerk", "allow", "NONE", "schema:l/s")],
         "grantee string, effect string, privilege string, entity string",
     )
-    made = SparkState.of(spark, shop, {"grants": grants})
+    made = state_tables(spark, shop, {"grants": grants})
     assert {row.privilege for row in made.tables["grants"].collect()} == {"SELECT", "CREATE_TABLE"}
     assert [row.code for row in made.quarantined.collect()] == ["S130"]
 
@@ -75,7 +75,7 @@ def test_tables_in_spark_are_validated(spark: SparkSession, shop: Program) -> No
 def test_a_wrong_row_that_may_deny_stops(spark: SparkSession, shop: Program) -> None:
     memberships = spark.createDataFrame([("ann", None)], "user string, group string")
     with pytest.raises(StateInvalid) as raised:
-        SparkState.of(spark, shop, {"memberships": memberships})
+        state_tables(spark, shop, {"memberships": memberships})
     assert [f.code for f in raised.value.findings] == ["S103"]  # type: ignore[attr-defined]
     assert str(raised.value).splitlines() == [
         "1 finding in the state: they may carry a denial, and without it somebody would get more",
@@ -88,7 +88,7 @@ def test_a_wrong_row_that_may_deny_stops(spark: SparkSession, shop: Program) -> 
 def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     path = tmp_path / "state.tar.gz"
     path.write_bytes(state_bundle(shop, STATE))
-    local = SparkState.of(spark, shop, path).local()
+    local = state_tables(spark, shop, path).local()
     assert local is not None
     assert {(g.grantee, g.effect, g.privilege, g.entity) for g in local.grants} == {
         ("role:clerk", "allow", "SELECT", Entity("schema", "l/s")),
@@ -102,40 +102,40 @@ def test_a_bundle_gives_a_state_that_decides_the_same(spark: SparkSession, shop:
 
 def test_other_things_are_no_state(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a int is no state"):
-        SparkState.of(spark, shop, 7)
+        state_tables(spark, shop, 7)
     with pytest.raises(UsageError, match="the table `grants` of the state is a list, no DataFrame of Spark"):
-        SparkState.of(spark, shop, {"grants": []})
+        state_tables(spark, shop, {"grants": []})
     nothing: tuple[object, ...] = ({}, {"entities": spark.range(1).selectExpr("'lake:l' AS entity")})
     for state in nothing:
         with pytest.raises(UsageError, match="has no table of a state; the tables are members"):
-            SparkState.of(spark, shop, state)
-    reads: list[Callable[..., Any]] = [SparkState.of, lambda spark, policy, path: read_state(spark, path, policy)]
+            state_tables(spark, shop, state)
+    reads: list[Callable[..., Any]] = [state_tables, lambda spark, policy, path: read_state(spark, path, policy)]
     for read in reads:
         with pytest.raises(UsageError, match=f"{tmp_path} has no file of a table of a state"):
             read(spark, shop, tmp_path)
 
 
 def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
-    made = SparkState.of(spark, shop, STATE)
+    made = state_tables(spark, shop, STATE)
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(shop, STATE))
-    bundled = SparkState.of(spark, shop, tmp_path / "state.tar.gz")
+    bundled = state_tables(spark, shop, tmp_path / "state.tar.gz")
     assert (made.system, bundled.system, bundled.names) == ("shop", "shop", None)
     other = replace(shop, system="dock")
     for state in (made, bundled):
         with pytest.raises(UsageError, match="the state is one of `shop`, and the policy is one of `dock`"):
-            SparkState.of(spark, other, state)
+            state_tables(spark, other, state)
     with pytest.raises(UsageError, match="holds `shop`, and none of `dock`"):
-        SparkState.of(spark, other, str(tmp_path / "state.tar.gz"))
+        state_tables(spark, other, str(tmp_path / "state.tar.gz"))
 
     sets = {name: members for name, members in shop.sets.items() if name != "ALL"}
     privileges = {**shop.privileges} | {name: Privilege(name=name, on=("lake",)) for name in "WXYZ"}
     differing = replace(shop, sets=sets, privileges=privileges, semantics=replace(shop.semantics, deny="none"))
     wanted = "other privileges (`W`, `X`, `Y` and 1 more), sets (`ALL`), denials: read it with this one"
     with pytest.raises(UsageError, match=re.escape(wanted)):
-        SparkState.of(spark, differing, made)
-    assert SparkState.of(spark, differing, bundled) is bundled
+        state_tables(spark, differing, made)
+    assert state_tables(spark, differing, bundled) is bundled
     # Rules change all day; the rows are the same ones.
-    assert SparkState.of(spark, replace(shop, version="2", rules={}), made) is made
+    assert state_tables(spark, replace(shop, version="2", rules={}), made) is made
 
 
 def test_a_compiled_policy_has_the_names_of_its_tables(shop: Program) -> None:
@@ -146,7 +146,7 @@ def test_a_state_in_shards_is_whole_or_none(spark: SparkSession, shop: Program, 
     files = shard_files(shard_bundles(shop, STATE))
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    assert len(SparkState.of(spark, shop, tmp_path).tables) == len(TABLES)
+    assert len(state_tables(spark, shop, tmp_path).tables) == len(TABLES)
     people = next(tmp_path / name for name in files if name.startswith("people"))
     with pytest.raises(DecisionUnavailable, match="1 of its shards are not here, such as `lake:l`"):
-        SparkState.of(spark, shop, people)
+        state_tables(spark, shop, people)

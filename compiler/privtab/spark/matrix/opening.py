@@ -14,7 +14,8 @@ from privtab.request import Entity, bare_name, hint, is_wildcard
 from privtab.spark.matrix.people import Holding, Subject
 from privtab.spark.matrix.world import World, decoded
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.states import bundled, is_bundle, opened, whole
+from privtab.spark.state.bundles import bundled, is_bundle, whole
+from privtab.spark.states import opened
 from privtab.state.index import index, scoped_principal
 from privtab.state.nodes import Assignment, State
 

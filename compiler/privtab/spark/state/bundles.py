@@ -1,12 +1,21 @@
-"""The index of a state bundle → the rows of a state that decides the same."""
+"""States in bundles: where they are, their index, and the rows of a state that decides the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from privtab.engines.index import Index, Numbers, Part, in_parts
+from privtab.errors import DecisionUnavailable, UsageError
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Effect, Grant, State
+
+if TYPE_CHECKING:
+    from privtab.spark.policies import OpenPolicy
+
+_ARCHIVES = (".tar.gz", ".tgz")
 
 
 def from_index(document: Mapping[str, Any]) -> State:
@@ -56,3 +65,89 @@ def from_index(document: Mapping[str, Any]) -> State:
         owners=tuple((entity(key), owner) for key, owners in document["owners"].items() for owner in owners),
         service_admins=tuple(document["service_admins"]),
     )
+
+
+def is_bundle(state: Any) -> bool:
+    """Whether a state is given as the path or the address of a bundle, or as a folder with bundles: the parts of a state."""
+    if not isinstance(state, str | os.PathLike):
+        return False
+    if is_address(state):
+        return True
+    path = Path(state)
+    if path.is_dir():
+        return (path / ".manifest").is_file() or any(file.name.endswith(_ARCHIVES) for file in path.iterdir())
+    return path.name.endswith(_ARCHIVES)
+
+
+def is_address(state: str | os.PathLike[str]) -> bool:
+    """Whether a state is the address of a bundle."""
+    return str(state).startswith(("http://", "https://"))
+
+
+def whole(index: Index) -> Index:
+    """The index; raises DecisionUnavailable where shards are missing: of what lies there nobody can tell."""
+    if index.missing:
+        raise lacking(index.missing)
+    return index
+
+
+def lacking(roots: Collection[str]) -> DecisionUnavailable:
+    """What is raised where shards of a state are missing."""
+    named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
+    return DecisionUnavailable(
+        f"the state is not whole: {len(roots)} of its shards are not here, such as {named}", retry=False
+    )
+
+
+def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
+    """The rows behind a bundle, or behind those of a folder.
+
+    Raises UsageError where none is of the policy's system, DecisionUnavailable where shards are missing.
+    """
+    from privtab.client import _config
+    from privtab.client.embedded import _place
+    from privtab.shard_names import shard_name
+    from privtab.state.shards import PEOPLE, merged
+
+    bundled(policy, where)  # tells what is wrong
+    bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
+    found = (bundle.content.states for bundle in bundles)
+    documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
+    people = [document for document in documents if "shards" in document]
+    if not people:
+        return from_index(documents[0])
+    shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
+    names = {root: shard_name(root) for root in people[0]["shards"]}
+    if missing := [root for root, name in names.items() if name not in shards]:
+        raise lacking(missing)
+    return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
+
+
+def bundled(policy: OpenPolicy, where: str) -> Index:
+    """The index in a bundle, or in the bundles of a folder; raises UsageError where there is none of the policy's system."""
+    from privtab.client import _config
+    from privtab.client.embedded import _place
+
+    numbers = Numbers()
+
+    def keep(document: Mapping[str, Any]) -> Index | Part:
+        return Part(document, numbers) if in_parts(document) else Index(document)
+
+    states: dict[str, list[Any]] = {}
+    for found in _place(where, _config.resolve({})).read({}, keep):
+        for name, index in found.content.states.items():
+            states.setdefault(name, []).append(index)
+    of_system = states.get(policy.system)
+    if not of_system:
+        held = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
+        raise UsageError(f"{where} holds {held}, and none of `{policy.system}`")
+    one = [index for index in of_system if isinstance(index, Index)]
+    if one and len(of_system) > 1:
+        raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
+    return one[0] if one else Index.of(of_system)
+
+
+def bundle_size(state: str | os.PathLike[str]) -> int:
+    """Bytes of a bundle, or of those in a folder; 0 for one behind an address, whose size nobody knows beforehand."""
+    path = Path(state)
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())

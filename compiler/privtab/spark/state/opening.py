@@ -1,0 +1,63 @@
+"""A state as tables of Spark, from whatever it is given as."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql import DataFrame as ClassicFrame
+
+from privtab.errors import UsageError
+from privtab.spark.frames import of_spark
+from privtab.spark.state.bundles import is_bundle, rows_of_bundles
+from privtab.spark.state.checked import checked_rows, program_of
+from privtab.spark.state.read import Read, read_state, read_written
+from privtab.spark.state.tables import SparkState
+from privtab.state.nodes import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def state_tables(spark: SparkSession, policy: object, state: object) -> SparkState:
+    """The state from whatever stands for it.
+
+    `state`: a SparkState, a State, rows as a mapping from table names to DataFrames, a Read, or a path: a file or folder
+    as `--state` takes it, a state bundle or a folder of those that make a whole, or what `Read.write` wrote. Raises UsageError
+    for anything else and for the state of another system, StateInvalid where wrong rows may carry a denial,
+    DecisionUnavailable where shards are missing.
+    """
+    if isinstance(state, Mapping):
+        state = {name: of_spark(table) for name, table in state.items()}
+    match state:
+        case SparkState():
+            return state.fitting(policy)
+        case State():
+            return SparkState.from_state(spark, program_of(policy), state)
+        case Read():
+            return state.state().fitting(policy)
+        case Mapping() if all(_is_frame(t) for t in state.values()):
+            return read_state(spark, state, policy).state()
+        case Mapping():
+            name, table = next((name, table) for name, table in state.items() if not _is_frame(table))
+            raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, no DataFrame of Spark")
+        case str() | os.PathLike():
+            path = Path(state)
+        case _:
+            raise UsageError(f"a {type(state).__name__} is no state: give tables, a State, a path or a bundle")
+    if is_bundle(path):
+        from privtab.spark.policies import open_policy
+
+        opened = open_policy(cast("Any", policy))
+        return replace(SparkState.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
+    if (path / "_MANIFEST.json").is_file():
+        return read_written(spark, path, policy)
+    return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))
+
+
+def _is_frame(value: object) -> bool:
+    """Whether it is a DataFrame of either kind of session: they share no class before 4.0's last."""
+    return isinstance(value, ClassicFrame) or (hasattr(value, "mapInArrow") and hasattr(value, "schema"))
