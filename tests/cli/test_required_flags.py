@@ -46,6 +46,23 @@ def test_questions_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[st
     assert "no row asks about a flag `ppi`" in privtab(*ask, "--flag", "ppi=false", *clinic).err
 
 
+@pytest.mark.parametrize("ask", [["file:w/1", "--operation", "read"], ["READ", "file:w/1"], []])
+def test_paths_ask_for_the_flag(privtab: Callable[..., Any], clinic: list[str], ask: list[str]) -> None:
+    forgot = privtab("paths", "ann", *ask, *clinic)
+    assert forgot.code == 2, forgot.out
+    assert NEEDS in forgot.err
+    assert privtab("paths", "ann", *ask, "--flag", "pii=false", *clinic).code == 0
+
+
+def test_paths_go_by_the_flag(privtab: Callable[..., Any], clinic: list[str]) -> None:
+    told = {
+        flag: privtab("paths", "ann", "file:w/1", "--operation", "read", "--flag", flag, *clinic).out
+        for flag in ("pii=false", "pii")
+    }
+    assert told["pii=false"].startswith("HELD")
+    assert told["pii"].startswith("NO"), told["pii"]
+
+
 def test_decide_denies_what_forgets_it(privtab: Callable[..., Any], clinic: list[str], tmp_path: Path) -> None:
     request = {
         "subject": {"type": "user", "id": "ann"},

@@ -15,10 +15,13 @@ import pytest
 
 import privtab
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
+from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.errors import Unauthenticated, UsageError
 from privtab.integrations import Caller, Guard, acting_as, allowed, bind, caller, decision, requires
 from privtab.opa.server import OpaServer
+from privtab.pipeline import load_program, policy_bundle
+from privtab.state.nodes import Grant, State
 
 
 @pytest.fixture
@@ -162,6 +165,54 @@ def test_entities_functions_with_objects_and_flags(guard: Guard) -> None:
         with pytest.raises(AccessDenied, match="owner"):
             copy(clicks, "web", over=True)
         assert read({"path": "web/clicks"}) == "web/clicks"
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """A policy whose requests must say whether `pii` is set; ann reads files, and carl what is secret in them, too."""
+    folder = tmp_path_factory.mktemp("clinic")
+    policy = """privtab: 1
+system: clinic
+version: "1"
+entities: {ward: {file:}}
+privileges: [READ, SECRET]
+tables:
+  file:
+    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
+"""
+    (folder / "clinic.yaml").write_text(policy, encoding="utf-8")
+    program = load_program(folder / "clinic.yaml")
+    file = Entity("file", "w/1")
+    grants = [("user:ann", "READ"), ("user:carl", "READ"), ("user:carl", "SECRET")]
+    state = State(
+        grants=tuple(Grant(grantee=who, effect="allow", privilege=privilege, entity=file) for who, privilege in grants)
+    )
+    for name, bundle in (("policy", policy_bundle(program)), ("state", state_bundle(program, state))):
+        (folder / f"{name}.tar.gz").write_bytes(bundle)
+    with Embedded(folder) as embedded:
+        yield embedded
+
+
+def test_an_argument_says_a_required_flag_in_both_ways(clinic: Embedded) -> None:
+    @Guard(clinic).requires("read", "file", arg="path", flags={"pii": "secret"})
+    def read(path: str, secret: bool = False) -> bool:
+        return secret
+
+    with acting_as("ann"):
+        assert read("w/1") is False
+        with pytest.raises(AccessDenied, match="SECRET"):
+            read("w/1", secret=True)
+    with acting_as("carl"):
+        assert read("w/1", secret=True) is True
+
+
+def test_a_guard_that_forgets_a_required_flag_lets_nobody_in(clinic: Embedded) -> None:
+    @Guard(clinic).requires("read", "file", arg="path")
+    def read(path: str) -> str:
+        raise AssertionError("it ran")
+
+    with acting_as("carl"), pytest.raises(InvalidRequest, match="needs the flag `pii`"):
+        read("w/1")
 
 
 def test_groups_of_the_caller_go_with_the_request(guard: Guard) -> None:

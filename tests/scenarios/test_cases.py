@@ -115,6 +115,31 @@ def test_what_is_wrong_with_a_case(refuses: Refuses, case: str, code: str, messa
     assert (found.code, found.message, found.span.line) == (code, message, 3)
 
 
+@pytest.mark.parametrize("key", ["expect", "Expected", "result", "answer", "outcome", "effect", "allow", "allowed"])
+def test_words_of_other_tools_lead_to_the_decision(refuses: Refuses, key: str) -> None:
+    found = refuses(f'cases: [{{user: x, action: read, resource: "item:s/a/x", {key}: allow}}]')
+    assert {one.code: one.help for one in found}["T001"] == "write `decision: allow` or `decision: deny`"
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("ask", "write `action`, `resource` and `decision`; `ask` stands in `needs`, which says all that suffices"),
+        ("operation", "write `action`"),
+        ("entity", "write `resource: TYPE:PATH`"),
+        ("subject", "write `user`"),
+        ("context", "write `with: {NAME: TYPE:PATH}`, and `flags: [FLAG]`"),
+    ],
+)
+def test_words_of_other_tools_lead_to_their_keys(refuses: Refuses, key: str, advice: str) -> None:
+    found = refuses(f'cases: [{{user: x, action: read, resource: "item:s/a/x", decision: deny, {key}: y}}]')
+    assert (found[0].code, found[0].help) == ("T001", advice)
+
+
+def test_a_list_of_tests_is_called_cases(refuses: Refuses) -> None:
+    assert refuses("tests: []")[0].help == "write `cases`"
+
+
 def test_a_text_that_a_comma_cut_off(refuses: Refuses) -> None:
     [found] = refuses('cases: [{user: x, action: read, resource: "item:s/a/x", decision: deny, why: one, two}]')
     assert (found.code, found.help) == ("T001", "a comma between braces ends a text: put the whole text in quotes")
