@@ -164,6 +164,21 @@ def test_the_version_of_opa_is_the_pinned_one() -> None:
     assert container("reporting", "opa")["image"] == f"openpolicyagent/opa:{binary.PINNED}-static"
 
 
+def test_the_kustomization_names_every_image_once_by_its_tag_or_digest() -> None:
+    import re
+
+    listed = {one["name"]: one for one in yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]}
+    used = {container["image"].rpartition(":")[0]: container["image"].rpartition(":")[2] for _, container in EVERY}
+    assert listed.keys() == used.keys()
+    for name, one in listed.items():
+        if "digest" in one:
+            assert re.fullmatch(r"sha256:[0-9a-f]{64}", one["digest"]), name
+            assert len(set(one["digest"])) > 16, f"{name}: that is no digest"
+            assert "newTag" not in one
+        else:
+            assert one["newTag"] == used[name], f"{name}: the manifests and the kustomization name two versions"
+
+
 def test_variables_of_the_configuration_are_set() -> None:
     import re
 
