@@ -26,7 +26,16 @@ def unusable(text: str) -> str | None:
     if text.isprintable():
         return None  # as nearly all are
     found = _UNUSABLE.search(text)
-    return f"U+{ord(found[0]):04X}" if found else None
+    return code_point(found[0]) if found else None
+
+
+def code_point(character: str) -> str:
+    r"""A character by its number, as Unicode writes it.
+
+    >>> code_point("\t")
+    'U+0009'
+    """
+    return f"U+{ord(character):04X}"
 
 
 def is_unicode(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from privtab.bundle.pack import PolicyArtifacts, pack_policy
 from privtab.bundle.provenance import Provenance
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
+from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import is_cut
 from privtab.lint.config import OWN, settings_for
@@ -147,8 +147,8 @@ def find_policy(policy: str | Path) -> Path:
     if path.suffix in {".yaml", ".yml"}:
         raise FileError(f"no such file: {path}")
     known = policy_names()
-    near = difflib.get_close_matches(str(policy), known, n=1, cutoff=0.4)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}" if known else "there are none"
+    near = did_you_mean(str(policy), known, cutoff=0.4)
+    hint = near or (f"there are: {', '.join(known)}" if known else "there are none")
     raise UsageError(f"no policy `{policy}`: {hint}")
 
 

@@ -5,91 +5,14 @@ Everything here is standard library only: the adapter, the reference meaning and
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab.characters import is_unicode
 from privtab.errors import InvalidRequest
+from privtab.names import bare_name
 
 _DENY = "deny "
-KINDS = ("user", "group", "role")
-"""The kinds of principals."""
-WILDCARDS = "*?%"
-"""What other systems write for any name. Here it would be one name as any other, so it is taken for none."""
-_WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
-_ESCAPED_WILDCARD = re.compile(r"(?:%2A|%3F)+")
-_KIND = re.compile(r"(user|group|role):", re.IGNORECASE)
-
-
-def encode_name(name: str) -> str:
-    """One name of a path, percent-encoded where it holds `/` or `%`, or is nothing but `*` and `?`.
-
-    >>> encode_name("a/b 100%"), encode_name("*"), encode_name("a*")
-    ('a%2Fb 100%25', '%2A', 'a*')
-    """
-    if not name.strip("*?"):
-        return name.replace("*", "%2A").replace("?", "%3F")
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def decode_name(name: str) -> str:
-    """A name of a path as the name of a principal is written: there `%2A` and `%3F` stay as they are.
-
-    >>> decode_name("a%2Fb 100%25"), decode_name("%2A")
-    ('a/b 100%', '%2A')
-    """
-    return name.replace("%2F", "/").replace("%25", "%")
-
-
-def is_wildcard(name: str) -> bool:
-    """Whether a name is nothing but wildcards of other systems.
-
-    >>> is_wildcard("*"), is_wildcard("%"), is_wildcard("sales_*"), is_wildcard("%2A"), is_wildcard("")
-    (True, True, False, False, False)
-    """
-    return bool(name) and not name.strip(WILDCARDS)
-
-
-def wrong_escape(name: str) -> str | None:
-    """The first `%` of a name in a path that begins no escape, with what follows it."""
-    if "%" not in name or _ESCAPED_WILDCARD.fullmatch(name):
-        return None
-    found = _WRONG_ESCAPE.search(name)
-    return found[0] if found else None
-
-
-def bare_name(text: str, kind: str) -> str:
-    """A principal's name, written alone or as `kind:name`; reading it twice is reading it once.
-
-    >>> bare_name("user:alice", "user"), bare_name("alice", "user"), bare_name("user:user:alice", "user")
-    ('alice', 'alice', 'user:user:alice')
-    """
-    name = text.removeprefix(f"{kind}:")
-    return text if not name or name.startswith(f"{kind}:") or (kind == "user" and _KIND.match(name)) else name
-
-
-def check_user(name: str) -> None:
-    """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`."""
-    if is_wildcard(name):
-        raise InvalidRequest(
-            f"`{name}` is no user: there are no wildcards; a user of this name is written `{escape_wildcard(name)}`"
-        )
-    kind = _KIND.match(name)
-    if kind is None:
-        return
-    if kind[1] in ("group", "role"):
-        raise InvalidRequest(f"`{name}` is a {kind[1]}: only a user can ask")
-    if kind[1] != "user":
-        raise InvalidRequest(f"`{name}` is no user: write the kind in lower case, as in `user:alice`")
-    raise InvalidRequest(f"`{name}` is no user: write `alice` or `user:alice`; no user's name begins with `user:`")
-
-
-def escape_wildcard(name: str) -> str:
-    """How a name that is nothing but wildcards is written, in a path and as a principal."""
-    return name.replace("%", "%25").replace("*", "%2A").replace("?", "%3F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +213,6 @@ def why_denied(missing: Iterable[Iterable[str]]) -> str:
     return "; ".join(said)
 
 
-def check_unicode(name: str) -> None:
-    """Raise InvalidRequest for half of a surrogate pair: OPA reads any of those as U+FFFD, and takes one name for another."""
-    if not is_unicode(name):
-        raise InvalidRequest(f"a name is not valid Unicode: {name!a:.80}")
-
-
 def said(flag: str) -> str:
     """The name of a flag, set or not.
 
@@ -303,12 +220,6 @@ def said(flag: str) -> str:
     'pii'
     """
     return flag.removesuffix(NOT_SET)
-
-
-def hint(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` for the nearest known name, else an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from privtab.request import Entity, encode_name
+from privtab.names import encode_name
+from privtab.request import Entity
 
 __all__ = ["TypedEntity", "path_of"]
 

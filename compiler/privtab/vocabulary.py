@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privtab.errors import InvalidRequest
-from privtab.request import (
-    Entity,
-    Request,
-    check_unicode,
-    check_user,
-    escape_wildcard,
-    hint,
-    is_wildcard,
-    said,
-    wrong_escape,
-)
+from privtab.hints import hint
+from privtab.names import check_unicode, check_user, escape_wildcard, is_wildcard, wrong_escape
+from privtab.request import Entity, Request, said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

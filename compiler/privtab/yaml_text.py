@@ -6,6 +6,8 @@ import re
 
 import yaml
 
+from privtab.characters import code_point
+
 DEEPEST = 100
 """Values may lie this many levels deep: readers go down level by level, and libyaml's time grows with the square of the depth."""
 _BREAKS = re.compile("[\x85\u2028\u2029]")
@@ -25,6 +27,6 @@ def check_line_breaks(text: str) -> None:
     ends = list(_LINE_END.finditer(text, 0, at))
     column = at - (ends[-1].end() if ends else 0)
     raise yaml.MarkedYAMLError(
-        problem=f"the raw character U+{ord(found[0]):04X} ends a line for some readers of YAML and not for others",
+        problem=f"the raw character {code_point(found[0])} ends a line for some readers of YAML and not for others",
         problem_mark=yaml.Mark("", at, len(ends), column, None, 0),
     )

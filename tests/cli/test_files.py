@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from privtab.cli._files import MANIFEST, write, write_outputs
+from privtab._staged import write
+from privtab.cli._files import MANIFEST, write_outputs
 from privtab.errors import BundleWriteError
 
 

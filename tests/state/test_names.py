@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from privtab.characters import unusable
 from privtab.ir.nodes import Program
-from privtab.request import Entity, encode_name
+from privtab.names import encode_name
+from privtab.request import Entity
 from privtab.state.names import Names, Problem
 
 

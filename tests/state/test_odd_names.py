@@ -14,7 +14,8 @@ import pytest
 from nasty import CARRIED, UNUSABLE
 
 from privtab.ir.nodes import Program
-from privtab.request import Entity, encode_name
+from privtab.names import encode_name
+from privtab.request import Entity
 from privtab.state.load import load
 from privtab.state.nodes import Assignment, Grant, State, StateFinding
 from privtab.state.raw import RawState

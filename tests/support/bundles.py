@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from privtab.request import Entity, encode_name
+from privtab.names import encode_name
+from privtab.request import Entity
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 LONG_POLLING = "application/vnd.openpolicyagent.bundles"

@@ -11,7 +11,8 @@ from nasty import ALIKE, CARRIED, UNUSABLE
 
 from privtab.characters import is_unicode
 from privtab.ir.nodes import Program, Rule
-from privtab.request import NOT_SET, Entity, Request, encode_name
+from privtab.names import encode_name
+from privtab.request import NOT_SET, Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 
 USERS = ("ann", "bob", "a/b", "c%")

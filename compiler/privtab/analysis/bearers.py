@@ -17,8 +17,8 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
+from privtab.names import decode_name
 from privtab.reference.evaluate import Asked
-from privtab.request import decode_name
 from privtab.state.nodes import State
 
 

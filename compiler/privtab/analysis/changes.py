@@ -27,8 +27,9 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
 )
+from privtab.names import last_name
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request, decode_name
+from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 
 LIMIT = 5_000
@@ -233,7 +234,7 @@ class Turned(OfRequest[frozenset[Changes]]):
     def _assign(self, path: tuple[str, ...]) -> Assign:
         """How the role with this path is assigned: by the name that the state knows it by, else by its last name."""
         whole = path[-1].partition(":")[2]
-        last = decode_name(whole.rpartition("/")[2])
+        last = last_name(whole)
         known = {a.role for a in self.state.assignments}
         known |= {g.grantee.removeprefix("role:") for g in self.state.grants if g.grantee.startswith("role:")}
         role = whole if whole in known and last not in known else last

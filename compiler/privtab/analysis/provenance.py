@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
+from privtab.names import last_name
 from privtab.reference.evaluate import Asked
-from privtab.request import decode_name
 from privtab.state.names import Names
 from privtab.state.nodes import Assignment, Effect, Grant, Place, State
 from privtab.state.places import NOWHERE, Places
@@ -180,4 +180,4 @@ class Provenance:
 
 def _names(key: str, principal: str) -> bool:
     path = key.partition(":")[2]
-    return principal == path or principal == decode_name(path.rpartition("/")[2])
+    return principal == path or principal == last_name(path)

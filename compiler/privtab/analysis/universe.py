@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 
 from privtab.ir.nodes import Program
-from privtab.request import Entity, decode_name
+from privtab.names import decode_name
+from privtab.request import Entity
 from privtab.state.nodes import State
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 
 from privtab.analysis.universe import rows_entities, users
+from privtab.hints import nearest
 from privtab.ir.nodes import Program
-from privtab.request import Entity, Request, decode_name
+from privtab.names import decode_name
+from privtab.request import Entity, Request
 from privtab.state.nodes import State
-
-_LONGER, _MOST = 3, 5000
 
 
 def notes(
@@ -24,7 +23,7 @@ def notes(
         if kind not in known:
             known[kind] = users(program, state) if kind == "user" else named(program, state, kind)
         if name not in known[kind]:
-            near = _nearest(name, known[kind], cutoff=0.6)
+            near = nearest(name, known[kind], cutoff=0.6)
             found.append(f"`{principal}` is not in the state" + (f"; did you mean `{kind}:{near}`?" if near else ""))
     for entity in dict.fromkeys(entities):
         found += _of_entity(program, state, entity)
@@ -60,12 +59,6 @@ def named(program: Program, state: State, kind: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _nearest(name: str, known: Iterable[str], *, cutoff: float) -> str | None:
-    """The known name that was most likely meant; of many names only as many as can be compared at once."""
-    candidates = sorted(other for other in known if abs(len(other) - len(name)) <= _LONGER)[:_MOST]
-    return next(iter(difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)), None)
-
-
 def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
     """Whether neither the entity nor anything in it is named; with what is above it, where rights come from there."""
     base = entity.type
@@ -76,7 +69,7 @@ def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
     paths = {"/".join(e.names[:depth]) for e in rows_entities(state) if e.type in holding}
     if entity.id in paths:
         return []
-    near = _nearest(entity.id, paths, cutoff=0.8)
+    near = nearest(entity.id, paths, cutoff=0.8)
     if near is not None:
         return [f"`{entity}` is not in the state; did you mean `{entity.type}:{near}`?"]
     return [f"`{entity}` is not in the state"]

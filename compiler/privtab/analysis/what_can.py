@@ -18,8 +18,9 @@ from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, ByType, Formula, Program, Rule, ServiceAdmin
+from privtab.names import bare_name, check_user
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, bare_name, check_user
+from privtab.request import Entity
 from privtab.state.nodes import State
 
 Atoms: TypeAlias = tuple[Leaf, ...]

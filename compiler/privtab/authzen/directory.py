@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privtab.engines.index import Index
+from privtab.names import last_name
 from privtab.vocabulary import Vocabulary
 
 
@@ -29,7 +30,7 @@ class Directory:
         """The types of the entities that stand for users."""
         users = _users(index)
         for type_ in self.people:
-            users |= {name_of(path) for path in self._entities[type_]}
+            users |= {last_name(path) for path in self._entities[type_]}
         self.users: tuple[str, ...] = tuple(sorted(users))
         self._sorted: dict[str, tuple[str, ...]] = {}
 
@@ -46,15 +47,6 @@ class Directory:
             known.add(path)
             for single in singles[type_]:
                 self._take(single, path, singles)
-
-
-def name_of(path: str) -> str:
-    """The last name of a path as it is.
-
-    >>> name_of("m/a%2Fb")
-    'a/b'
-    """
-    return path.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
 
 
 def _paths(index: Index) -> Iterator[tuple[str, str]]:

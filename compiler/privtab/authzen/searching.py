@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from privtab.authzen.directory import Directory, name_of
+from privtab.authzen.directory import Directory
 from privtab.authzen.messages import Malformed, Search, Searched, request
 from privtab.authzen.paging import Place
 from privtab.errors import InvalidRequest
+from privtab.names import last_name
 from privtab.request import Entity, Request
 from privtab.vocabulary import Vocabulary
 
@@ -50,7 +51,7 @@ def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Wa
     asked = _with_subject(body, _NOBODY, reads_groups=vocabulary.request_groups)
     vocabulary.check(asked)
     objects = (asked.resource, *asked.with_.values())
-    also = {name_of(entity.id) for entity in objects if entity.type in directory.people and entity.id}
+    also = {last_name(entity.id) for entity in objects if entity.type in directory.people and entity.id}
     names = sorted({*directory.users, *also}) if also else directory.users
     return Walk(names=names, asks=lambda name: replace(asked, user=name))
 

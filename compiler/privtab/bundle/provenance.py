@@ -12,10 +12,9 @@ from typing import Any
 from privtab import __version__
 from privtab.bundle.stream import digest
 from privtab.errors import FileError
+from privtab.formats import ENDINGS
 
 GIT_SECONDS = 20
-TABLES = (".csv", ".json", ".jsonl", ".ndjson", ".orc", ".parquet", ".yaml", ".yml")
-"""What tables of a state end in, where a folder holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class Provenance:
 def provenance(path: Path, **choices: Any) -> Provenance:
     """Of what was read from a file or a folder; `choices` that are empty are left out. Raises FileError."""
     folder = path if path.is_dir() else path.parent
-    files = sorted(file for file in path.rglob("*") if file.suffix in TABLES) if path.is_dir() else [path]
+    files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS) if path.is_dir() else [path]
     try:
         sources = {file.relative_to(folder).as_posix(): _digest(file) for file in files}
     except OSError as error:

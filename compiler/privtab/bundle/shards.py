@@ -9,6 +9,7 @@ from typing import Any
 
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.delta import contents
+from privtab.names import decode_name
 from privtab.shard_names import combined
 from privtab.state.shards import PEOPLE
 
@@ -26,7 +27,7 @@ def shard_file(key: str) -> str:
     type_, colon, name = key.partition(":")
     if not colon:
         return f"{key}.tar.gz"
-    name = name.replace("%2F", "/").replace("%25", "%")
+    name = decode_name(name)
     plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), name)
     if len(plain) > LONGEST or plain != plain.lower():
         # Some file systems take `A` and `a` for the same, and none takes very long names.

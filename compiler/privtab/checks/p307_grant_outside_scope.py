@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.diagnostics import Diagnostic, Severity
-from privtab.findings.hints import listed
+from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from privtab.checks._compare import compare
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Related, Severity
-from privtab.findings.hints import listed
+from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.checks._compare import Comparison

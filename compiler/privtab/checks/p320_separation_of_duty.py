@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.errors import Undecided
-from privtab.findings.hints import listed
+from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.checks._view import View

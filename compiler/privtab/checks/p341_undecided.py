@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._view import view
 from privtab.diagnostics import Diagnostic, Severity
-from privtab.findings.hints import listed
+from privtab.hints import listed
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy

@@ -14,8 +14,10 @@ import typer
 
 from privtab.cli._output import err
 from privtab.errors import InvalidRequest, UsageError
+from privtab.hints import hint
+from privtab.names import bare_name, check_user, is_wildcard
 from privtab.printable import no_formula
-from privtab.request import NOT_SET, Entity, bare_name, check_user, hint, is_wildcard, said
+from privtab.request import NOT_SET, Entity, said
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from privtab import strict_json
-from privtab._staged import staged
-from privtab.errors import BundleWriteError
+from privtab._staged import write
 
 MANIFEST = ".privtab-manifest.json"
 
@@ -18,30 +16,6 @@ MANIFEST = ".privtab-manifest.json"
 def json_text(value: object) -> str:
     """Readable JSON that is the same for the same value."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file beside its place and rename it, so that readers see the old or the new one, never half of it."""
-    write_pieces(path, [content])
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
-    """As `write`, of content that comes in pieces; how many bytes it was."""
-    size = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = staged(path.parent, f".{path.name[:40]}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                for piece in pieces:
-                    size += file.write(piece)
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
-    return size
 
 
 def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, whole: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from privtab.cli._files import write
+from privtab._staged import write
 from privtab.cli._output import as_json, diagnostic_json, err, out, recorder, table
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.errors import UsageError

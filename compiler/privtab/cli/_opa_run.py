@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from privtab.cli._files import write
+from privtab._staged import write
 from privtab.cli._output import complain, out, show_diagnostics
 from privtab.errors import PolicyInvalid, PrivtabError
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from privtab.cli._files import write
+from privtab._staged import write
 from privtab.cli._kept import bundle_of, release_at
 from privtab.cli._output import out
 from privtab.cli._registry_options import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab import strict_json
-from privtab.cli._files import write
+from privtab._staged import write
 from privtab.cli._output import count, out
 
 

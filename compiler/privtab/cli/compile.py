@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab._staged import write
 from privtab.cli._complete import policies
-from privtab.cli._files import json_text, write, write_outputs
+from privtab.cli._files import json_text, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table, working
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key

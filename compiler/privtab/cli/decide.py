@@ -23,6 +23,7 @@ from privtab.cli._options import (
     readings,
 )
 from privtab.errors import FileError, InvalidRequest, UsageError
+from privtab.formats import STATE_HELP
 from privtab.printable import printable, printable_json
 from privtab.request import Request
 from privtab.vocabulary import Vocabulary
@@ -37,9 +38,7 @@ def decide(
     policy: PolicyOption,
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state", "-s", metavar="STATE", help="A YAML or JSON file, or a folder with one file for each table."
-        ),
+        typer.Option("--state", "-s", metavar="STATE", help=STATE_HELP),
     ] = None,
     requests: Annotated[
         str,

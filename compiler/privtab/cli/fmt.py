@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab._staged import write
 from privtab.cli._complete import policies
-from privtab.cli._files import write
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, count, out, print_file, print_json, show_diagnostics
 from privtab.diagnostics import Diagnostic, Severity, in_order

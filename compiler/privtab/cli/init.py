@@ -67,8 +67,8 @@ def init(
       privtab init shop
       privtab init . --system lake --start data
     """
+    from privtab._staged import write
     from privtab._templates import environment
-    from privtab.cli._files import write
     from privtab.cli._output import out
 
     asked = sys.stdin.isatty() and sys.stdout.isatty()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from privtab.cli._files import write
+from privtab._staged import write
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, out, print_json
 from privtab.errors import BundleWriteError, UsageError

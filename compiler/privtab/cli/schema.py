@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from privtab.cli._files import write
+from privtab._staged import write
 from privtab.cli._output import print_json
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from privtab.cli._files import write_pieces
+from privtab._staged import write_pieces
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, out, print_json
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab._staged import write
 from privtab.cli import _spark_state
-from privtab.cli._files import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
 from privtab.cli._output import Format, count, out, print_json, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
+from privtab.formats import STATE_HELP
 
 if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check who holds what, and pack it for OPA.", no_args_is_help=True)
 
-StateArgument = Annotated[
-    Path, typer.Argument(metavar="STATE", help="A YAML or JSON file, or a folder with one file for each table.")
-]
+StateArgument = Annotated[Path, typer.Argument(metavar="STATE", help=STATE_HELP)]
 
 
 def counts(state: State) -> str:

@@ -32,8 +32,8 @@ def stubs(
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py --check
     """
+    from privtab._staged import write
     from privtab.backends.stubs import render
-    from privtab.cli._files import write
     from privtab.cli._kept import load_policy
     from privtab.cli._output import complain, print_file
 

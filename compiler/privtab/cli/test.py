@@ -243,7 +243,7 @@ def _written(results: Sequence[Result], format_: Format) -> str | None:
 
 
 def _print(text: str | None, results: Sequence[Result], output: Path | None, *, verbose: bool) -> None:
-    from privtab.cli._files import write
+    from privtab._staged import write
     from privtab.scenarios.pretty import show
 
     if text is None:

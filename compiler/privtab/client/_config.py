@@ -17,7 +17,7 @@ from typing import Any
 from privtab.client import _values
 from privtab.client._asking import Mode
 from privtab.errors import UsageError
-from privtab.request import hint
+from privtab.hints import hint
 
 FILE = "privtab.toml"
 FILE_VARIABLE = "PRIVTAB_CONFIG"

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from privtab.engines.arrays import Arrays
 from privtab.engines.lookups import Codes, Truth
+from privtab.names import ESCAPES
 
 Texts: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""
@@ -115,4 +116,6 @@ def _bytes(texts: pa.Array) -> bytes:
 
 def decoded(names: pa.Array) -> pa.Array:
     """Names of paths as the names of principals are written."""
-    return pc.replace_substring(pc.replace_substring(names, "%2F", "/"), "%25", "%")
+    for sign, escape in reversed(ESCAPES):
+        names = pc.replace_substring(names, escape, sign)
+    return names

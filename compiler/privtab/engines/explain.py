@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from privtab.engines.conditions import Form, Reader
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import Caller, Meaning, groups_of, named, roles_of
-from privtab.request import decode_name
+from privtab.names import last_name
 
 Atom = Mapping[str, Any]
 """An atom of the program's JSON: `kind`, and where it is about an entity `slot`, `type`, perhaps `privilege`."""
@@ -141,7 +141,7 @@ class Explanation:
             case "member":
                 return any(self.memberships(atom))
             case "self":
-                return decode_name(path.rpartition("/")[2]) == user
+                return last_name(path) == user
             case _:
                 return any(named(path, role) for role in roles_of(self.index, self.caller.principals))
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from privtab.engines.conditions import All, Condition, Fact, Form, Reader, compiled, facts
 from privtab.engines.index import OWNER, Holders, Index, Table
-from privtab.request import decode_name
+from privtab.names import last_name
 
 Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
 """Whether something that no grant gives holds for a user and their principals, about the entity with a path."""
@@ -159,7 +159,7 @@ class Plan:
             case "service_admin":
                 return lambda user, _, __: user in index.service_admins
             case "self":
-                return lambda user, _, path: decode_name(path.rpartition("/")[2]) == user
+                return lambda user, _, path: last_name(path) == user
             case "holds":
                 return lambda _, who, path: any(named(path, role) for role in roles_of(index, who))
             case "member":
@@ -214,7 +214,7 @@ class Plan:
 
 def named(path: str, principal: str) -> bool:
     """Whether a principal's name means the entity: it is its last name, or spells its whole path."""
-    return principal == path or principal == decode_name(path.rpartition("/")[2])
+    return principal == path or principal == last_name(path)
 
 
 def groups_of(principals: Sequence[str]) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from privtab.engines.conditions import RESOURCE, All, Fact
 from privtab.engines.index import OWNER, Table
 from privtab.engines.plan import Plan, Special, needed
-from privtab.request import is_wildcard
+from privtab.names import is_wildcard
 
 Quick: TypeAlias = Callable[[str, str], bool | None]
 """Answers (user, path of the resource). None: the path or the user may be no name, ask the long way, which says so."""

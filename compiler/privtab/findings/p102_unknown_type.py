@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings.hints import did_you_mean, listed, nearest
+from privtab.hints import did_you_mean, listed, nearest
 
 CODE = "P102"
 NAME = "unknown-type"

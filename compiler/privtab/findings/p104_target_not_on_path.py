@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings.hints import listed
+from privtab.hints import listed
 
 CODE = "P104"
 NAME = "target-not-on-path"

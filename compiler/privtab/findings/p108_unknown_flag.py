@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings.hints import listed, nearest
+from privtab.hints import listed, nearest
 
 CODE = "P108"
 NAME = "unknown-flag"

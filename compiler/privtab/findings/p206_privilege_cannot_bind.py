@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings.hints import listed
+from privtab.hints import listed
 
 CODE = "P206"
 NAME = "privilege-cannot-bind"

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from privtab.client._protocol import EntityLike, entity, named
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import NOT_SET, Entity, encode_name
+from privtab.names import encode_name
+from privtab.request import NOT_SET, Entity
 
 Place: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """Which entity: `"table:{catalog}/{schema}/{table}"`, each argument one name of the path; `("table", "table_id")`, the argument

@@ -56,7 +56,7 @@ def codes() -> dict[str, Code]:
 
 def meant(word: str) -> str | None:
     """The code that somebody most likely meant: another case, a letter for a digit, a digit too many, or a name."""
-    from privtab.findings.hints import nearest
+    from privtab.hints import nearest
 
     upper = word.upper().translate(_DIGITS)
     for guess in (upper, upper[:4]):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 
 from privtab.diagnostics import Diagnostic, Located
 from privtab.findings import p402_wrong_ignore
+from privtab.hints import nearest
 from privtab.lint.codes import codes, unknown
 from privtab.source import SourceFile
 from privtab.syntax.comments import comments
@@ -46,11 +46,9 @@ def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> 
     word = words["word"]
     place = source.span(start, start + len(text.rstrip()))
     if word not in (LINE, FILE):
-        if near := difflib.get_close_matches(word, (LINE, FILE), n=1):
+        if near := nearest(word, (LINE, FILE)):
             there = source.span(start + words.start("word"), start + words.end("word"))
-            found.append(
-                p402_wrong_ignore.finding(there, f"unknown word `{word}`", f"did you mean `{near[0]}`?", near[0])
-            )
+            found.append(p402_wrong_ignore.finding(there, f"unknown word `{word}`", f"did you mean `{near}`?", near))
         return None
     at = words.start("rest")
     named: list[Located[str]] = []

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from privtab import source
 from privtab.diagnostics import Diagnostic, Severity, Span, in_order
 from privtab.errors import SettingsInvalid
-from privtab.findings.hints import did_you_mean, listed, nearest
+from privtab.hints import did_you_mean, listed, nearest
 from privtab.lint.codes import codes, unknown
 from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings
 from privtab.lint.toml_places import Path as Way

@@ -15,7 +15,7 @@ from privtab.findings import (
     p201_duplicate_row,
     p202_contradicting_row,
 )
-from privtab.findings.hints import listed
+from privtab.hints import listed
 from privtab.model import nodes as m
 from privtab.model.conflicts import resolve_conflicts
 from privtab.model.cycles import find_cycles, find_deep

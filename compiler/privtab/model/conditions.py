@@ -20,7 +20,7 @@ from privtab.findings import (
     p210_not_a_principal,
     p211_no_owners,
 )
-from privtab.findings.hints import nearest
+from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import Names

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
-from privtab.findings.hints import nearest
+from privtab.hints import hint, nearest
 from privtab.ir.nodes import Origin
 from privtab.model.names import Names
 from privtab.model.nodes import PairKey
-from privtab.request import hint
 from privtab.syntax.expression import AllOf, AnyOf, CanDo, Expression, Held, Related, Required
 from privtab.syntax.nodes import ConditionCell, Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 

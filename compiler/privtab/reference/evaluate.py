@@ -30,8 +30,9 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.serialise import listing, vocabulary
+from privtab.names import decode_name
 from privtab.reference.explain import Explanation
-from privtab.request import Decision, Request, decode_name
+from privtab.request import Decision, Request
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from privtab._install import how_to_install
-from privtab._staged import staged
+from privtab._staged import settle, staged
 from privtab.errors import RegistryError, UsageError
 
 
@@ -98,20 +98,20 @@ class LocalStore:
 
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
-        with self._telling(path, writing=True), self._staged(path, content) as staged:
+        with self._telling(path, writing=True), staged(self.folder / path, [content], _STAGED) as beside:
             try:
-                os.link(staged, self.folder / path)
+                os.link(beside, self.folder / path)
             except FileExistsError:
                 raise Exists(path) from None
             except OSError:
-                self._create_locked(path, staged)
-            self._settle(path)
+                self._create_locked(path, beside)
+            settle(self.folder / path)
 
     def replace(self, path: str, content: bytes) -> None:
         """As Store.replace."""
-        with self._telling(path, writing=True), self._staged(path, content) as staged:
-            staged.replace(self.folder / path)
-            self._settle(path)
+        with self._telling(path, writing=True), staged(self.folder / path, [content], _STAGED) as beside:
+            beside.replace(self.folder / path)
+            settle(self.folder / path)
 
     def remove(self, path: str) -> None:
         """As Store.remove."""
@@ -141,7 +141,7 @@ class LocalStore:
     def renew(self) -> None:
         """As Store.renew: it is as large as it is."""
 
-    def _create_locked(self, path: str, staged: Path) -> None:
+    def _create_locked(self, path: str, beside: Path) -> None:
         """For file systems without hard links: whoever holds the lock looks and renames. A lock ends with its process."""
         import fcntl
 
@@ -149,34 +149,7 @@ class LocalStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (self.folder / path).exists():
                 raise Exists(path)
-            staged.replace(self.folder / path)
-
-    @contextlib.contextmanager
-    def _staged(self, path: str, content: bytes) -> Iterator[Path]:
-        """The content in a file beside its place, on the disk."""
-        target = self.folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = staged(target.parent, _STAGED)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            yield beside
-        finally:
-            beside.unlink(missing_ok=True)
-
-    def _settle(self, path: str) -> None:
-        """Let the name outlive a power cut too."""
-        try:
-            handle = os.open((self.folder / path).parent, os.O_RDONLY)
-        except OSError:
-            return  # Some systems do not open folders, and some file systems have no such call for them.
-        try:
-            with contextlib.suppress(OSError):
-                os.fsync(handle)
-        finally:
-            os.close(handle)
+            beside.replace(self.folder / path)
 
     @contextlib.contextmanager
     def _telling(self, path: str, *, writing: bool = False) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings.hints import did_you_mean, listed
+from privtab.hints import did_you_mean, listed
 
 CODES = {
     "T001": "unknown-key",

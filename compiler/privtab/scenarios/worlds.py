@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import OwnerKind, Program
-from privtab.request import Entity, encode_name
+from privtab.names import encode_name
+from privtab.request import Entity
 from privtab.scenarios.tree import Reader
 from privtab.state.load import load
 from privtab.state.nodes import TABLES, Place, State, StateFinding

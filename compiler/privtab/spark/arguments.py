@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -13,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import hint, said
+from privtab.hints import did_you_mean, hint
+from privtab.request import said
 from privtab.spark.frames import check_frame, described, free
 from privtab.spark.padding import padded, unpadded
 from privtab.spark.paths import encoded, joined
@@ -173,8 +173,8 @@ class _Reader:
             return F.col(f"`{folded[0].replace('`', '``')}`")
         if "." in given:
             return F.col(given)
-        near = difflib.get_close_matches(given, self.names, n=1)
-        known = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self.names)}"
+        near = did_you_mean(given, self.names)
+        known = near or f"there are: {', '.join(self.names)}"
         raise UsageError(f"{what}: no column `{given}`; {known}{'' if near else advice}")
 
     def once(self, given: ColumnLike, what: str, advice: str = "") -> Column:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import bare_name, check_user
+from privtab.names import bare_name, check_user
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import hint
+from privtab.hints import hint
 from privtab.spark.following import REFRESH, Followed, check_refresh, followed
 from privtab.spark.kernel import Layout, answered
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
-from privtab.request import NOT_SET, Decision, Request, bare_name
+from privtab.names import bare_name
+from privtab.request import NOT_SET, Decision, Request
 from privtab.spark.policies import PolicyLike, open_policy
 
 if TYPE_CHECKING:

@@ -7,16 +7,33 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
+from privtab.names import ESCAPES, WILDCARD_ESCAPES
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
 def encoded(name: Column) -> Column:
-    """A column of names, as `request.encode_name` writes them."""
+    """A column of names, as `names.encode_name` writes them."""
     text = name.cast("string")
-    plain = F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("/"), F.lit("%2F"))
-    wildcard = F.replace(F.replace(text, F.lit("*"), F.lit("%2A")), F.lit("?"), F.lit("%3F"))
+    plain = wildcard = text
+    for sign, escape in ESCAPES:
+        plain = F.replace(plain, F.lit(sign), F.lit(escape))
+    for sign, escape in WILDCARD_ESCAPES:
+        wildcard = F.replace(wildcard, F.lit(sign), F.lit(escape))
     return F.when(text.rlike(r"\A[*?]+\z"), wildcard).otherwise(plain)
+
+
+def decoded(name: str) -> str:
+    """SQL: a name of a path as names of principals are written."""
+    for sign, escape in reversed(ESCAPES):
+        name = f"replace({name}, '{escape}', '{sign}')"
+    return name
+
+
+def last_name(path: str) -> str:
+    """SQL: the last name of a path."""
+    return f"substring_index({path}, '/', -1)"
 
 
 def joined(encoded_names: Iterable[Column]) -> Column:

@@ -12,7 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from privtab import strict_json
 from privtab.errors import UsageError
-from privtab.request import Entity, hint
+from privtab.hints import hint
+from privtab.request import Entity
 from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
 from privtab.spark.matrix.opening import asked_about, everybody, open_state, open_world

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
+from privtab.formats import LOCAL, WHOLE, YAML
+from privtab.hints import nearest
 from privtab.state.nodes import TABLES, Place, StateFinding
 from privtab.state.raw import LARGEST, RawState, Reading
 from privtab.state.read_csv import read_csv
 from privtab.state.read_json import read_json, read_value
 from privtab.state.read_parquet import read_parquet
-
-_SUFFIXES = (".csv", ".json", ".parquet", ".yaml", ".yml")
-_WHOLE = (".json", ".yaml", ".yml")
 
 
 def load(path: Path | str) -> RawState:
@@ -29,7 +27,7 @@ def load(path: Path | str) -> RawState:
     reading = Reading()
     if path.is_dir() and path.suffix != ".parquet":
         _directory(path, reading)
-    elif path.suffix.lower() in {".csv", ".parquet"}:
+    elif path.suffix.lower() in set(LOCAL) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
         _file(path, reading, None)
@@ -45,7 +43,7 @@ def no_table(where: Path | str, noted: Sequence[StateFinding] = ()) -> str:
             f"{where} has no table of a state; the tables are {', '.join(TABLES)}, and one may be empty: `grants: []`"
         )
     seen = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in noted]
-    whole = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in _WHOLE and f.stem not in TABLES]
+    whole = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in TABLES]
     if not seen and whole:
         seen = [f"a file with all tables is named itself, as in {where / whole[0]}"]
     advice = "; ".join(seen) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(TABLES)}"
@@ -63,7 +61,7 @@ def _directory(directory: Path, reading: Reading) -> None:
     """Read the file of each table; a table with two files has none that can be trusted."""
     files = sorted(directory.iterdir(), key=lambda f: f.name)
     for table in TABLES:
-        found = [f for f in files if f.stem == table and f.suffix.lower() in _SUFFIXES]
+        found = [f for f in files if f.stem == table and f.suffix.lower() in LOCAL]
         if found:
             reading.tables.add(table)
         if len(found) == 1:
@@ -79,15 +77,15 @@ def _directory(directory: Path, reading: Reading) -> None:
 def _ignored(file: Path, reading: Reading) -> None:
     """Note a file that is not read though its name is nearly that of a table."""
     stem, suffix = file.stem, file.suffix.lower()
-    if (stem in TABLES and suffix in _SUFFIXES) or file.name.startswith((".", "_")):
+    if (stem in TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
         return
     place = Place(path=str(file), table="", row=0)
-    near = difflib.get_close_matches(stem.lower().replace("-", "_"), TABLES, n=1, cutoff=0.75)
-    if near and suffix in _SUFFIXES:
-        advice = f"did you mean `{near[0]}{suffix}`?"
+    near = nearest(stem, TABLES, cutoff=0.75)
+    if near and suffix in LOCAL:
+        advice = f"did you mean `{near}{suffix}`?"
         reading.report("S006", f"ignored: `{stem}` is no table", place, help=advice, severity="note")
-    elif near and near[0] == stem:
-        advice = f"a table's file ends in {', '.join(_SUFFIXES)}"
+    elif near == stem:
+        advice = f"a table's file ends in {', '.join(LOCAL)}"
         reading.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")
 
 
@@ -113,7 +111,7 @@ def _file(file: Path, reading: Reading, table: str | None) -> None:
         return
     if suffix == ".csv" and table is not None:
         read_csv(text, path, reading, table)
-    elif suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip()[:1] in {"{", "["}):
+    elif suffix == ".json" or (suffix not in YAML and text.lstrip()[:1] in {"{", "["}):
         if text.strip():
             read_json(text, path, reading, table)
     else:

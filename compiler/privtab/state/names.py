@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from privtab.characters import LONGEST_NAME, unusable
+from privtab.hints import did_you_mean
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
-from privtab.request import KINDS, WILDCARDS, Entity, encode_name, escape_wildcard, is_wildcard, wrong_escape
-from privtab.state.raw import did_you_mean
+from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, wrong_escape
+from privtab.request import Entity
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from privtab.request import hint
+from privtab.hints import did_you_mean
 from privtab.state.nodes import TABLES, Place, StateFinding
 
 LARGEST = 1 << 30
@@ -192,17 +192,6 @@ class Reading:
 
     def _missing_column(self, table: str, name: str, place: Place, cells: dict[str, object]) -> None:
         self.report("S102", f"column `{name}` is missing in `{table}`", place, row=plain(cells))
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str | None:
-    """`did you mean …?` for the nearest known name, whatever its case; None where none is near."""
-    folded: dict[str, str] = {}
-    for other in known:
-        folded.setdefault(_folded(other), other)
-    near = hint(_folded(name), folded)
-    if not near:
-        return None
-    return f"did you mean `{folded[near.split('`')[1]]}`?"
 
 
 def plain(cells: Mapping[str, object]) -> dict[str, object]:

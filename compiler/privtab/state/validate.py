@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Literal, TypeVar, cast
 
+from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
-from privtab.request import KINDS, Entity
+from privtab.names import KINDS
+from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.names import Names, Problem
 from privtab.state.nodes import Assignment, Effect, Grant, Place, State, StateFinding
 from privtab.state.places import Places
-from privtab.state.raw import RawRow, RawState, did_you_mean
+from privtab.state.raw import RawRow, RawState
 from privtab.state.uses import uses
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from privtab.findings.hints import not_a_condition
+from privtab.hints import not_a_condition
 from privtab.syntax.expression import CellError
 
 _NEGATION = re.compile(r"(?:^|[\s(&|])(?:(?:not|no|without|unless|except)\s|!(?!=))", re.IGNORECASE)

@@ -16,7 +16,7 @@ from privtab.findings import (
     p010_bad_name,
     p011_cell_syntax,
 )
-from privtab.findings.hints import listed, nearest
+from privtab.hints import listed, nearest
 from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
 from privtab.syntax.expression import CellError, parse_condition, parse_effects

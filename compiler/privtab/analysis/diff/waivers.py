@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 from privtab.diagnostics import Diagnostic, Severity, Span, in_order
+from privtab.hints import did_you_mean
 from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
 from privtab.syntax.yaml_tree import Sequence as Listed
@@ -64,8 +64,7 @@ class _Reader:
         seen: set[str] = set()
         for key, value in node.entries:
             if key.text not in keys:
-                near = difflib.get_close_matches(key.text, keys, n=1)
-                advice = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(keys)}"
+                advice = did_you_mean(key.text, keys) or f"there are {', '.join(keys)}"
                 self.wrong(key, f"unknown key `{key.text}`", advice)
             elif key.text in seen:
                 self.wrong(key, f"`{key.text}` stands twice")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from privtab.characters import code_point
 from privtab.spark.certification.findings import WHAT, Finding
 from privtab.spark.certification.results import HeatMap, Totals
 
@@ -86,7 +86,6 @@ def render(
     )
 
 
-_HIDDEN = ("Cc", "Cf", "Cn", "Co", "Zl", "Zp", "Zs")
 _SPACES = re.compile("^ | $|(?<= ) ")
 
 
@@ -97,9 +96,7 @@ def seen(text: str) -> str:
     ('ann⟨U+200B⟩', 'bob␣')
     """
     shown = _SPACES.sub("␣", text)
-    if shown.isascii() and shown.isprintable():
-        return shown
-    return "".join(f"⟨U+{ord(c):04X}⟩" if c != " " and unicodedata.category(c) in _HIDDEN else c for c in shown)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
 
 
 def _seen(value: object) -> object:

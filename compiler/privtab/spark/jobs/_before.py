@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from privtab.errors import FileError, UsageError
+from privtab.formats import SPARK
+from privtab.hints import nearest
 from privtab.spark.policies import open_policy
 
 _NO_FORMAT = (".tsv", ".txt", ".xls", ".xlsx", ".html", ".pdf", ".zip")
@@ -47,10 +48,8 @@ def near(where: str) -> str:
     """`; did you mean …?` for a file beside it with nearly that name."""
     path = Path(where)
     names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-    found = [name for name in names if name.partition(".")[0] == path.name] or difflib.get_close_matches(
-        path.name, names, n=1
-    )
-    return f"; did you mean `{path.parent / found[0]}`?" if found else ""
+    found = next((name for name in names if name.partition(".")[0] == path.name), None) or nearest(path.name, names)
+    return f"; did you mean `{path.parent / found}`?" if found else ""
 
 
 def ending(where: str) -> str:
@@ -80,12 +79,12 @@ def _output(where: str, kind: str | None, *, overwrite: bool) -> None:
         raise UsageError(f"{path} exists: name another folder, or add `--overwrite`")
     if kind is None and path.suffix.lower() in _NO_FORMAT:
         raise UsageError(
-            f"{where}: `{path.suffix}` is the ending of no format that is written: end it in .csv, .json, .parquet or .orc, or add "
+            f"{where}: `{path.suffix}` is the ending of no format that is written: end it in {', '.join(SPARK)}, or add "
             "`--output-format`"
         )
 
 
-_ENDINGS = (".csv", ".json", ".jsonl", ".parquet", ".orc", *_NO_FORMAT, *_PACKED)
+_ENDINGS = (*SPARK, *_NO_FORMAT, *_PACKED)
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

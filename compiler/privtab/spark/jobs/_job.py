@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
+from privtab.formats import SPARK
 from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
@@ -42,7 +43,6 @@ WRITING: Mapping[str, dict[str, str]] = {
         "ignoreTrailingWhiteSpace": "false",
     },
 }
-FORMATS: Mapping[str, str] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".orc": "orc"}
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -361,4 +361,4 @@ def _complain(message: str) -> None:
 
 
 def _format(path: str) -> str | None:
-    return FORMATS.get(ending(path))
+    return SPARK.get(ending(path))

@@ -8,7 +8,8 @@ from typing import TypeAlias, assert_never
 from privtab.engines.conditions import RESOURCE, All, Condition, Fact, Some
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, Place
 from privtab.spark.joins.rows import GROUPS, WHO, Names
-from privtab.spark.joins.text import beginning, both, decoded, either, last_name, united
+from privtab.spark.joins.text import beginning, both, either, united
+from privtab.spark.paths import decoded, last_name
 
 Found: TypeAlias = Callable[[str, str, Place, int], str]
 """The column of (part, type of its entity, place, word)."""

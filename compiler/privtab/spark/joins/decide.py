@@ -19,7 +19,8 @@ from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, Place, layout
 from privtab.spark.joins.prepare import Prepared, prepare
 from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared, reason
-from privtab.spark.joins.text import both, chosen, decoded, either, last_name, literal, one_of, quoted
+from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
+from privtab.spark.paths import decoded, last_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -55,16 +55,6 @@ def united(words: Sequence[str]) -> str:
     return "(" + " | ".join(words) + ")" if words else "0L"
 
 
-def decoded(name: str) -> str:
-    """A name of a path as names of principals are written."""
-    return f"replace(replace({name}, '%2F', '/'), '%25', '%')"
-
-
 def beginning(path: str, depth: str | int) -> str:
     """The beginning of a path with that many names."""
     return f"substring_index({path}, '/', {depth})"
-
-
-def last_name(path: str) -> str:
-    """The last name of a path."""
-    return f"substring_index({path}, '/', -1)"

@@ -19,6 +19,7 @@ from privtab.errors import UsageError
 from privtab.spark.matrix.compute import DDL, Matrix, Question
 from privtab.spark.matrix.named import Chains, closed
 from privtab.spark.matrix.opening import LOCAL, Source, everybody, open_world
+from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.schemas import CANONICAL
 from privtab.spark.state.shards import by_root
@@ -160,8 +161,7 @@ class _Apart:
                     "portion", F.lit(principal[type_]).alias("type"), F.lit(path).alias("path")
                 )
                 paths = paths.unionByName(given)
-        last = F.replace(F.substring_index("path", "/", -1), F.lit("%2F"), F.lit("/"))
-        called = [F.replace(last, F.lit("%25"), F.lit("%")), *([F.col("path")] if whole else [])]
+        called = [F.expr(decoded(last_name("path"))), *([F.col("path")] if whole else [])]
         each = [F.concat_ws(":", F.col("type"), name) for name in called]
         return paths.select("portion", F.explode(F.array(*each)).alias("principal")).distinct()
 
@@ -245,13 +245,10 @@ class _Apart:
             tables["owners"].select(F.col("owner").alias("principal")),
         )
         kinds = [name for name, kind in self.policy.json["entities"].items() if kind["principal"] == "user"]
-        last = F.replace(F.substring_index("path", "/", -1), F.lit("%2F"), F.lit("/"))
         return _union(
             *(tables[table].select("user") for table in ("members", "memberships", "service_admins")),
             _of_kind(principals.withColumn("portion", F.lit("")), "user").select("user"),
-            self._named()
-            .where(F.col("type").isin(kinds))
-            .select(F.replace(last, F.lit("%25"), F.lit("%")).alias("user")),
+            self._named().where(F.col("type").isin(kinds)).select(F.expr(decoded(last_name("path"))).alias("user")),
         ).distinct()
 
 

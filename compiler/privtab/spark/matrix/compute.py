@@ -13,7 +13,8 @@ import pyarrow as pa
 from privtab.engines.conditions import RESOURCE, Condition, Form
 from privtab.engines.plan import beginnings
 from privtab.errors import InvalidRequest, UsageError
-from privtab.request import NOT_SET, Entity, hint, said
+from privtab.hints import hint
+from privtab.request import NOT_SET, Entity, said
 from privtab.spark.matrix.candidates import chunks
 from privtab.spark.matrix.pairs import Entities, Pairs
 from privtab.spark.matrix.people import Truth

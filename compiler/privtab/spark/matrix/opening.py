@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.engines.index import Index
 from privtab.errors import UsageError
-from privtab.request import Entity, bare_name, hint, is_wildcard
+from privtab.hints import hint
+from privtab.names import bare_name, is_wildcard, last_name
+from privtab.request import Entity
 from privtab.spark.matrix.people import Holding, Subject
-from privtab.spark.matrix.world import World, decoded
+from privtab.spark.matrix.world import World
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, whole
 from privtab.spark.states import opened
@@ -126,7 +128,7 @@ def everybody(policy: OpenPolicy, source: Source) -> list[str]:
     named = {a.principal for a in state.assignments} | {g.grantee for g in state.grants} | {o for _, o in state.owners}
     found |= {principal[5:] for principal in named if principal.startswith("user:")}
     kinds = {name for name, kind in policy.json["entities"].items() if kind["principal"] == "user"}
-    found |= {decoded(entity.id) for entity in entities_of(state) if entity.type in kinds}
+    found |= {last_name(entity.id) for entity in entities_of(state) if entity.type in kinds}
     return sorted(found)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from privtab.engines.conditions import Fact, Reader
 from privtab.engines.index import Index
 from privtab.engines.plan import Meaning
+from privtab.names import last_name
 from privtab.spark.matrix.held import Held, way
 from privtab.spark.matrix.people import NONE, Ints, People, Subject
 from privtab.vocabulary import Vocabulary
@@ -90,7 +91,7 @@ class World:
     def named_users(self, paths: Iterable[str | None]) -> Ints:
         """By entity the subject that it is; -1: it is none."""
         number = self.people.number
-        return np.array([-1 if path is None else number.get(decoded(path), -1) for path in paths], np.int64)
+        return np.array([-1 if path is None else number.get(last_name(path), -1) for path in paths], np.int64)
 
     def principals_named(self, kind: str, paths: Sequence[str | None]) -> list[Ints]:
         """By entity the principals that it is, in as many columns as one has principals."""
@@ -100,13 +101,8 @@ class World:
         return [np.array([codes[at] if at < len(codes) else -1 for codes in found], np.int64) for at in range(width)]
 
 
-def decoded(path: str) -> str:
-    """The last name of a path as a principal's is written."""
-    return path.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
-
-
 def _named(named: Mapping[str, list[int]], path: str | None) -> list[int]:
     if path is None:
         return []
-    names = {decoded(path), path}
+    names = {last_name(path), path}
     return [code for name in names for code in named.get(name, ())]

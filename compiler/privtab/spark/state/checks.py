@@ -18,7 +18,8 @@ from pyspark.sql import functions as fn
 
 from privtab.characters import LONGEST_NAME
 from privtab.ir.nodes import Program
-from privtab.request import KINDS, Entity
+from privtab.names import KINDS
+from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, FINDING
 from privtab.state.names import Names
 from privtab.state.nodes import Assignment, Grant, StateFinding

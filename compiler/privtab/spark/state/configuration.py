@@ -9,11 +9,10 @@ from typing import Any
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
+from privtab.formats import SPARK
 from privtab.source import SourceFile
 from privtab.state.nodes import TABLES
 from privtab.state.read_parquet import table_format
-
-SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".orc": "orc", ".jsonl": "json", ".ndjson": "json"}
 
 
 def read_configuration(path: Path) -> Mapping[str, Any]:
@@ -52,14 +51,12 @@ def folder_sources(folder: Path, problems: list[str]) -> Iterator[tuple[str, Any
     """A source for each table that has a file, or a folder that Spark wrote."""
     entries = sorted(folder.iterdir())
     for table in TABLES:
-        found = [
-            e for e in entries if e.stem == table and (e.suffix.lower() in SUFFIXES or (e.is_dir() and not e.suffix))
-        ]
+        found = [e for e in entries if e.stem == table and (e.suffix.lower() in SPARK or (e.is_dir() and not e.suffix))]
         if len(found) > 1:
             both = " and ".join(f"`{e.name}`" for e in found)
             problems.append(f"{table}: has {len(found)} files: {both} (keep one of them)")
         elif found:
-            format_ = table_format(found[0]) or SUFFIXES.get(found[0].suffix.lower(), "parquet")
+            format_ = table_format(found[0]) or SPARK.get(found[0].suffix.lower(), "parquet")
             options = {"multiLine": "true"} if found[0].suffix == ".json" else {}
             yield table, {"format": format_, "path": str(found[0].resolve()), "options": options, "name": found[0].name}
 

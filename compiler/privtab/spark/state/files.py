@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any, BinaryIO
 
 from privtab import strict_json
 from privtab._install import how_to_install
-from privtab._staged import staged
+from privtab._staged import write_pieces
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 
 
@@ -66,19 +65,7 @@ class Root:
                 with self._system(name, BundleWriteError) as (system, where):
                     system.put_file(file.name, where)
             return
-        path = self.path(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = staged(path.parent, f".{path.name[:40]}.")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.writelines(pieces)
-                beside.replace(path)
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
-        except OSError as error:
-            raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+        write_pieces(self.path(name), pieces)
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None where there is none. Raises FileError."""

@@ -31,6 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
+from privtab.hints import did_you_mean
 from privtab.spark import paths
 from privtab.spark.failures import unlogged
 from privtab.spark.frames import of_spark
@@ -45,7 +46,7 @@ from privtab.spark.state.configuration import (
     wrong_count,
 )
 from privtab.state.nodes import TABLES
-from privtab.state.raw import COLUMNS, did_you_mean
+from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 
 if TYPE_CHECKING:

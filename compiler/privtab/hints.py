@@ -1,4 +1,4 @@
-"""Computed advice: the nearest name, and lists of names in words."""
+"""Computed advice: the nearest name, and lists of names in words. Standard library only: every room takes its hints from here."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _SHOWN = 12
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
-    """The known name that `name` was most likely meant to be, upper and lower case alike.
+    """The known name that `name` was most likely meant to be; upper and lower case are alike, and so are spaces, `-` and `_`.
 
     >>> nearest("MODIFIY", ["MODIFY", "CREATE"])
     'MODIFY'
     """
     by_fold: dict[str, str] = {}
     for candidate in known:
-        by_fold.setdefault(candidate.casefold(), candidate)
-    wanted = name.casefold()
+        by_fold.setdefault(_folded(candidate), candidate)
+    wanted = _folded(name)
     if wanted in by_fold:
         return by_fold[wanted]
     candidates: list[str] = list(by_fold)
@@ -28,10 +28,16 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
     return by_fold[near[0]] if near else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
     """`did you mean …?`, or None where nothing comes near."""
-    near = nearest(name, known)
+    near = nearest(name, known, cutoff=cutoff)
     return f"did you mean `{near}`?" if near else None
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` for the end of a message; empty where nothing comes near."""
+    advice = did_you_mean(name, known, cutoff=0.6)
+    return f"; {advice}" if advice else ""
 
 
 def listed(names: Iterable[str], *, last: str = "and") -> str:
@@ -56,3 +62,7 @@ def not_a_condition(name: str) -> str | None:
     if kind not in ("user", "group", "role"):
         return None
     return f"{kind}s are not conditions; write the privilege that the {kind} is granted, as in `READ (TYPE)`"
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace(" ", "_").replace("-", "_")

@@ -1,0 +1,39 @@
+"""Formats of state files are told in one place, and what reads them agrees with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privtab.errors import UsageError
+from privtab.formats import ENDINGS, LOCAL, SPARK, WHOLE, YAML
+from privtab.state.load import load
+
+GRANTS = {
+    ".csv": "grantee,effect,privilege,entity\nuser:ann,allow,READ,lake:l\n",
+    ".json": '[{"grantee": "user:ann", "effect": "allow", "privilege": "READ", "entity": "lake:l"}]',
+    ".yaml": "[{grantee: 'user:ann', effect: allow, privilege: READ, entity: 'lake:l'}]",
+    ".yml": "[{grantee: 'user:ann', effect: allow, privilege: READ, entity: 'lake:l'}]",
+}
+
+
+def test_every_ending_is_read_by_somebody_and_stands_once() -> None:
+    assert len(set(ENDINGS)) == len(ENDINGS)
+    assert set(ENDINGS) == {*LOCAL, *SPARK}
+    assert set(WHOLE) <= set(LOCAL)
+    assert set(YAML) <= set(WHOLE)
+
+
+@pytest.mark.parametrize("ending", [ending for ending in LOCAL if ending != ".parquet"])
+def test_a_folder_is_read_in_every_local_format(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"grants{ending}").write_text(GRANTS[ending])
+    [row] = load(tmp_path).rows["grants"]
+    assert row.cells["grantee"] == "user:ann"
+
+
+@pytest.mark.parametrize("ending", sorted(set(ENDINGS) - set(LOCAL)))
+def test_formats_of_spark_alone_are_no_tables_here(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"grants{ending}").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"a table's file ends in \.csv, \.json, \.parquet, \.yaml, \.yml"):
+        load(tmp_path)
