@@ -330,7 +330,7 @@ def test_a_waiver_that_says_too_little_fails(privtab: Run, files: Path) -> None:
     (files / "privtab-waivers.yaml").write_text(waiver().replace("who: ann, ", ""), encoding="utf-8")
     ran = privtab("diff", "old.yaml", "new.yaml")
     assert ran.code == 1
-    assert "privtab-waivers.yaml:2:5: error[D201 bad-waiver]: a waiver without `who`" in ran.err
+    assert "privtab-waivers.yaml:2:5: error[D201 bad-waiver]: `who` is missing in a waiver" in ran.err
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.hints import did_you_mean, listed
 
 CODES = {
     "T001": "unknown-key",
@@ -31,9 +28,3 @@ CODES = {
 def finding(code: str, span: Span, message: str, help_: str | None = None) -> Diagnostic:
     """One finding; all that is wrong with a scenario file is an error, since a case that is not asked proves nothing."""
     return Diagnostic(code=code, name=CODES[code], severity=Severity.ERROR, message=message, span=span, help=help_)
-
-
-def near(name: str, known: Iterable[str], what: str) -> str:
-    """`did you mean …?`, else which there are."""
-    names = list(known)
-    return did_you_mean(name, names) or (f"{what}: {listed(names)}" if names else f"there are no {what}")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TypeAlias
 
-from privtab.scenarios.findings import near
 from privtab.scenarios.tree import LATE, PLACEHOLDER, Reader, fill, filled, scalars
 from privtab.syntax import yaml_tree
+from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node
 
 Values: TypeAlias = dict[str, str]
@@ -19,7 +19,7 @@ Params: TypeAlias = dict[str, tuple[Values, ...]]
 def read_params(reader: Reader, node: Node | None) -> Params:
     """`params:` — for each name a list of texts, or a list of mappings whose fields are `{name.field}`."""
     params: Params = {}
-    for key, value in () if node is None else reader.entries(node, "`params`") or ():
+    for key, value in reader.entries(node, "`params`"):
         choices: list[Values] = []
         for item in reader.items(value, f"parameter `{key.text}`"):
             if isinstance(item, yaml_tree.Mapping):

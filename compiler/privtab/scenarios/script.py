@@ -74,8 +74,8 @@ def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple
     """All cases of a file and the states that they are asked in."""
     reader = Reader(script.source, found)
     fields: Fields = dict(script.fields)
-    named = reader.entries(fields["let"], "`let`") if "let" in fields else ()
-    lets = {key.text: value for key, value in named or ()}
+    named = reader.entries(fields.get("let"), "`let`")
+    lets = {key.text: value for key, value in named}
     params = read_params(reader, fields.get("params"))
     author = Author(reader, program, script.file.parent, params, lets, fields.get("state"))
     for key, read in READERS.items():

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from privtab.diagnostics import Span
 from privtab.request import Entity, Request, said
 from privtab.scenarios.author import ASKED, Author
-from privtab.scenarios.findings import near
 from privtab.scenarios.nodes import Case, Expected, Text
 from privtab.scenarios.tree import Fields
+from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 KEYS = (
@@ -75,7 +75,7 @@ def _suite(author: Author, fields: Fields, span: Span) -> None:
         unlisted = author.reader.word(fields["unlisted"], "`unlisted`", ("deny", "ignore")) or "deny"
     entities = [text.value for text in _axis(author, fields, "entities")]
     asked = _axis(author, fields, "operations")
-    with_ = author.reader.entries(fields["with"], "`with`") if "with" in fields else ()
+    with_ = author.reader.entries(fields.get("with"), "`with`")
     matrix = _Matrix(
         author=author,
         fields=fields,
@@ -86,7 +86,7 @@ def _suite(author: Author, fields: Fields, span: Span) -> None:
         entities=entities,
         named=frozenset(text.value for text in asked),
         given=(
-            frozenset(key.text for key, _ in with_ or ()),
+            frozenset(key.text for key, _ in with_),
             frozenset(text.value for text in author.reader.texts(fields.get("flags"), "`flags`")),
         ),
     )
@@ -162,7 +162,7 @@ def _nodes(node: Node) -> tuple[Node, ...]:
 
 def _listed(matrix: _Matrix, node: Node, what: str, *, allowed: bool) -> None:
     """`{user: [operations]}` or `{user: {operation: [entities]}}`; each name may be a pattern with `*`."""
-    for user, given in matrix.author.reader.entries(node, f"`{what}`") or ():
+    for user, given in matrix.author.reader.entries(node, f"`{what}`"):
         users = _matching(matrix, user, matrix.users, "users")
         if isinstance(given, Mapping):
             for operation, entities in given.entries:
@@ -212,9 +212,9 @@ def _say(
 
 def _visible(matrix: _Matrix, node: Node) -> None:
     """`{user: {operation: [entities]}}`: of the entities that the operation lists, these are shown, all others not."""
-    for user, given in matrix.author.reader.entries(node, "`visible`") or ():
+    for user, given in matrix.author.reader.entries(node, "`visible`"):
         for name in _matching(matrix, user, matrix.users, "users"):
-            for operation, entities in matrix.author.reader.entries(given, f"what `{user.text}` sees") or ():
+            for operation, entities in matrix.author.reader.entries(given, f"what `{user.text}` sees"):
                 listed = [e for e in matrix.entities if _lists(matrix, operation.text, e)]
                 if not listed:
                     matrix.author.reader.report("T203", operation, f"`{operation.text}` lists none of the entities")

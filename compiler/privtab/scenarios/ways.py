@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias
 
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.scenarios.findings import near
 from privtab.scenarios.params import Values
 from privtab.scenarios.tree import Reader, fill
 from privtab.state.names import Names, Problem
 from privtab.syntax import yaml_tree
+from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node, Scalar
 
 _ON = re.compile(r"(?P<what>[^()]+?)\s*\((?P<on>[^()]*)\)")

@@ -28,7 +28,7 @@ def _conflict(reader: Reader, node: Node) -> ConflictDecl | None:
     if len(operations) <= at_most:
         message = f"{len(operations)} operation{'s' if len(operations) != 1 else ''}, of which {at_most} may be held"
         advice = "name two at least, and more than `at_most`"
-        reader.report(p009_wrong_value.other(reader.span(fields["operations"][1]), message, advice))
+        reader.take(p009_wrong_value.other(reader.span(fields["operations"][1]), message, advice))
         return None
     return ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
 
@@ -39,7 +39,7 @@ def _count(reader: Reader, node: Node) -> int | None:
             return number
         case Scalar(value=int()) if not isinstance(node.value, bool):
             message = f"`{node.text}` operations cannot be held"
-            reader.report(p009_wrong_value.other(reader.span(node), message, "a number from 1 on; left off, it is 1"))
+            reader.take(p009_wrong_value.other(reader.span(node), message, "a number from 1 on; left off, it is 1"))
         case _:
             reader.wrong(node, "`at_most`", "a number")
     return None
@@ -56,9 +56,9 @@ def _operations(reader: Reader, node: Node) -> tuple[Word, ...] | None:
         type_, slash, operation = word.value.partition("/")
         if not (type_ and slash and operation) or "/" in operation:
             advice = "an operation of a type is written `TYPE/OPERATION`"
-            reader.report(p009_wrong_value.other(word.span, f"`{word.value}` names no operation", advice))
+            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` names no operation", advice))
         elif word.value in good:
-            reader.report(p009_wrong_value.other(word.span, f"`{word.value}` stands twice", "name another, or drop it"))
+            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` stands twice", "name another, or drop it"))
         else:
             good[word.value] = word
     return tuple(good.values()) if reader.mistakes == before else None

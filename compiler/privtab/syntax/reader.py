@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence as Sequence_
 from typing import Literal
 
-from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.diagnostics import Diagnostic, Located, Span
 from privtab.findings import (
     p005_duplicate_key,
     p006_unknown_key,
@@ -21,6 +21,7 @@ from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
 from privtab.syntax.expression import CellError, parse_condition, parse_effects
 from privtab.syntax.keys import KEYS, OPEN, SNAKE, VALUES
+from privtab.syntax.node_reader import NodeReader, kind_of
 from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -29,36 +30,24 @@ _OPEN = re.compile(OPEN)
 Fields = dict[str, tuple[Scalar, Node]]
 
 
-class Reader:
-    """Findings of one file, and the readers of its values."""
+class Reader(NodeReader):
+    """The reader of a policy."""
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
-        self.source = source
-        self.found = found
-        self.mistakes = 0
+        super().__init__(source, found)
         self.lost: set[str] = set()
         """Names that the author declared in a way that has a finding: using them is not a second mistake."""
         self.strange: list[Node] = []
         """Values of unknown keys at the top of the file."""
 
-    def span(self, node: Node) -> Span:
-        """The place of a node; of a mapping or list that spans lines, its first line."""
-        if isinstance(node, Scalar):
-            return self.source.span(node.start, max(node.end, node.start))
-        end = self.source.text.find("\n", node.start, node.end)
-        return self.source.span(node.start, node.end if end < 0 else end)
+    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+        """As NodeReader.wrong_type."""
+        self.take(p008_wrong_type.finding(self.span(node), what, expected, _kind(node), help_))
 
-    def report(self, diagnostic: Diagnostic) -> None:
-        """Take a finding."""
-        self.found.append(diagnostic)
-        self.mistakes += diagnostic.severity is Severity.ERROR
-
-    def wrong(self, node: Node, what: str, expected: str, help_: str | None = None) -> None:
-        """A value of the wrong YAML type; one that YAML's own finding covers is passed over."""
-        if isinstance(node, Scalar) and node.style == "*":
-            self.mistakes += 1
-            return
-        self.report(p008_wrong_type.finding(self.span(node), what, expected, _kind(node), help_))
+    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+        """As NodeReader.repeated."""
+        del what
+        self.take(p005_duplicate_key.finding(self.span(key), key.text, self.span(first)))
 
     def fields(self, node: Node, kind: str, where: str | None = None, example: str | None = None) -> Fields | None:
         """The entries of a mapping by key, checked against the keys of `kind`."""
@@ -72,7 +61,7 @@ class Reader:
         strange: list[Node] = []
         for key, value in self.cut_cells(node):
             if key.text not in known:
-                self.report(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
+                self.take(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
                 told = key.text in p006_unknown_key.INSTEAD.get(where, {})
                 meant = None if told else nearest(key.text, known, cutoff=0.75)
                 if meant is not None and meant not in present:
@@ -80,33 +69,21 @@ class Reader:
                 else:
                     strange.append(value)
             elif key.text in fields:
-                first = self.span(fields[key.text][0])
-                self.report(p005_duplicate_key.finding(self.span(key), key.text, first))
+                self.repeated(key, fields[key.text][0], where)
             else:
                 fields[key.text] = (key, value)
         for key_ in known.values():
             hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in strange)
             if key_.required and key_.name not in fields and not hidden:
                 at = self.source.span(node.start, node.start + 1)
-                self.report(p007_missing_key.finding(at, key_.name, where, key_.example))
+                self.take(p007_missing_key.finding(at, key_.name, where, key_.example))
         if kind == "policy":
             self.strange = strange
         return fields
 
-    def entries(self, node: Node, what: str, example: str | None = None) -> list[tuple[Scalar, Node]]:
-        """The entries of a mapping with free keys; a repeated key is a finding and its second entry drops out."""
-        if not isinstance(node, Mapping):
-            self.wrong(node, what, "a mapping", example)
-            return []
-        first: dict[str, Scalar] = {}
-        entries: list[tuple[Scalar, Node]] = []
-        for key, value in self.cut_cells(node):
-            if key.text in first:
-                self.report(p005_duplicate_key.finding(self.span(key), key.text, self.span(first[key.text])))
-            else:
-                first[key.text] = key
-                entries.append((key, value))
-        return entries
+    def pairs_of(self, node: Mapping) -> list[tuple[Scalar, Node]]:
+        """As NodeReader.pairs_of."""
+        return self.cut_cells(node)
 
     def cut_cells(self, node: Mapping) -> list[tuple[Scalar, Node]]:
         """The entries without those that a comma cut in two inside `{ }`: `{requires: owner (a, b)}`."""
@@ -141,7 +118,7 @@ class Reader:
         if value.text.count("(") <= value.text.count(")") or self.source.text[value.end : value.end + 1] != ",":
             return False
         at = self.source.span(value.end, value.end + 1)
-        self.report(
+        self.take(
             p011_cell_syntax.finding(
                 at, "this comma ends the cell, inside `{ }` or `[ ]`", (), "put the cell in quotes"
             )
@@ -168,7 +145,7 @@ class Reader:
         ):
             if node.text.strip():
                 return Located(node.text, self.span(node))
-            self.report(p009_wrong_value.other(self.span(node), "`version` is empty", "name it: `version: final`"))
+            self.take(p009_wrong_value.other(self.span(node), "`version` is empty", "name it: `version: final`"))
             return None
         self.wrong(node, "`version`", "text")
         return None
@@ -190,9 +167,9 @@ class Reader:
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
             self.wrong(node, what, listed(known, last="or"), f"write `{meant}`" if meant else None)
         elif meant:
-            self.report(p009_wrong_value.meant(self.span(node), what, node.text, meant))
+            self.take(p009_wrong_value.meant(self.span(node), what, node.text, meant))
         else:
-            self.report(p009_wrong_value.finding(self.span(node), what, node.text, known))
+            self.take(p009_wrong_value.finding(self.span(node), what, node.text, known))
         return None
 
     def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
@@ -200,7 +177,7 @@ class Reader:
         items = node.items if isinstance(node, Sequence) else (node,)
         read = [(self.choice(item, shape, what), item) for item in items]
         if not items:
-            self.report(p009_wrong_value.other(self.span(node), f"{what} is empty", "leave the key out"))
+            self.take(p009_wrong_value.other(self.span(node), f"{what} is empty", "leave the key out"))
             return None
         return tuple(Located(word, self.span(item)) for word, item in read if word is not None)
 
@@ -214,7 +191,7 @@ class Reader:
                 advice = (
                     None if snake else "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
                 )
-                self.report(p010_bad_name.finding(self.span(node), what, node.text, advice))
+                self.take(p010_bad_name.finding(self.span(node), what, node.text, advice))
                 self.lost |= {node.text, p010_bad_name.snake_case(node.text)}
                 return None
         self.wrong(node, f"the name of {what}", "a word")
@@ -233,7 +210,7 @@ class Reader:
             if text is not None:
                 read.append(Located(text, self.span(item)))
         if not items:
-            self.report(p009_wrong_value.other(self.span(node), f"{what} is an empty list", "leave the key out"))
+            self.take(p009_wrong_value.other(self.span(node), f"{what} is an empty list", "leave the key out"))
         return tuple(read) if read or self.mistakes == before else None
 
     def cell(self, node: Node, what: str) -> Cell | None:
@@ -278,7 +255,7 @@ class Reader:
         """A cell that does not parse."""
         span = cell.part(error.start, error.end) if error.start < len(cell.text) else _behind(cell)
         instead, whole = advice(cell.text, error)
-        self.report(p011_cell_syntax.finding(span, error.message, () if whole else error.expected, instead))
+        self.take(p011_cell_syntax.finding(span, error.message, () if whole else error.expected, instead))
 
     def parts(self, node: Scalar) -> list[Word]:
         """The words of `start, stop, debug`, each with its place."""
@@ -318,15 +295,11 @@ def _lead(text: str) -> int:
 
 def _kind(node: Node) -> str:
     match node:
-        case Mapping():
-            return "a mapping"
-        case Sequence():
-            return "a list"
         case Scalar(value=None):
             return "nothing"
-        case Scalar(value=bool()):
-            return f"`{node.text}`"
         case Scalar(value=str()):
             return "text"
+        case Scalar(value=int() | float()) if not isinstance(node.value, bool):
+            return f"the number {kind_of(node)}"
         case _:
-            return f"the number `{node.text}`"
+            return kind_of(node)

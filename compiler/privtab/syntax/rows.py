@@ -42,18 +42,18 @@ def _operations(reader: Reader, key: Scalar) -> list[Word]:
         else:
             several = p010_bad_name.several(word.value)
             advice = f"one row for several operations has commas between them: `{', '.join(several)}`"
-            reader.report(p010_bad_name.finding(word.span, "an operation", word.value, advice if several else None))
+            reader.take(p010_bad_name.finding(word.span, "an operation", word.value, advice if several else None))
             meant = several or (p010_bad_name.snake_case(word.value),)
             operations.extend(Located(name, word.span) for name in meant)
     if not operations and not key.text.strip(" ,"):
-        reader.report(p010_bad_name.finding(reader.span(key), "an operation", key.text))
+        reader.take(p010_bad_name.finding(reader.span(key), "an operation", key.text))
     return operations
 
 
 def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
     name = Located(key.text, reader.span(key))
     if isinstance(node, Scalar) and node.value is None and node.style != "*":
-        reader.report(p208_row_without_condition.finding(name.span, key.text))
+        reader.take(p208_row_without_condition.finding(name.span, key.text))
         return RowDecl(operation=name, body=RowBody(), span=name.span)
     if not isinstance(node, Mapping):
         if isinstance(node, Sequence):
@@ -65,7 +65,7 @@ def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
     fields = reader.fields(node, kind, "a row") or {}
     body = read_body(reader, fields)
     if body.requires is None and body.each is None and reader.mistakes == before:
-        reader.report(p208_row_without_condition.finding(name.span, key.text))
+        reader.take(p208_row_without_condition.finding(name.span, key.text))
     return RowDecl(
         operation=name,
         body=body,
@@ -129,7 +129,7 @@ def read_source(reader: Reader, node: Node) -> tuple[SourceRef, ...]:
             return (SourceRef(name=match["name"], line=int(match["line"]), span=span),)
         if node.value is not None:
             advice = "a line number, or `name:line`, as in `source: final:15`"
-            reader.report(p009_wrong_value.other(span, f"`{node.text}` is no place in a source", advice))
+            reader.take(p009_wrong_value.other(span, f"`{node.text}` is no place in a source", advice))
             return ()
     reader.wrong(node, "`source`", "a line number or `name:line`")
     return ()
@@ -179,7 +179,7 @@ def _reading(reader: Reader, node: Node, key: Scalar, body: RowBody) -> tuple[st
         if fields is None:
             return None
         if not fields:
-            reader.report(p008_wrong_type.finding(reader.span(node), "a reading", "a condition or a row", "empty"))
+            reader.take(p008_wrong_type.finding(reader.span(node), "a reading", "a condition or a row", "empty"))
         text = "; ".join(f"{name}: {_plain(value)}" for name, (_, value) in fields.items())
         return text, read_body(reader, fields)
     condition = reader.condition(node, f"the reading `{key.text}`")

@@ -36,7 +36,7 @@ def read_tables(reader: Reader, root: Node) -> Tables | None:
     """The whole file; None where it is no mapping or lacks what names it."""
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         at = reader.source.span(root.start, root.start + 1)
-        reader.report(p007_missing_key.finding(at, "privtab", "a policy file", "privtab: 1"))
+        reader.take(p007_missing_key.finding(at, "privtab", "a policy file", "privtab: 1"))
         return None
     fields = reader.fields(root, "policy", "a policy file")
     if fields is None:
@@ -97,7 +97,7 @@ def _format(reader: Reader, node: Node) -> None:
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
         message = f"format {node.value} is not known here"
-        reader.report(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
+        reader.take(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
 
 
 def _sources(reader: Reader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
@@ -162,11 +162,11 @@ def _entity_name(reader: Reader, key: Scalar, first: dict[str, Word]) -> Word | 
         return None
     if name.value in _TARGET_WORDS:
         advice = f"`{name.value}` has a meaning of its own in conditions"
-        reader.report(p010_bad_name.finding(name.span, "an entity type", name.value, advice))
+        reader.take(p010_bad_name.finding(name.span, "an entity type", name.value, advice))
         reader.lost.add(name.value)
         return None
     if name.value in first:
-        reader.report(p207_duplicate_name.finding(name.span, "entity type", name.value, first[name.value].span))
+        reader.take(p207_duplicate_name.finding(name.span, "entity type", name.value, first[name.value].span))
         return None
     first[name.value] = name
     return name
@@ -211,7 +211,7 @@ def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[Privi
                 reader.lost.update(inner.text for inner, _ in key.entries)
             continue
         if name.value in first:
-            reader.report(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
+            reader.take(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
             continue
         first[name.value] = name
         privileges.append(_privilege(reader, name, value))
@@ -221,7 +221,7 @@ def _privileges(reader: Reader, node: Node, unreadable: set[str]) -> tuple[Privi
 def _privilege_name(reader: Reader, node: Node, what: str) -> Word | None:
     name = reader.name(node, what)
     if name is not None and name.value in RESERVED:
-        reader.report(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        reader.take(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
         reader.lost.add(name.value)
         return None
     return name
@@ -239,7 +239,7 @@ def _privilege(reader: Reader, name: Word, node: Node | None) -> PrivilegeDecl:
     if on is not None and "alias_of" in fields:
         message = f"the alias `{name.value}` has an `on` of its own"
         advice = "drop it: an alias can be granted where its privilege can"
-        reader.report(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
+        reader.take(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
     title = _text(reader, fields, "title")
     _text(reader, fields, "note")
     deprecated = read_deprecated(reader, fields)

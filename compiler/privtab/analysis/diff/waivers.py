@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import ClassVar
 
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 from privtab.diagnostics import Diagnostic, Severity, Span, in_order
-from privtab.hints import did_you_mean
 from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
-from privtab.syntax.yaml_tree import Sequence as Listed
+from privtab.syntax.node_reader import DocumentReader, Mistake
+from privtab.syntax.yaml_tree import Node, compose
 
 _BEGINS = "a file of waivers begins with `waivers:`, and a list below"
 KEYS = ("operation", "change", "who", "why", "until")
@@ -36,60 +36,35 @@ def read_waivers(source: SourceFile) -> Waivers:
     return Waivers(waivers=tuple(waivers), found=in_order(found))
 
 
-class _Reader:
-    """Reads the nodes of one file."""
+class _Reader(DocumentReader):
+    """The reader of a file of waivers."""
 
-    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
-        self.source = source
-        self.found = found
+    NAMES: ClassVar = {"D201": "bad-waiver"}
+    CODES: ClassVar = dict.fromkeys(Mistake, "D201")
 
-    def wrong(self, node: Node, message: str, help_: str | None = None) -> None:
-        """Report what is wrong at a node."""
-        span = self.source.span(node.start, node.end)
-        self.found.append(
-            Diagnostic(code="D201", name="bad-waiver", severity=Severity.ERROR, message=message, span=span, help=help_)
-        )
+    def example(self, key: str) -> str | None:
+        """As DocumentReader.example."""
+        return _ADVICE.get(key)
 
     def listed(self, root: Node) -> Iterable[Node]:
         """The nodes of the list `waivers`."""
-        entries = dict(self.entries(root, ("waivers",))) if isinstance(root, Mapping) else {}
-        waivers = entries.get("waivers")
-        if not isinstance(waivers, Listed):
-            self.wrong(waivers or root, "a file of waivers holds a list `waivers`", "write `waivers:` and a list below")
-            return ()
-        return waivers.items
-
-    def entries(self, node: Mapping, keys: Sequence[str]) -> Iterable[tuple[str, Node]]:
-        """The entries of a mapping; unknown and repeated keys are errors."""
-        seen: set[str] = set()
-        for key, value in node.entries:
-            if key.text not in keys:
-                advice = did_you_mean(key.text, keys) or f"there are {', '.join(keys)}"
-                self.wrong(key, f"unknown key `{key.text}`", advice)
-            elif key.text in seen:
-                self.wrong(key, f"`{key.text}` stands twice")
-            else:
-                seen.add(key.text)
-                yield key.text, value
+        fields = self.fields(root, "a file of waivers", ("waivers",), required=("waivers",))
+        return () if fields is None else self.items(fields["waivers"], "`waivers`")
 
     def waiver(self, node: Node) -> Waiver | None:
         """One waiver."""
-        before = len(self.found)
-        if not isinstance(node, Mapping):
-            self.wrong(node, "a waiver is a mapping", f"it has {', '.join(KEYS)}")
+        before = self.mistakes
+        nodes = self.fields(node, "a waiver", (*KEYS, "system"), required=KEYS)
+        if nodes is None:
             return None
-        nodes = dict(self.entries(node, (*KEYS, "system")))
-        for key in KEYS:
-            if key not in nodes:
-                self.wrong(node, f"a waiver without `{key}`", _ADVICE[key])
-        texts = {key: self.text(key, value) for key, value in nodes.items()}
+        texts = {key: self.said(key, value) for key, value in nodes.items()}
         operation, change, until = (texts.get(key) for key in ("operation", "change", "until"))
         if operation is not None and operation.count("/") != 1:
-            self.wrong(nodes["operation"], f"`{operation}` is no operation", _ADVICE["operation"])
-        if change is not None and change not in [str(verdict) for verdict in CHANGES]:
-            self.wrong(nodes["change"], f"unknown change `{change}`", _ADVICE["change"])
+            self.report("D201", nodes["operation"], f"`{operation}` is no operation", _ADVICE["operation"])
+        if change is not None:
+            self.word(nodes["change"], "`change`", [str(verdict) for verdict in CHANGES])
         day = None if until is None else self.day(nodes["until"], until)
-        if len(self.found) > before or day is None:
+        if self.mistakes > before or day is None:
             return None
         return Waiver(
             operation=str(operation),
@@ -101,24 +76,26 @@ class _Reader:
             system=texts.get("system"),
         )
 
-    def text(self, key: str, node: Node) -> str | None:
-        """A text that is not empty."""
-        if isinstance(node, Scalar) and node.value is not None and node.text.strip():
-            return " ".join(node.text.split())
-        self.wrong(node, f"`{key}` says nothing", _ADVICE.get(key))
-        return None
+    def said(self, key: str, node: Node) -> str | None:
+        """A text that is not empty, in one line."""
+        text = self.text(node, f"`{key}`")
+        if text is not None and not text.value.strip():
+            self.report("D201", node, f"`{key}` is empty", _ADVICE.get(key))
+            return None
+        return None if text is None else " ".join(text.value.split())
 
     def day(self, node: Node, text: str) -> date | None:
         """A day as ISO 8601 writes it."""
         try:
             return date.fromisoformat(text)
         except ValueError:
-            self.wrong(node, f"`{text}` is no day", _ADVICE["until"])
+            self.report("D201", node, f"`{text}` is no day", _ADVICE["until"])
             return None
 
 
 _ADVICE = {
     "operation": "write it as entity/operation, such as `table/load`",
+    "waivers": "write `waivers:` and a list below",
     "change": f"it is one of {', '.join(map(str, CHANGES))}",
     "who": "name who answers for the change",
     "why": "say why the change is meant",

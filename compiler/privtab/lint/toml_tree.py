@@ -1,0 +1,45 @@
+"""A TOML file as the tree of nodes that YAML files become, so that one reader reads both."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping as Values
+from typing import Any
+
+from privtab.lint.toml_places import Path as Way
+from privtab.lint.toml_places import Spot, places
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+
+def toml_tree(text: str) -> Mapping:
+    """The tree of a text with offsets; raises tomllib.TOMLDecodeError.
+
+    A table that has no line of its own stands where the one above it does.
+    """
+    document = tomllib.loads(text)
+    spots = places(text)
+    return Mapping(_entries(document, (), spots, (0, 0)), 0, 0)
+
+
+def _node(value: Any, way: Way, spots: Values[Way, Spot], above: tuple[int, int]) -> Node:
+    start, end = spots[way].value if way in spots else above
+    if isinstance(value, dict):
+        return Mapping(_entries(value, way, spots, (start, end)), start, end)
+    if isinstance(value, list):
+        items = (_node(item, (*way, number), spots, (start, end)) for number, item in enumerate(value))
+        return Sequence(tuple(items), start, end)
+    if isinstance(value, str):
+        return Scalar(value, value, '"', start, end)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return Scalar(value if isinstance(value, bool | int | float) else text, text, "", start, end)
+
+
+def _entries(
+    table: dict[str, Any], way: Way, spots: Values[Way, Spot], above: tuple[int, int]
+) -> tuple[tuple[Scalar, Node], ...]:
+    entries = []
+    for name, value in table.items():
+        here = (*way, name)
+        start, end = spots[here].key if here in spots else above
+        entries.append((Scalar(name, name, '"', start, end), _node(value, here, spots, above)))
+    return tuple(entries)

@@ -1,0 +1,213 @@
+"""Values out of the node tree of a document, each with its place: each either comes back or leaves one finding.
+
+Policies, scenarios, waivers and settings are read by this one reader; each kind of document adds its codes and its own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Words
+from enum import Enum, auto
+from typing import ClassVar, TypeAlias
+
+from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.hints import did_you_mean, listed, nearest
+from privtab.source import SourceFile
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+Text: TypeAlias = Located[str]
+
+
+class Mistake(Enum):
+    """What can be wrong in any document."""
+
+    UNKNOWN_KEY = auto()
+    MISSING_KEY = auto()
+    WRONG_TYPE = auto()
+    WRONG_VALUE = auto()
+    DUPLICATE_KEY = auto()
+
+
+class NodeReader:
+    """The findings of one file, and what all readers have in common."""
+
+    MAPPING: ClassVar = "a mapping"
+    """What the format of the document calls one."""
+
+    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
+        self.source = source
+        self.found = found
+        self.mistakes = 0
+        """Errors so far, those that have their finding already among them."""
+
+    def span(self, node: Node) -> Span:
+        """The place of a node; of a mapping or list that spans lines, its first line."""
+        if isinstance(node, Scalar):
+            return self.source.span(node.start, max(node.end, node.start))
+        end = self.source.text.find("\n", node.start, node.end)
+        return self.source.span(node.start, node.end if end < 0 else max(end, node.start + 1))
+
+    def take(self, diagnostic: Diagnostic) -> None:
+        """Take a finding."""
+        self.found.append(diagnostic)
+        self.mistakes += diagnostic.severity is Severity.ERROR
+
+    def wrong(self, node: Node, what: str, expected: str, help_: str | None = None) -> None:
+        """A value of the wrong type; one that YAML's own finding covers is passed over."""
+        if isinstance(node, Scalar) and node.style == "*":
+            self.mistakes += 1
+        else:
+            self.wrong_type(node, what, expected, help_)
+
+    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+        """Report a value of the wrong type."""
+        raise NotImplementedError
+
+    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+        """Report a key that stands twice."""
+        raise NotImplementedError
+
+    def pairs_of(self, node: Mapping) -> Iterable[tuple[Scalar, Node]]:
+        """The entries of a mapping that are to be read."""
+        return node.entries
+
+    def entries(self, node: Node | None, what: str, example: str | None = None) -> list[tuple[Scalar, Node]]:
+        """The entries of a mapping, each key once; none where it is no mapping, which is a finding."""
+        if node is None:
+            return []
+        if not isinstance(node, Mapping):
+            self.wrong(node, what, self.MAPPING, example)
+            return []
+        first: dict[str, Scalar] = {}
+        entries: list[tuple[Scalar, Node]] = []
+        for key, value in self.pairs_of(node):
+            if key.text in first:
+                self.repeated(key, first[key.text], what)
+            else:
+                first[key.text] = key
+                entries.append((key, value))
+        return entries
+
+
+class DocumentReader(NodeReader):
+    """A reader of documents whose scalars are texts: numbers and the like are taken as they are written."""
+
+    NAMES: ClassVar[dict[str, str]]
+    """The codes of the findings in this kind of document, and their names."""
+    CODES: ClassVar[dict[Mistake, str]]
+
+    def report(
+        self, code: str, at: Node | Span, message: str, help_: str | None = None, fix: str | None = None
+    ) -> None:
+        """Take an error at a node or a place."""
+        span = at if isinstance(at, Span) else self.span(at)
+        name, severity = self.NAMES[code], Severity.ERROR
+        self.take(Diagnostic(code=code, name=name, severity=severity, message=message, span=span, help=help_, fix=fix))
+
+    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+        """As NodeReader.wrong_type."""
+        self.report(self.CODES[Mistake.WRONG_TYPE], node, f"{what} is {kind_of(node)}, not {expected}", help_)
+
+    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+        """As NodeReader.repeated."""
+        message = f"`{key.text}` stands twice in {what}, first on line {self.span(first).line}"
+        self.report(self.CODES[Mistake.DUPLICATE_KEY], key, message)
+
+    def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
+        """Report an unknown key."""
+        message, help_ = f"unknown key `{key.text}` in {what}", self.advice(key, value, known)
+        self.report(self.CODES[Mistake.UNKNOWN_KEY], key, message, help_, nearest(key.text, known))
+
+    def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
+        """What was most likely meant by an unknown key, else which keys there are."""
+        del value
+        return near(key.text, known, "its keys are")
+
+    def fields(
+        self, node: Node, what: str, keys: Iterable[str], required: Iterable[str] = ()
+    ) -> dict[str, Node] | None:
+        """The values of a mapping by key, one that is empty counting as absent; None where a required one is missing."""
+        known = tuple(keys)
+        if not isinstance(node, Mapping):
+            self.wrong(node, what, self.MAPPING)
+            return None
+        fields: dict[str, Node] = {}
+        strange = False
+        for key, value in self.entries(node, what):
+            if key.text not in known:
+                self.unknown(key, value, what, known)
+                strange = True
+            elif not is_empty(value):
+                fields[key.text] = value
+        missing = [name for name in required if name not in fields]
+        for name in missing if not strange else ():
+            self.report(self.CODES[Mistake.MISSING_KEY], node, f"`{name}` is missing in {what}", self.example(name))
+        return None if missing else fields
+
+    def example(self, key: str) -> str | None:
+        """What to write for a key that is missing."""
+        del key
+        return None
+
+    def items(self, node: Node, what: str) -> tuple[Node, ...]:
+        """The items of a list."""
+        if not isinstance(node, Sequence):
+            self.wrong(node, what, "a list")
+            return ()
+        return node.items
+
+    def text(self, node: Node | None, what: str) -> Text | None:
+        """A scalar as text."""
+        if node is None:
+            return None
+        if not isinstance(node, Scalar) or node.value is None:
+            self.wrong(node, what, "text")
+            return None
+        return Located(node.text, self.span(node))
+
+    def texts(self, node: Node | None, what: str) -> tuple[Text, ...]:
+        """A text, or a list of texts."""
+        nodes = () if node is None else node.items if isinstance(node, Sequence) else (node,)
+        found = (self.text(item, what) for item in nodes)
+        return tuple(text for text in found if text is not None)
+
+    def pairs(self, node: Node | None, what: str) -> tuple[tuple[Text, Text], ...]:
+        """A mapping from text to text."""
+        read = (
+            (Located(key.text, self.span(key)), self.text(value, f"`{key.text}`"))
+            for key, value in self.entries(node, what)
+        )
+        return tuple((key, value) for key, value in read if value is not None)
+
+    def word(self, node: Node | None, what: str, words: Words[str]) -> str | None:
+        """One of a few words."""
+        text = self.text(node, what)
+        if text is None:
+            return None
+        if text.value in words:
+            return text.value
+        help_ = near(text.value, words, "write one of")
+        self.report(self.CODES[Mistake.WRONG_VALUE], text.span, f"{what} is `{text.value}`", help_)
+        return None
+
+
+def near(name: str, known: Iterable[str], what: str) -> str:
+    """`did you mean …?`, else which there are."""
+    names = list(known)
+    return did_you_mean(name, names) or (f"{what}: {listed(names)}" if names else f"there are no {what}")
+
+
+def is_empty(node: Node) -> bool:
+    """Whether nothing was written."""
+    return isinstance(node, Scalar) and node.value is None and not node.style
+
+
+def kind_of(node: Node) -> str:
+    """What a value is, for messages."""
+    match node:
+        case Mapping():
+            return "a mapping"
+        case Sequence():
+            return "a list"
+        case Scalar():
+            return "empty" if node.value is None else f"`{node.text}`"
