@@ -43,8 +43,8 @@ class Worlds:
     def rows(self, node: Node) -> State | None:
         """Tables that stand in the scenario file itself."""
         reading = Reading()
-        entries = self.reader.entries(node, "a state")
-        for key, value in entries or ():
+        before = self.reader.mistakes
+        for key, value in self.reader.entries(node, "a state"):
             place = Place(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
             if key.text not in TABLES:
                 reading.unknown_table(key.text, place)
@@ -52,7 +52,7 @@ class Worlds:
             for number, row in enumerate(self.reader.items(value, f"`{key.text}`"), start=1):
                 cells = self.reader.pairs(row, f"a row of `{key.text}`")
                 reading.row(place.path, key.text, number, self._line(row), {k.value: v.value for k, v in cells})
-        return None if entries is None else self._checked(reading.done(), node)
+        return None if self.reader.mistakes > before else self._checked(reading.done(), node)
 
     def _file(self, node: Node, path: Path) -> State | None:
         if path not in self._files:

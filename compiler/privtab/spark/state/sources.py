@@ -31,6 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
+from privtab.formats import SPARK
 from privtab.hints import did_you_mean
 from privtab.spark import paths
 from privtab.spark.failures import unlogged
@@ -38,7 +39,6 @@ from privtab.spark.frames import of_spark
 from privtab.spark.padding import without_padding
 from privtab.spark.state import checks, formats
 from privtab.spark.state.configuration import (
-    SUFFIXES,
     folder_sources,
     label_of,
     listed,
@@ -207,7 +207,7 @@ class _Opening:
             self.wrong(table, "has more than one of `path`, `table` and `query`", "keep one of them")
             return None
         if path is not None and format_ is None:
-            format_ = table_format(self.base / str(path)) or SUFFIXES.get(Path(str(path)).suffix.lower())
+            format_ = table_format(self.base / str(path)) or SPARK.get(Path(str(path)).suffix.lower())
         if path is not None and format_ is None:
             self.wrong(
                 table, f"`{path}` does not tell its format", "write `format: parquet`, or csv, json, delta, iceberg"
