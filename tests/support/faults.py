@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import faulty
+import requests
 from faulty import MAX_BODY, Authority, free_port, opa_process, reply, reset, scripted, wait_for, write_bundles
 
 from privtab import Client, DecisionError, DecisionUnavailable, InvalidRequest, PolicyError
@@ -154,6 +155,13 @@ def no_state(place: Place) -> Iterator[World]:
         yield World(url=opa.url)
 
 
+def heard(url: str) -> bool:
+    """Whether OPA's status tells when each of the two bundles was last asked for."""
+    status = requests.get(f"{url}/v1/status", timeout=5).json().get("result", {})
+    bundles = status.get("bundles") or {}
+    return len(bundles) == 2 and all(one.get("last_successful_request") for one in bundles.values())
+
+
 @contextlib.contextmanager
 def stale(place: Place) -> Iterator[World]:
     """An OPA that has not heard from its bundle server for a while."""
@@ -165,6 +173,8 @@ def stale(place: Place) -> Iterator[World]:
     with OpaServer(
         write_bundles(place.folder), binary=place.opa, extra_args=["--set=status.prometheus=true", *delays]
     ) as opa:
+        # OPA tells its status a while after it is ready; the age counts from what is told there.
+        wait_for(lambda: heard(opa.url))
         time.sleep(0.4)
         yield World(url=opa.url, settings={"max_staleness": 0.3})
 

@@ -1,0 +1,55 @@
+"""Secrets are compared by `hmac.compare_digest` alone, whose time tells nothing of how much was right."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import privtab
+
+PACKAGE = Path(privtab.__file__).parent
+SECRET = re.compile(r"(^|_)(token|secret|password|bearer|hmac|mac|signature_bytes)($|_)", re.IGNORECASE)
+
+
+def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each `==`, `!=` or `in` whose side is named for a secret; constants and None tell nothing."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        sides = [node.left, *node.comparators]
+        if not any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops) or any(
+            isinstance(side, ast.Constant) for side in sides
+        ):
+            continue
+        for side in sides:
+            name = side.id if isinstance(side, ast.Name) else side.attr if isinstance(side, ast.Attribute) else ""
+            if SECRET.search(name):
+                yield node.lineno, name
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("token == given", ["token"]),
+        ("served.token != given", ["token"]),
+        ("bearer_token == self.expected", ["bearer_token"]),
+        ("token == ''", []),
+        ("tokens == 3 or kind == other", []),
+    ],
+)
+def test_a_comparison_of_a_secret_is_found(code: str, found: list[str]) -> None:
+    assert [name for _, name in compared(ast.parse(code))] == found
+
+
+def test_no_secret_is_compared_in_a_time_that_tells_of_it() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, name in compared(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+    assert "hmac.compare_digest" in (PACKAGE / "serving" / "tokens.py").read_text(encoding="utf-8")
