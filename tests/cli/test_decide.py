@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from privtab.bundle.pack import state_bundle
+from privtab.cli._engines import ENGINES
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
@@ -58,7 +59,7 @@ def answers(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-@pytest.mark.parametrize("engine", ["reference", "opa", "python", "wasm"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_each_request_is_answered_in_its_place(
     privtab: Callable[..., Any], policy: Path, state: Path, asked: Path, engine: str
 ) -> None:
@@ -69,10 +70,7 @@ def test_each_request_is_answered_in_its_place(
 
 @pytest.mark.slow
 def test_all_engines_write_the_same_lines(privtab: Callable[..., Any], policy: Path, state: Path, asked: Path) -> None:
-    told = {
-        engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out
-        for engine in ("reference", "opa", "python", "wasm")
-    }
+    told = {engine: privtab("decide", "-p", policy, "-s", state, "-r", asked, "-e", engine).out for engine in ENGINES}
     assert answers(told["reference"])
     assert set(told.values()) == {told["reference"]}
 
@@ -90,7 +88,7 @@ def test_lines_are_compact_with_sorted_keys(
     assert answers(ran.out)[1]["context"]["missing"] != []
 
 
-@pytest.mark.parametrize("engine", ["reference", "opa", "python", "wasm"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_invalid_requests_are_denied_in_their_place(
     privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path, engine: str
 ) -> None:
@@ -237,7 +235,7 @@ def test_a_missing_file_of_requests_is_the_world_s_fault(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["reference", "opa", "python", "wasm"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_thousands_of_requests_are_answered_in_order(
     privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path, engine: str
 ) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import requests as http
 
-from privtab import passes, pipeline
-from privtab.engines.index import Index
-from privtab.engines.python import PythonEngine
+from privtab import engines, passes, pipeline
+from privtab.engines import ENGINES
 from privtab.ir.formula import call_condition
 from privtab.ir.nodes import ALWAYS, Program
 from privtab.ir.serialise import formula_json, program_json
@@ -73,7 +72,7 @@ def test_a_gate_stays_that_a_request_without_the_last_name_would_miss(tmp_path: 
         assert after.rules["hall", operation].gate == ALWAYS, operation
 
 
-@pytest.mark.parametrize("engine", ["python", "opa", "wasm"])
+@pytest.mark.parametrize("engine", ["opa", *ENGINES])
 def test_engines_after_the_passes_agree_with_the_reference_before(
     engine: str, tmp_path: Path, opa_binary: Path
 ) -> None:
@@ -89,13 +88,13 @@ def test_engines_after_the_passes_agree_with_the_reference_before(
     assert not any(allowed for request, allowed in zip(asked, wanted, strict=True) if request.resource.id == "m")
     assert any(wanted)
     artifacts, document = policy_artifacts(program), index(program, state)
-    if engine == "python":
-        assert [d.allowed for d in PythonEngine(artifacts.program, Index(document)).decide_many(asked)] == wanted
-    elif engine == "wasm":
-        from privtab.engines.wasm import WasmEngine
-
-        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
-        assert [d.allowed for d in WasmEngine(module, artifacts.program, document).decide_many(asked)] == wanted
+    if engine in ENGINES:
+        opener = engines.opener(engine)
+        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary) if opener.takes_wasm else None
+        opened = opener.open(artifacts.program, [opener.keep(document)], module).engine
+        assert [opened.allow(request) for request in asked] == wanted
+        assert opened.allow_many(asked) == wanted
+        assert [decision.allowed for decision in opened.decide_many(asked)] == wanted
     else:
         bundle = tmp_path / "policy.tar.gz"
         bundle.write_bytes(artifacts.bundle())

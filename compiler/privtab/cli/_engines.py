@@ -4,120 +4,77 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING
 
+from privtab import engines
 from privtab.cli._output import waiting
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
-    from privtab import Client
     from privtab.ir.nodes import Program
     from privtab.opa.server import OpaServer
     from privtab.state.nodes import State
 
 
-class Engine(StrEnum):
-    """The engines by the names of the design."""
+ENGINES = ("reference", "opa", *engines.ENGINES)
+"""By name; the first is the one that runs where nobody chooses."""
 
-    REFERENCE = "reference"
-    OPA = "opa"
-    PYTHON = "python"
-    WASM = "wasm"
+if TYPE_CHECKING:
 
+    class Engine(StrEnum):
+        """One of `ENGINES`, as Typer wants choices."""
+else:
+    Engine = StrEnum("Engine", {name.upper(): name for name in ENGINES})
 
-class Answers(Protocol):
-    """Answers requests whose names have been checked, by position."""
-
-    chunk: int
-    """How many requests are best asked at once."""
-
-    def decide(self, requests: Sequence[Request]) -> list[Decision]:
-        """The decision of each request."""
+USUAL = Engine(ENGINES[0])
 
 
-class ReferenceAnswers:
-    """The plain reading of the policy, in this process."""
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What answers requests whose names have been checked, by position, and how many are best asked at once."""
 
-    chunk = 1
-
-    def __init__(self, program: Program, state: State) -> None:
-        from privtab.pipeline import policy_artifacts
-        from privtab.reference.evaluate import Reference
-
-        self._reference = Reference(program, state, revision=policy_artifacts(program).revision)
-
-    def decide(self, requests: Sequence[Request]) -> list[Decision]:
-        """The decision of each request."""
-        return [self._reference.decide(request) for request in requests]
+    decide: Callable[[Sequence[Request]], list[Decision]]
+    chunk: int = 1000
 
 
-class OpaAnswers:
-    """An OPA over HTTP, asked for whole decisions in batches."""
-
-    chunk = 1000
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def decide(self, requests: Sequence[Request]) -> list[Decision]:
-        """The decision of each request."""
-        return self._client.decide_many(requests)
-
-
-class EngineAnswers:
-    """An engine in this process, over what the bundles carry."""
-
-    chunk = 1000
-
-    def __init__(self, decide_many: Callable[[Sequence[Request]], list[Decision]]) -> None:
-        self._decide_many = decide_many
-
-    def decide(self, requests: Sequence[Request]) -> list[Decision]:
-        """The decision of each request."""
-        return self._decide_many(requests)
-
-
-def answering(engine: Engine, program: Program, state: State) -> AbstractContextManager[Answers]:
+def answering(engine: str, program: Program, state: State) -> AbstractContextManager[Answers]:
     """What answers for an engine, with this policy and this state."""
     match engine:
-        case Engine.REFERENCE:
+        case "reference":
             return reference(program, state)
-        case Engine.OPA:
+        case "opa":
             return started(program, state)
-        case Engine.PYTHON | Engine.WASM:
-            return in_process(engine, program, state)
         case _:
-            assert_never(engine)
+            return nullcontext(in_process(engine, program, state))
 
 
-@contextmanager
-def in_process(engine: Engine, program: Program, state: State) -> Iterator[Answers]:
-    """The engine `python`, or `wasm` on what OPA compiles the policy to."""
+def in_process(engine: str, program: Program, state: State) -> Answers:
+    """One of `engines.ENGINES`, on what the bundles carry."""
     from privtab.pipeline import policy_artifacts, wasm_modules
     from privtab.state.index import index
 
-    artifacts, document = policy_artifacts(program), index(program, state)
-    if engine is Engine.PYTHON:
-        from privtab.engines.index import Index
-        from privtab.engines.python import PythonEngine
+    opener, artifacts, module = engines.opener(engine), policy_artifacts(program), None
+    if opener.takes_wasm:
+        from privtab.opa.wasm import build
 
-        yield EngineAnswers(PythonEngine(artifacts.program, Index(document)).decide_many)
-        return
-    from privtab.engines.wasm import WasmEngine
-    from privtab.opa.wasm import build
-
-    with waiting("compiling to Wasm"):
-        module = build(wasm_modules(program), artifacts.entrypoints)
-    yield EngineAnswers(WasmEngine(module, artifacts.program, document).decide_many)
+        with waiting("compiling to Wasm"):
+            module = build(wasm_modules(program), artifacts.entrypoints)
+    kept = opener.keep(index(program, state))
+    return Answers(opener.open(artifacts.program, [kept], module).engine.decide_many)
 
 
 @contextmanager
 def reference(program: Program, state: State) -> Iterator[Answers]:
     """The reference meaning."""
-    yield ReferenceAnswers(program, state)
+    from privtab.pipeline import policy_artifacts
+    from privtab.reference.evaluate import Reference
+
+    decide = Reference(program, state, revision=policy_artifacts(program).revision).decide
+    yield Answers(lambda requests: [decide(request) for request in requests], chunk=1)
 
 
 @contextmanager
@@ -126,7 +83,7 @@ def asked_at(url: str, system: str) -> Iterator[Answers]:
     from privtab import Client
 
     with Client(url, system=system) as client:
-        yield OpaAnswers(client)
+        yield Answers(client.decide_many)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, TypeAlias
 import typer
 
 from privtab import strict_json
-from privtab.cli._engines import Answers, Engine, answering, asked_at
+from privtab.cli._engines import USUAL, Answers, Engine, answering, asked_at
 from privtab.cli._options import (
     PartialOption,
     PolicyOption,
@@ -46,7 +46,7 @@ def decide(
             "--requests", "-r", metavar="FILE.jsonl", help="Requests, one JSON object per line; - for standard input."
         ),
     ] = "-",
-    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Engine that decides.")] = Engine.REFERENCE,
+    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Engine that decides.")] = USUAL,
     url: Annotated[
         str | None,
         typer.Option(

@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from privtab.client import _observe as observe
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._engine import AsyncEngine, Engine, Flow
+from privtab.client._engine import ClientEngine, Flow
 from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import EntityLike, Known
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request
+
+if TYPE_CHECKING:
+    from privtab.client._async_engine import AsyncOpaEngine
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -50,7 +53,7 @@ class _Manner(Generic[T]):
 class Asking:
     """The methods of every client, as flows."""
 
-    def __init__(self, engine: Engine | AsyncEngine, mode: Mode, observer: Observer) -> None:
+    def __init__(self, engine: ClientEngine | AsyncOpaEngine, mode: Mode, observer: Observer) -> None:
         self.engine = engine
         self.mode = mode
         self.observer = observer

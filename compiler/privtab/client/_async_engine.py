@@ -83,16 +83,16 @@ class AsyncOpaEngine:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def known(self) -> Known:
-        """As Engine.known."""
+        """As ClientEngine.known."""
         known = self._flows.current()
         return known if known is not None else await arun(self._flows.known())
 
     async def newer(self, known: Known) -> Known:
-        """As Engine.newer."""
+        """As ClientEngine.newer."""
         return await arun(self._flows.newer(known))
 
     async def allow(self, request: Request) -> bool:
-        """As Engine.allow."""
+        """As ClientEngine.allow."""
         if self._window < 0:
             return await arun(self._flows.allow(request))
         loop = asyncio.get_running_loop()
@@ -114,31 +114,31 @@ class AsyncOpaEngine:
         return answer
 
     async def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """As Engine.allow_many."""
+        """As ClientEngine.allow_many."""
         return await arun(self._flows.allow_many(requests, shapes))
 
     async def decide(self, request: Request) -> Decision:
-        """As Engine.decide."""
+        """As ClientEngine.decide."""
         return await arun(self._flows.decide(request))
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As Engine.decide_many."""
+        """As ClientEngine.decide_many."""
         return await arun(self._flows.decide_many(requests))
 
     async def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """As Engine.visible."""
+        """As ClientEngine.visible."""
         return await arun(self._flows.visible(request, items))
 
     async def revision(self) -> Revision:
-        """As Engine.revision."""
+        """As ClientEngine.revision."""
         return await arun(self._flows.revision())
 
     async def healthy(self) -> bool:
-        """As Engine.healthy."""
+        """As ClientEngine.healthy."""
         return await arun(self._flows.healthy())
 
     async def close(self) -> None:
-        """As Engine.close."""
+        """As ClientEngine.close."""
         if self._asking and self._loop is asyncio.get_running_loop():
             await asyncio.gather(*self._asking, return_exceptions=True)
         await self._transport.close()

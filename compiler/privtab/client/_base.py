@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from privtab.client._asking import Asking, Mode
-from privtab.client._engine import Engine, Flow, run
+from privtab.client._engine import ClientEngine, Flow, run
 from privtab.client._observe import CURRENT, Asked, HookLike, Observer
 from privtab.client._protocol import EntityLike, Revision
 from privtab.request import Decision, Request
@@ -38,7 +38,7 @@ class Asker:
     Every method takes user, action and resource (`"type:path"`, a pair or an Entity), or one Request in place of them.
     """
 
-    def __init__(self, engine: Engine, *, mode: Mode = Mode.ENFORCE, hooks: Sequence[HookLike] = ()) -> None:
+    def __init__(self, engine: ClientEngine, *, mode: Mode = Mode.ENFORCE, hooks: Sequence[HookLike] = ()) -> None:
         self._engine = engine
         self._mode = mode
         self._observer = Observer(hooks)

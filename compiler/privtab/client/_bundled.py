@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
@@ -15,6 +15,7 @@ from privtab.client._bundles import Document, Found, Place
 from privtab.client._observe import LOG
 from privtab.client._protocol import Known, Revision
 from privtab.client._trust import Order
+from privtab.engines import Engine, Quick, opener
 from privtab.errors import (
     DecisionError,
     DecisionUnavailable,
@@ -27,9 +28,6 @@ from privtab.errors import (
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
 
-if TYPE_CHECKING:
-    from privtab.engines.index import Index, Numbers
-
 RECHECK_SECONDS = 5.0
 """How long after a look a request with an unknown name is refused without another."""
 
@@ -40,31 +38,6 @@ def elapsed() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
-class Runs(Protocol):
-    """What runs a policy over a state."""
-
-    def allow(self, request: Request) -> bool:
-        """Yes or no."""
-
-    def allow_many(self, requests: Sequence[Request]) -> list[bool]:
-        """Yes or no, by position."""
-
-    def decide(self, request: Request) -> Decision:
-        """The answer with its explanation."""
-
-    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Answers with explanations, by position."""
-
-    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """The positions of the items that pass."""
-
-    def columns(self, requests: Sequence[Request]) -> list[bool] | None:
-        """Requests that nobody has checked, all at once; None where that cannot be or one of them is none."""
-
-
-Quick: TypeAlias = Mapping[tuple[str, str], Callable[[str, str], bool | None]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A policy and a state that belong together; replaced as one."""
@@ -72,9 +45,8 @@ class Loaded:
     bundles: Mapping[str, Found]
     known: Known
     revision: Revision
-    runs: Runs
+    engine: Engine
     quick: Quick
-    """By (type, operation): yes or no to (user, path); None: ask the long way."""
     missing: frozenset[str] = frozenset()
     """The root entities, by key, whose shards of the state are not among the bundles."""
 
@@ -107,7 +79,7 @@ class BundledEngine:
         self._refresh = refresh
         self._max_staleness = max_staleness
         self._loaded: Loaded | None = None
-        self._numbers: Numbers | None = None
+        self._opener = opener(engine)
         self._order = Order()
         self.quick: Quick = {}
         """What is in force has these; to be looked at alone only where it is `still`."""
@@ -217,15 +189,7 @@ class BundledEngine:
             self._lock.release()
 
     def _keep(self, document: Document) -> Any:
-        if self.name == "wasm":
-            return document
-        from privtab.engines.index import Index, Numbers, Part, in_parts
-
-        if not in_parts(document):
-            return Index(document)
-        # Parts that are fetched one by one become one index: they must number privileges alike.
-        self._numbers = self._numbers or Numbers()
-        return Part(document, self._numbers)
+        return self._opener.keep(document)
 
     def _made(self, bundles: Mapping[str, Found]) -> Loaded:
         """What runs these bundles; raises where a policy or its state is not among them, or neither is clear."""
@@ -240,31 +204,20 @@ class BundledEngine:
         (policy_at, program), known = programs[name], protocol.known(name, programs[name][1])
         if known.vocabulary.system not in states:
             raise protocol.no_bundle(known.vocabulary.system, "state")
-        found = states[known.vocabulary.system]
-        quick: Quick = _NoQuickWays()
-        runs: Runs
-        if self.name == "wasm":
-            from privtab.engines.wasm import WasmEngine
-
-            document, missing = _document(found)
-            runs = WasmEngine(bundles[policy_at].content.wasm, program, document)
-            state_revision = document.get("revision")
-        else:
-            from privtab.engines.python import PythonEngine, QuickWays
-
-            state = _index(found)
-            missing = state.missing
-            runs = python = PythonEngine(program, state, partial=True)
-            state_revision = state.revision
-            if not missing:
-                quick = QuickWays(python)
-        revision = Revision(policy=known.revision, state=state_revision)
-        return Loaded(bundles=bundles, known=known, revision=revision, runs=runs, quick=quick, missing=missing)
+        opened = self._opener.open(program, states[known.vocabulary.system], bundles[policy_at].content.wasm)
+        return Loaded(
+            bundles=bundles,
+            known=known,
+            revision=Revision(policy=known.revision, state=opened.revision),
+            engine=opened.engine,
+            quick=opened.quick,
+            missing=opened.missing,
+        )
 
     def _programs(self, bundles: Iterable[Found]) -> dict[str, tuple[str, Any]]:
         """By name the bundle and the program. A policy that is there as Rego and as Wasm counts once, as the engine takes it."""
         chosen: list[Found] = []
-        for wasm in (True, False) if self.name == "wasm" else (False, True):
+        for wasm in (self._opener.takes_wasm, not self._opener.takes_wasm):
             known = {name for bundle in chosen for name in bundle.content.programs}
             of_kind = [bundle for bundle in bundles if (bundle.content.wasm is not None) is wasm]
             chosen += [bundle for bundle in of_kind if known.isdisjoint(bundle.content.programs)]
@@ -273,54 +226,54 @@ class BundledEngine:
     # --- answers ---
 
     def known(self) -> Known:
-        """As Engine.known."""
+        """As ClientEngine.known."""
         self._told.known = known = self.now().known
         return known
 
     def newer(self, known: Known) -> Known:  # noqa: ARG002  (what is in force says itself whether it is newer)
-        """As Engine.newer."""
+        """As ClientEngine.newer."""
         if elapsed() - self._looked_at >= RECHECK_SECONDS:
             self._look()
         return self.known()
 
     def allow(self, request: Request) -> bool:
-        """As Engine.allow."""
-        return self._for([request]).runs.allow(request)
+        """As ClientEngine.allow."""
+        return self._for([request]).engine.allow(request)
 
     def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """As Engine.allow_many."""
+        """As ClientEngine.allow_many."""
         del shapes
-        return self._for(requests).runs.allow_many(requests)
+        return self._for(requests).engine.allow_many(requests)
 
     def decide(self, request: Request) -> Decision:
-        """As Engine.decide."""
-        return self._for([request]).runs.decide(request)
+        """As ClientEngine.decide."""
+        return self._for([request]).engine.decide(request)
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As Engine.decide_many."""
-        return self._for(requests).runs.decide_many(requests)
+        """As ClientEngine.decide_many."""
+        return self._for(requests).engine.decide_many(requests)
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """As Engine.visible."""
+        """As ClientEngine.visible."""
         loaded = self.now()
         if loaded.known is not getattr(self._told, "known", None):
             plan.check_listing(request, items, loaded.known)
         if loaded.missing and items:
             # Of a listing the items say where they are.
             loaded.check_here(replace(request, resource=items[0]), items)
-        return loaded.runs.visible(request, items)
+        return loaded.engine.visible(request, items)
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """Requests that nobody has checked, column by column; None: ask the long way."""
         loaded = self.now()
-        return loaded.runs.columns(requests) if not loaded.missing else None
+        return loaded.engine.columns(requests) if not loaded.missing else None
 
     def revision(self) -> Revision:
-        """As Engine.revision."""
+        """As ClientEngine.revision."""
         return self.now().revision
 
     def healthy(self) -> bool:
-        """As Engine.healthy."""
+        """As ClientEngine.healthy."""
         try:
             self.now()
         except PrivtabError:
@@ -328,7 +281,7 @@ class BundledEngine:
         return True
 
     def close(self) -> None:
-        """As Engine.close: there is nothing that stays open."""
+        """As ClientEngine.close: there is nothing that stays open."""
 
     def _for(self, requests: Sequence[Request]) -> Loaded:
         """What is in force, for requests that were checked by the names of `known()`; newer names are another matter."""
@@ -340,13 +293,6 @@ class BundledEngine:
             for request in requests:
                 loaded.check_here(request)
         return loaded
-
-
-class _NoQuickWays(dict[tuple[str, str], Callable[[str, str], bool | None]]):
-    """For engines that have none: every request goes the long way."""
-
-    def __missing__(self, key: tuple[str, str]) -> Callable[[str, str], bool | None]:
-        return lambda user, path: None  # noqa: ARG005  (what a quick way takes)
 
 
 def _states(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
@@ -365,20 +311,6 @@ def _is_part(document: Any) -> bool:
     from privtab.engines.index import Part, in_parts
 
     return isinstance(document, Part) or (isinstance(document, Mapping) and in_parts(document))
-
-
-def _index(found: Sequence[Any]) -> Index:
-    """The index of a state, whole or in parts."""
-    from privtab.engines.index import Index
-
-    return found[0] if isinstance(found[0], Index) else Index.of(found)
-
-
-def _document(found: Sequence[Document]) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """The whole document of a state, and the roots whose shards are missing."""
-    from privtab.engines.index import together
-
-    return together(found) if _is_part(found[0]) else (found[0], frozenset())
 
 
 def _merged(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:

@@ -20,8 +20,8 @@ Flow: TypeAlias = Generator[Callable[[], Any], Any, T]
 """Logic whose waiting is done by whoever runs it."""
 
 
-class Engine(Protocol):
-    """Answers requests whose names were checked by `known()`.
+class ClientEngine(Protocol):
+    """What a client asks: an engine in process or an OPA, which keeps itself current. Names were checked by `known()`.
 
     Every method but `close` and `healthy` may raise PolicyError (no decision came) and DecisionUnavailable (nobody answered).
     """
@@ -59,44 +59,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give everything back."""
-
-
-class AsyncEngine(Protocol):
-    """An Engine whose methods are coroutines."""
-
-    @property
-    def name(self) -> str:
-        """For logs."""
-
-    async def known(self) -> Known:
-        """As Engine.known."""
-
-    async def newer(self, known: Known) -> Known:
-        """As Engine.newer."""
-
-    async def allow(self, request: Request) -> bool:
-        """As Engine.allow."""
-
-    async def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """As Engine.allow_many."""
-
-    async def decide(self, request: Request) -> Decision:
-        """As Engine.decide."""
-
-    async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As Engine.decide_many."""
-
-    async def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """As Engine.visible."""
-
-    async def revision(self) -> Revision:
-        """As Engine.revision."""
-
-    async def healthy(self) -> bool:
-        """As Engine.healthy."""
-
-    async def close(self) -> None:
-        """As Engine.close."""
 
 
 def run(flow: Flow[T]) -> T:

@@ -20,6 +20,7 @@ from privtab.client._observe import LOG, HookLike
 from privtab.client._protocol import EntityLike
 from privtab.client._transport import Timeout
 from privtab.client._trust import Trusted
+from privtab.engines import ENGINES
 from privtab.errors import UsageError
 from privtab.request import Request
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = str | os.PathLike[str]
 """Where bundles are: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
-
-ENGINES = ("python", "wasm")
 
 
 class Embedded(Asker):
@@ -126,7 +125,7 @@ class Embedded(Asker):
         """
         from privtab.engines.python import PythonEngine
 
-        runs = self._bundled.now().runs
+        runs = self._bundled.now().engine
         if not isinstance(runs, PythonEngine):
             raise UsageError(f"the engine `{self._bundled.name}` cannot list its state; the engine `python` can")
         return runs.program, runs.index
@@ -142,7 +141,7 @@ class Embedded(Asker):
         """
         from privtab.engines.python import PythonEngine
 
-        runs = self._bundled.now().runs
+        runs = self._bundled.now().engine
         if not isinstance(runs, PythonEngine):
             raise UsageError("columns are answered by the engine `python` alone")
         try:

@@ -123,44 +123,44 @@ class OpaEngine:
         self._transport = transport
 
     def known(self) -> Known:
-        """As Engine.known."""
+        """As ClientEngine.known."""
         known = self._flows.current()
         return known if known is not None else run(self._flows.known())
 
     def newer(self, known: Known) -> Known:
-        """As Engine.newer."""
+        """As ClientEngine.newer."""
         return run(self._flows.newer(known))
 
     def allow(self, request: Request) -> bool:
-        """As Engine.allow."""
+        """As ClientEngine.allow."""
         return run(self._flows.allow(request))
 
     def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """As Engine.allow_many."""
+        """As ClientEngine.allow_many."""
         return run(self._flows.allow_many(requests, shapes))
 
     def decide(self, request: Request) -> Decision:
-        """As Engine.decide."""
+        """As ClientEngine.decide."""
         return run(self._flows.decide(request))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As Engine.decide_many."""
+        """As ClientEngine.decide_many."""
         return run(self._flows.decide_many(requests))
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """As Engine.visible."""
+        """As ClientEngine.visible."""
         return run(self._flows.visible(request, items))
 
     def revision(self) -> Revision:
-        """As Engine.revision."""
+        """As ClientEngine.revision."""
         return run(self._flows.revision())
 
     def healthy(self) -> bool:
-        """As Engine.healthy."""
+        """As ClientEngine.healthy."""
         return run(self._flows.healthy())
 
     def close(self) -> None:
-        """As Engine.close."""
+        """As ClientEngine.close."""
         self._transport.close()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from privtab.engines import NoQuickWays, Opened
 from privtab.engines.conditions import RESOURCE, Form, Reader
 from privtab.engines.explain import Explanation
-from privtab.engines.index import Index
+from privtab.engines.index import Index, Numbers, Part, in_parts
 from privtab.engines.plan import Caller, Meaning, Plan, beginnings
 from privtab.engines.quick import Quick, quick
 from privtab.errors import DecisionUnavailable, PolicyError
@@ -199,3 +200,28 @@ class PythonEngine:
         index, user = self.index, request.user
         scopes = index.scopes(user, groups) if self.meaning.roles else _NOTHING
         return Caller(user=user, principals=index.principals(user, groups), scopes=scopes)
+
+
+class Opener:
+    """As engines.Opener."""
+
+    takes_wasm = False
+
+    def __init__(self) -> None:
+        self._numbers: Numbers | None = None
+
+    def keep(self, document: Mapping[str, Any]) -> Index | Part:
+        """The index, or a part of it."""
+        if not in_parts(document):
+            return Index(document)
+        # Parts that are fetched one by one become one index: they must number privileges alike.
+        self._numbers = self._numbers or Numbers()
+        return Part(document, self._numbers)
+
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
+        """As engines.Opener.open."""
+        del module
+        index = state[0] if isinstance(state[0], Index) else Index.of(state)
+        engine = PythonEngine(program, index, partial=True)
+        quick_ways = NoQuickWays() if index.missing else QuickWays(engine)
+        return Opened(engine=engine, revision=index.revision, missing=index.missing, quick=quick_ways)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from privtab.engines import Opened
+from privtab.engines.index import in_parts, together
 from privtab.engines.opa_wasm import Instance
 from privtab.errors import InvalidRequest, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request
@@ -220,3 +222,18 @@ def _decision(value: object) -> Decision:
         return Decision.from_json(value)
     except ValueError as error:
         raise PolicyError(f"the Wasm gave no decision: {error}") from None
+
+
+class Opener:
+    """As engines.Opener."""
+
+    takes_wasm = True
+
+    def keep(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The document itself: it goes into the module's memory."""
+        return document
+
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
+        """As engines.Opener.open."""
+        document, missing = together(state) if in_parts(state[0]) else (state[0], frozenset[str]())
+        return Opened(engine=WasmEngine(module, program, document), revision=document.get("revision"), missing=missing)

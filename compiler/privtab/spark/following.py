@@ -107,8 +107,8 @@ def current(source: Shipped | Followed) -> Batches:
         raise DecisionUnavailable(f"the state cannot be looked at: {engine.problem}", retry=False)
     if found.missing:
         raise lacking(found.missing)
-    runs: Any = found.runs
-    batches: Batches = runs.batches()
+    python: Any = found.engine
+    batches: Batches = python.batches()
     return batches
 
 
