@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import pyspark
 import pytest
 import sparks
+from faulty import free_port
 
 PROGRAM = '''
 import json, sys, time
@@ -16,19 +20,19 @@ from pathlib import Path
 
 import decks, sparks
 from privtab.pipeline import load_program
-from privtab.spark import decide, visible
-from privtab.spark.jobs import visible as job
+from privtab.spark import decide
 from privtab.spark.state import build
 
 folder, marks = Path(sys.argv[1]), Path(sys.argv[2])
-# Speculation needs executors: local mode has none.
 from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+builder = SparkSession.builder.master(sys.argv[3])
 settings = {
     "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={sparks.LOGGING.as_uri()}",
-    "spark.executor.memory": "768m", "spark.speculation": "true", "spark.speculation.interval": "100ms",
+    "spark.executor.memory": "768m", "spark.executor.cores": "1", "spark.pyspark.python": sys.executable,
+    "spark.executorEnv.PYTHONPATH": ":".join(sys.path), "spark.cores.max": "2",
+    "spark.speculation": "true", "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.25", "spark.speculation.multiplier": "1.1", "spark.speculation.minTaskRuntime": "100ms",
 }
 for name, value in settings.items():
@@ -42,10 +46,12 @@ def slow(what):
         task = TaskContext.get()
         Path(marks, f"{what}-{task.partitionId()}-{task.attemptNumber()}").touch()
         if task.partitionId() == 0 and task.attemptNumber() == 0:
-            time.sleep(30)
+            time.sleep(150)
         yield from batches
     return run
 
+# What Python workers take to start is no measure of a slow task.
+spark.range(8).repartition(4).mapInArrow(lambda batches: batches, "id long").count()
 policy, state = decks.files(folder)
 asked = spark.createDataFrame([(n, "ann", f"s/a/{n % 3 + 1}") for n in range(400)], "row int, user string, path string").repartition(4)
 box = {"subject": "user", "action": "look", "resource": ("box", "path")}
@@ -66,8 +72,36 @@ print(json.dumps(out))
 '''
 
 
-@pytest.mark.slow
-def test_copies_of_slow_tasks_change_nothing(tmp_path: Path, connected: bool) -> None:
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers. Local modes have no copies: Spark starts one only on another host, as 127.0.0.3 is here."""
+    start = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    workers = [
+        [
+            "worker.Worker", "--host", f"127.0.0.{n}", "--cores", "1", "--memory", "1g", "--webui-port", "0",
+            "--work-dir", str(tmp_path / f"work-{n}"), url,
+        ]
+        for n in (2, 3)
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for name, *arguments in (master, *workers):
+            host = arguments[1]
+            log = stack.enter_context((tmp_path / f"{host}.log").open("wb"))
+            process = subprocess.Popen(
+                [start, f"org.apache.spark.deploy.{name}", *arguments],
+                stdout=log, stderr=log, env=sparks.environment() | {"SPARK_LOCAL_IP": host}, cwd=tmp_path,
+            )  # fmt: skip
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        yield url
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is this machine on Linux")
+def test_copies_of_slow_tasks_change_nothing(tmp_path: Path, connected: bool, cluster: str) -> None:
     if connected:
         pytest.skip("the session of this test is its own")
     marks = tmp_path / "marks"
@@ -75,7 +109,7 @@ def test_copies_of_slow_tasks_change_nothing(tmp_path: Path, connected: bool) ->
     (tmp_path / "run.py").write_text(PROGRAM, encoding="utf-8")
     environment = sparks.environment() | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, tmp_path / "run.py", tmp_path, marks],
+        [sys.executable, tmp_path / "run.py", tmp_path, marks, cluster],
         capture_output=True, text=True, check=False, timeout=540, env=environment, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
