@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from privtab.engines.index import Index
-from privtab.engines.lookups import Bits, Codes, Names, Numbered, Truth, pair
+from privtab.engines.lookups import WORD, Bits, Codes, Lists, Names, Numbered, Truth, pair, words
 
 HEAVY = 32
 """Principals of a user from which on it may be better to go through those who hold something on an entity."""
-WORD = 60
-"""Bits of an index's number in one word of an array."""
 
 
 class Kind:
@@ -59,9 +57,7 @@ class Entries:
         self.places = np.array(places, np.int64)
         self._count = count
         self._table = Numbered(self.principals << 32 | self.places)
-        words = max((number.bit_length() for number in bits), default=0) // WORD + 1
-        mask = (1 << WORD) - 1
-        self.words = [np.array([number >> word * WORD & mask for number in bits], np.uint64) for word in range(words)]
+        self.words: list[Bits] = [word.astype(np.uint64) for word in words(bits)]
 
     def held(self) -> Iterator[tuple[int, int, int]]:
         """(principal, place, bits) of each entry."""
@@ -81,11 +77,9 @@ class Entries:
         return Column(self, bits, used)
 
     @cached_property
-    def by_place(self) -> tuple[Codes, Codes]:
-        """The entries in the order of their places, and where those of each place begin."""
-        first = np.zeros(self._count + 1, np.int64)
-        np.cumsum(np.bincount(self.places, minlength=self._count), out=first[1:])
-        return np.argsort(self.places, kind="stable"), first
+    def by_place(self) -> Lists:
+        """The entries of each place."""
+        return Lists(self.places, np.arange(len(self.places)), self._count)
 
     def find(self, principals: Codes, places: Codes) -> Codes:
         """The entries of pairs; -1: none."""
@@ -108,14 +102,13 @@ class Column:
 
     def holders(self, places: Codes) -> Codes:
         """How many principals hold anything on each place."""
-        _, first = self._entries.by_place
-        return first[places + 1] - first[places]
+        return self._entries.by_place.counts(places)
 
     def all_held(self, places: Codes) -> tuple[Codes, Codes, Bits]:
         """Everything that is held on some places: the position of the place, the principal, the bits."""
-        order, first = self._entries.by_place
-        at, entries = _spans(first, places)
-        entries = order[entries]
+        of_places = self._entries.by_place
+        at, found = of_places.spread(places)
+        entries = of_places.values[found]
         return at, self._entries.principals[entries], self._bits[entries]
 
 
@@ -137,30 +130,30 @@ class People:
         self.users = Names(named)
         listed = [index.users.get(user, ()) for user in self.users]
         self.principals = Names(p for principals in (*listed, *self.groups.values()) for p in principals)
-        self._first = np.zeros(len(listed) + 1, np.int64)
-        np.cumsum([len(principals) for principals in listed], out=self._first[1:])
+        counts = np.fromiter(map(len, listed), np.int64, len(listed))
         codes = (self.principals[p] for principals in listed for p in principals)
-        self._flat = np.fromiter(codes, np.int64, self._first[-1])
+        flat = np.fromiter(codes, np.int64, counts.sum())
+        self._lists = Lists(np.repeat(np.arange(len(listed)), counts), flat, len(listed))
         self._labels: dict[str, tuple[Names, Codes]] = {}
 
     def listed(self) -> dict[str, tuple[str, ...]]:
         """The principals of each user that has any, as the index has them."""
         names = list(self.principals)
-        flat = [names[at] for at in self._flat.tolist()]
-        first = self._first.tolist()
+        flat = [names[at] for at in self._lists.values.tolist()]
+        first = self._lists.first[:-1].tolist()
         spans = zip(self.users, first, first[1:], strict=False)
         return {user: tuple(flat[begin:end]) for user, begin, end in spans if end > begin}
 
     def counts(self, users: Codes) -> Codes:
         """How many principals each user has; `users`: not negative."""
-        return self._first[users + 1] - self._first[users]
+        return self._lists.counts(users)
 
     @cached_property
     def _heavy(self) -> Numbered:
         """(user, principal) of the users with many principals."""
-        at, principals = _spans(self._first, np.flatnonzero(np.diff(self._first) > HEAVY))
-        users = np.flatnonzero(np.diff(self._first) > HEAVY)
-        return Numbered(users[at] << 32 | self._flat[principals])
+        users = np.flatnonzero(np.diff(self._lists.first) > HEAVY)
+        at, principals = self._lists.spread(users)
+        return Numbered(users[at] << 32 | self._lists.values[principals])
 
     def have(self, users: Codes, principals: Codes) -> Truth:
         """Whether users with many principals have these."""
@@ -172,12 +165,10 @@ class People:
 
         `users`: not negative.
         """
-        counts = self.counts(users)
-        some = np.flatnonzero(counts)
-        counts = counts[some]
-        begins = np.cumsum(counts) - counts
-        at = np.repeat(self._first[users[some]] - begins, counts) + np.arange(counts.sum())
-        return some, begins, self._flat[at]
+        some = np.flatnonzero(self.counts(users))
+        counts = self.counts(users[some])
+        _, at = self._lists.spread(users[some])
+        return some, np.cumsum(counts) - counts, self._lists.values[at]
 
     def unite(self, users: Codes, bits: Bits) -> Bits:
         """What each user has by all their principals; `bits` are by principal."""
@@ -331,15 +322,6 @@ def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dic
             single = chain[-1][1] == chain[-2][1]
             found[chain[-2][0]].update((_parent(path, single=single), None) for path in found[type_])
     return found
-
-
-def _spans(first: Codes, chosen: Codes) -> tuple[Codes, Codes]:
-    """All positions of some spans, each with the number of its span among the chosen; `first`: where each span begins."""
-    counts = first[chosen + 1] - first[chosen]
-    begins = np.cumsum(counts) - counts
-    return np.repeat(np.arange(len(chosen)), counts), np.repeat(first[chosen] - begins, counts) + np.arange(
-        counts.sum()
-    )
 
 
 def _parent(path: str, *, single: bool) -> str:

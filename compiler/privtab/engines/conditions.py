@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -37,6 +37,8 @@ class Some:
 
 
 Condition: TypeAlias = Fact | All | Some
+
+T = TypeVar("T")
 
 ALWAYS = All()
 NEVER = Some()
@@ -122,6 +124,24 @@ def _some(parts: Iterable[Condition]) -> Condition:
         for inner in part.parts if isinstance(part, Some) else (part,):
             flat[inner] = None
     return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else Some(tuple(flat))
+
+
+def fold(
+    condition: Condition,
+    fact: Callable[[Fact], T],
+    all_of: Callable[[Iterable[T]], T],
+    any_of: Callable[[Iterable[T]], T],
+) -> T:
+    """The value of a condition: from that of each fact, and how the values of parts are combined."""
+    match condition:
+        case Fact():
+            return fact(condition)
+        case All():
+            return all_of(fold(part, fact, all_of, any_of) for part in condition.parts)
+        case Some():
+            return any_of(fold(part, fact, all_of, any_of) for part in condition.parts)
+        case _:
+            assert_never(condition)
 
 
 def facts(condition: Condition) -> Iterable[Fact]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,9 @@ import pyarrow.compute as pc
 
 from privtab.engines.arrays import HEAVY, Arrays, Column, People
 from privtab.engines.columns import Paths, decoded
-from privtab.engines.conditions import All, Condition, Fact, Some, facts
+from privtab.engines.conditions import Condition, Fact, facts, fold
 from privtab.engines.index import OWNER
-from privtab.engines.lookups import Bits, Codes, Truth, pair
+from privtab.engines.lookups import Bits, Codes, Truth, all_true, any_true, pair
 from privtab.engines.plan import Plan, Step, needed
 
 Truths: TypeAlias = Callable[[Fact], Truth]
@@ -164,29 +165,19 @@ class Kernel:
     def _evaluate(
         self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
     ) -> Truth:
-        match condition:
-            case Fact(kind="has"):
-                stand, _ = known[condition.slot, condition.type]
-                truth: Truth = stand & np.uint64(self._bit[condition.privilege]) != 0
-                return truth
-            case Fact(kind="owner"):
-                _, own = known[condition.slot, condition.type]
-                owned: Truth = own != 0
-                return owned
-            case Fact():
-                return self._test(condition, batch)
-            case All():
-                result = np.ones(len(batch.users), np.bool_)
-                for part in condition.parts:
-                    result &= self._evaluate(part, batch, known)
-                return result
-            case Some():
-                result = np.zeros(len(batch.users), np.bool_)
-                for part in condition.parts:
-                    result |= self._evaluate(part, batch, known)
-                return result
-            case _:
-                assert_never(condition)
+        def fact(part: Fact) -> Truth:
+            if part.kind == "has":
+                stand, _ = known[part.slot, part.type]
+                truth: Truth = stand & np.uint64(self._bit[part.privilege]) != 0
+            elif part.kind == "owner":
+                _, own = known[part.slot, part.type]
+                truth = own != 0
+            else:
+                truth = self._test(part, batch)
+            return truth
+
+        rows = len(batch.users)
+        return fold(condition, fact, partial(all_true, count=rows), partial(any_true, count=rows))
 
     def _test(self, fact: Fact, batch: Batch) -> Truth:
         """Whether something that no grant gives holds."""

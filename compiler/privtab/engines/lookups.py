@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,6 +16,8 @@ Codes: TypeAlias = npt.NDArray[np.int64]
 Bits: TypeAlias = npt.NDArray[np.uint64]
 Truth: TypeAlias = npt.NDArray[np.bool_]
 
+WORD = 60
+"""Bits of an index's number in one word of an array."""
 _EMPTY = -1
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio: neighbouring numbers come to lie far apart."""
@@ -24,6 +26,29 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def pair(one: Codes, other: Codes) -> Codes:
     """Two numbers as one, which is negative where either is -1."""
     return one << 32 | other
+
+
+def words(numbers: Sequence[int]) -> list[Codes]:
+    """Numbers of any size as columns of `WORD` bits each, the lowest first."""
+    mask = (1 << WORD) - 1
+    count = max((number.bit_length() for number in numbers), default=0) // WORD + 1
+    return [np.array([number >> word * WORD & mask for number in numbers], np.int64) for word in range(count)]
+
+
+def all_true(truths: Iterable[Truth], count: int) -> Truth:
+    """Where all hold, of `count` rows."""
+    result = np.ones(count, np.bool_)
+    for truth in truths:
+        result &= truth
+    return result
+
+
+def any_true(truths: Iterable[Truth], count: int) -> Truth:
+    """Where some holds, of `count` rows."""
+    result = np.zeros(count, np.bool_)
+    for truth in truths:
+        result |= truth
+    return result
 
 
 class Numbered:
@@ -64,6 +89,32 @@ class Numbered:
             on = ~hit & (there != _EMPTY)
             left, at = left[on], at[on]
         return found
+
+
+class Lists:
+    """Numbers by number: for each of `count` owners a run of values."""
+
+    def __init__(self, owners: Codes, values: Codes, count: int) -> None:
+        """Pairs in any order."""
+        order = np.argsort(owners, kind="stable")
+        self.values = values[order]
+        self.first = np.zeros(count + 2, np.int64)
+        np.cumsum(np.bincount(owners, minlength=count), out=self.first[1:-1])
+        # One more, empty, for the number -1.
+        self.first[-1] = self.first[-2]
+
+    def counts(self, owners: Codes) -> Codes:
+        """How many values each has; -1 has none."""
+        counted: Codes = np.where(owners < 0, 0, self.first[owners + 1] - self.first[owners])
+        return counted
+
+    def spread(self, owners: Codes) -> tuple[Codes, Codes]:
+        """All values of some owners: the position of the owner, and the position of the value."""
+        counts = self.counts(owners)
+        rows = np.repeat(np.arange(len(owners)), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(rows)) - np.repeat(ends - counts, counts)
+        return rows, self.first[owners][rows] + within
 
 
 class Names:

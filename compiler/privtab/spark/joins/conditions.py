@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
-from privtab.engines.conditions import RESOURCE, All, Condition, Fact, Some
+from privtab.engines.conditions import RESOURCE, Fact, fold
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, Place
 from privtab.spark.joins.rows import GROUPS, WHO, Names
 from privtab.spark.joins.text import beginning, both, either, united
@@ -29,18 +29,7 @@ class Texts:
 
     def case(self, case: Case) -> str:
         """Whether a case's condition holds; never null."""
-        return self._condition(case.condition, case)
-
-    def _condition(self, condition: Condition, case: Case) -> str:
-        match condition:
-            case Fact():
-                return self._fact(condition, case)
-            case All():
-                return both(self._condition(part, case) for part in condition.parts)
-            case Some():
-                return either(self._condition(part, case) for part in condition.parts)
-            case _:
-                assert_never(condition)
+        return fold(case.condition, lambda fact: self._fact(fact, case), both, either)
 
     def _fact(self, fact: Fact, case: Case) -> str:
         match fact.kind:

@@ -10,14 +10,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from privtab.engines.conditions import All, Condition, Fact, Some
+from privtab.engines.lookups import Codes
 from privtab.spark.matrix.pairs import Entities
-from privtab.spark.matrix.people import NONE, Ints
+from privtab.spark.matrix.people import NONE
 
 MOST = 400_000
 """Pairs that are asked about at once."""
 
 
-def chunks(entities: Entities, conditions: Sequence[Condition]) -> Iterator[tuple[Ints, Ints]]:
+def chunks(entities: Entities, conditions: Sequence[Condition]) -> Iterator[tuple[Codes, Codes]]:
     """(entity, subject) pairs outside which no condition holds, each once, in portions that fit memory."""
     everybody = entities.world.people.count
     if not everybody or not entities.count:
@@ -36,7 +37,7 @@ def chunks(entities: Entities, conditions: Sequence[Condition]) -> Iterator[tupl
         yield _pairs(entities, conditions, part, whole[part])
 
 
-def _pairs(entities: Entities, conditions: Sequence[Condition], part: Ints, whole: np.ndarray) -> tuple[Ints, Ints]:
+def _pairs(entities: Entities, conditions: Sequence[Condition], part: Codes, whole: np.ndarray) -> tuple[Codes, Codes]:
     everybody = entities.world.people.count
     all_of = part[whole]
     few = part[~whole]
@@ -47,13 +48,13 @@ def _pairs(entities: Entities, conditions: Sequence[Condition], part: Ints, whol
     return united >> 32, united & 0xFFFFFFFF
 
 
-def _expected(entities: Entities, condition: Condition) -> Ints:
+def _expected(entities: Entities, condition: Condition) -> Codes:
     """How many candidates each entity has at the most."""
     match condition:
         case All(parts=()):
             return np.full(entities.count, entities.world.people.count, np.int64)
         case All():
-            found: Ints = min((_expected(entities, part) for part in condition.parts), key=lambda counts: counts.sum())
+            found: Codes = min((_expected(entities, part) for part in condition.parts), key=lambda counts: counts.sum())
             return found
         case Some():
             total = np.zeros(entities.count, np.int64)
@@ -64,7 +65,7 @@ def _expected(entities: Entities, condition: Condition) -> Ints:
             return _expected_of(entities, condition)
 
 
-def _candidates(entities: Entities, condition: Condition, part: Ints) -> Iterator[Ints]:
+def _candidates(entities: Entities, condition: Condition, part: Codes) -> Iterator[Codes]:
     """Pairs as keys; may repeat. `part`: the entities that are looked at."""
     match condition:
         case All(parts=()):
@@ -80,7 +81,7 @@ def _candidates(entities: Entities, condition: Condition, part: Ints) -> Iterato
             yield from _of(entities, condition, part)
 
 
-def _expected_of(entities: Entities, fact: Fact) -> Ints:
+def _expected_of(entities: Entities, fact: Fact) -> Codes:
     world = entities.world
     total = np.zeros(entities.count, np.int64)
     match fact.kind:
@@ -112,7 +113,7 @@ def _expected_of(entities: Entities, fact: Fact) -> Ints:
     return total
 
 
-def _of(entities: Entities, fact: Fact, part: Ints) -> Iterator[Ints]:
+def _of(entities: Entities, fact: Fact, part: Codes) -> Iterator[Codes]:
     world = entities.world
     people = world.people
     match fact.kind:
@@ -151,12 +152,12 @@ def _scopes(entities: Entities, fact: Fact) -> list[str]:
     return entities.world.chain(fact.type) if entities.world.meaning.roles else []
 
 
-def _each(part: Ints, subjects: Ints) -> Ints:
-    pairs: Ints = np.repeat(part, len(subjects)) << 32 | np.tile(subjects, len(part))
+def _each(part: Codes, subjects: Codes) -> Codes:
+    pairs: Codes = np.repeat(part, len(subjects)) << 32 | np.tile(subjects, len(part))
     return pairs
 
 
-def _holders(entities: Entities, fact: Fact, type_: str, kind: str, part: Ints) -> Ints:
+def _holders(entities: Entities, fact: Fact, type_: str, kind: str, part: Codes) -> Codes:
     """Who holds something by an entry at the entities of a type."""
     people, held = entities.world.people, entities.world.held[type_]
     column = held.owner() if kind == "owner" else held.allowed(fact.privilege)
@@ -165,11 +166,11 @@ def _holders(entities: Entities, fact: Fact, type_: str, kind: str, part: Ints) 
     some = column[entries] != NONE
     rows, entries = rows[some], entries[some]
     own, at = people.holders.spread(held.principal[entries])
-    pairs: Ints = part[rows[own]] << 32 | people.holders.values[at]
+    pairs: Codes = part[rows[own]] << 32 | people.holders.values[at]
     return pairs
 
 
-def _principals(entities: Entities, kind: str, fact: Fact, part: Ints) -> Iterator[Ints]:
+def _principals(entities: Entities, kind: str, fact: Fact, part: Codes) -> Iterator[Codes]:
     holders = entities.world.people.holders
     for codes in entities.world.principals_named(kind, entities.at(fact.slot, fact.type)):
         rows, at = holders.spread(codes[part])

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from privtab.engines.conditions import RESOURCE, Condition, Form
+from privtab.engines.lookups import Truth
 from privtab.engines.plan import beginnings
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.request import NOT_SET, Entity, said
 from privtab.spark.matrix.candidates import chunks
 from privtab.spark.matrix.pairs import Entities, Pairs
-from privtab.spark.matrix.people import Truth
 from privtab.spark.matrix.ways import LINKS, Way, links, way_of
 from privtab.spark.matrix.world import World
 from privtab.vocabulary import Vocabulary

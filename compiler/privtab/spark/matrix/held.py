@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from privtab.engines.index import OWNER, Index
-from privtab.spark.matrix.people import NONE, Ints, Lists, People, Truth
+from privtab.engines.lookups import WORD, Codes, Lists, Truth, words
+from privtab.spark.matrix.people import NONE, People
 
 DEEPEST = 1 << 20
-WORD = 60
 RANKS = (1 << 39) - 1
 
 
-def way(level: int, ranks: Ints | int, *, declared: bool = False) -> Ints:
+def way(level: int, ranks: Codes | int, *, declared: bool = False) -> Codes:
     """Ways through principals at a level of a chain, counted from the root."""
     above = (DEEPEST - level) << 40
-    made: Ints = np.asarray(above | np.asarray(ranks, np.int64) << 1 | int(declared), np.int64)
+    made: Codes = np.asarray(above | np.asarray(ranks, np.int64) << 1 | int(declared), np.int64)
     return made
 
 
-def level_of(ways: Ints) -> Ints:
+def level_of(ways: Codes) -> Codes:
     """The level of each way."""
     return DEEPEST - (ways >> 40)
 
 
-def rank_of(ways: Ints) -> Ints:
+def rank_of(ways: Codes) -> Codes:
     """The rank of the principal of each way."""
     return ways >> 1 & RANKS
 
@@ -54,7 +54,7 @@ class Held:
         """Path → place."""
         self._enter(type_, index)
         number = people.number
-        self.member_keys: Ints = np.array(
+        self.member_keys: Codes = np.array(
             sorted(
                 self._place(path) << 32 | number[user]
                 for path, users in index.members.get(type_, {}).items()
@@ -64,14 +64,14 @@ class Held:
             np.int64,
         )
         held = sorted((self._place(path) << 32 | subject, roles) for path, subject, roles in scoped)
-        self.scope_keys: Ints = np.array([key for key, _ in held], np.int64)
+        self.scope_keys: Codes = np.array([key for key, _ in held], np.int64)
         self.scope_roles = [roles for _, roles in held]
         self._within = self._origins(type_, chains, index)
         self.by_place = Lists(self.place, np.arange(len(self.place)), len(self.code))
         self.members = _by_place(self.member_keys, len(self.code))
         self.scopes = _by_place(self.scope_keys, len(self.code))
-        self._columns: dict[tuple[str, str], Ints] = {}
-        self._weights: dict[tuple[str, str], Ints] = {}
+        self._columns: dict[tuple[str, str], Codes] = {}
+        self._weights: dict[tuple[str, str], Codes] = {}
 
     def _place(self, path: str) -> int:
         return self.code.setdefault(path, len(self.code))
@@ -89,10 +89,8 @@ class Held:
         place, principal_codes = np.array(places, np.int64), np.array(principals, np.int64)
         order = np.argsort(place << 32 | principal_codes)
         self.place, self.principal = place[order], principal_codes[order]
-        self.keys: Ints = self.place << 32 | self.principal
-        words = max((number.bit_length() for number in bits), default=0) // WORD + 1
-        mask = (1 << WORD) - 1
-        self._words = [np.array([n >> word * WORD & mask for n in bits], np.int64)[order] for word in range(words)]
+        self.keys: Codes = self.place << 32 | self.principal
+        self._words = [word[order] for word in words(bits)]
 
     def _origins(
         self, type_: str, chains: Mapping[str, Sequence[tuple[str, int]]], index: Index
@@ -108,20 +106,20 @@ class Held:
                 found.setdefault(privilege, []).append((entry, max(levels)))
         return found
 
-    def owner(self) -> Ints:
+    def owner(self) -> Codes:
         """By entry the way to ownership; NONE: it is none."""
         return self._kept("owner", "", lambda: np.where(self._bit(OWNER), self._plain(), NONE))
 
-    def allowed(self, privilege: str) -> Ints:
+    def allowed(self, privilege: str) -> Codes:
         """By entry the way to a privilege."""
         return self._kept("allow", privilege, lambda: self._allowed(privilege))
 
-    def denied(self, privilege: str) -> Ints:
+    def denied(self, privilege: str) -> Codes:
         """By entry a way to a denial."""
         bit = self._numbers.denied(privilege)
         return self._kept("deny", privilege, lambda: np.where(self._bit(bit), self._plain(), NONE))
 
-    def weights(self, kind: str, privilege: str) -> Ints:
+    def weights(self, kind: str, privilege: str) -> Codes:
         """By place how many subjects its entries bring; one more, 0, for the place -1."""
         found = self._weights.get((kind, privilege))
         if found is None:
@@ -131,7 +129,7 @@ class Held:
             self._weights[kind, privilege] = found
         return found
 
-    def _kept(self, kind: str, privilege: str, make: Callable[[], Ints]) -> Ints:
+    def _kept(self, kind: str, privilege: str, make: Callable[[], Codes]) -> Codes:
         found = self._columns.get((kind, privilege))
         if found is None:
             found = self._columns[kind, privilege] = make()
@@ -144,15 +142,15 @@ class Held:
         bits: Truth = (self._words[word] >> at & 1) != 0
         return bits
 
-    def _plain(self) -> Ints:
+    def _plain(self) -> Codes:
         return way(self.level, self._people.rank[self.principal])
 
-    def _allowed(self, privilege: str) -> Ints:
+    def _allowed(self, privilege: str) -> Codes:
         ways = np.where(self._bit(self._numbers.allowed(privilege)), self._plain(), NONE)
         for entry, level in self._within.get(privilege, ()):
             ways[entry] = way(level, int(self._people.rank[self.principal[entry]]))
         return ways
 
 
-def _by_place(keys: Ints, places: int) -> Lists:
+def _by_place(keys: Codes, places: int) -> Lists:
     return Lists(keys >> 32, keys & 0xFFFFFFFF, places)

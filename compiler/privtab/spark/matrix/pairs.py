@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privtab.engines.conditions import All, Condition, Fact, Some
+from privtab.engines.conditions import Condition, Fact, fold
+from privtab.engines.lookups import Codes, Truth, all_true, any_true
 from privtab.spark.matrix.held import Held, way
-from privtab.spark.matrix.people import NONE, Ints, Truth, among, looked_up
+from privtab.spark.matrix.people import NONE, among, looked_up
 
 if TYPE_CHECKING:
     from privtab.spark.matrix.world import World
@@ -25,7 +27,7 @@ class Entities:
         self.paths = paths
         self.withs = withs
         self.count = len(paths)
-        self._places: dict[tuple[str, str], Ints] = {}
+        self._places: dict[tuple[str, str], Codes] = {}
 
     def at(self, slot: str, type_: str) -> list[str | None]:
         """The path of the entity of a type in a slot; None where it is not named."""
@@ -35,7 +37,7 @@ class Entities:
             return [own[depth] if depth < len(own) else None] * self.count
         return [path[depth] if depth < len(path) else None for path in self.paths]
 
-    def places(self, slot: str, type_: str) -> Ints:
+    def places(self, slot: str, type_: str) -> Codes:
         """The same, by number; -1: nobody holds anything there."""
         found = self._places.get((slot, type_))
         if found is None:
@@ -48,7 +50,7 @@ class Entities:
 class Meetings:
     """Where the principals of subjects meet the entries of places; asked for a column of entries after the other."""
 
-    def __init__(self, world: World, held: Held, places: Ints, subjects: Ints) -> None:
+    def __init__(self, world: World, held: Held, places: Codes, subjects: Codes) -> None:
         """One place and one subject for each pair."""
         asked = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
         keys, inverse = np.unique(places[asked] << 32 | subjects[asked], return_inverse=True)
@@ -59,16 +61,16 @@ class Meetings:
         self._begins = np.flatnonzero(np.diff(rows, prepend=-1))
         self._rows = rows[self._begins]
 
-    def least(self, column: Ints) -> Ints:
+    def least(self, column: Codes) -> Codes:
         """By pair the least of a column over the entries that are met; NONE where none is."""
         found = np.full(self._count + 1, NONE, np.int64)
         if len(self._entries):
             found[self._rows] = np.minimum.reduceat(column[self._entries], self._begins)
-        least: Ints = found[self._inverse]
+        least: Codes = found[self._inverse]
         return least
 
 
-def _meet(world: World, held: Held, places: Ints, subjects: Ints) -> tuple[Ints, Ints]:
+def _meet(world: World, held: Held, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
     """(pair, entry) for all that meet, by pair: from the side that has less to offer."""
     people = world.people
     by_person = people.principals.counts(subjects) <= held.by_place.counts(places)
@@ -91,14 +93,14 @@ class Known:
     """A fact by pair: whether it holds and the best way to it, and whether that is ownership though a privilege is asked for."""
 
     truth: Truth
-    ways: Ints
+    ways: Codes
     owned: Truth | None = None
 
 
 class Pairs:
     """Pairs of entities and subjects."""
 
-    def __init__(self, entities: Entities, entity: Ints, subject: Ints) -> None:
+    def __init__(self, entities: Entities, entity: Codes, subject: Codes) -> None:
         self.entities = entities
         self.world = entities.world
         self.entity = entity
@@ -108,21 +110,13 @@ class Pairs:
 
     def holds(self, condition: Condition) -> Truth:
         """Whether a condition holds, by pair."""
-        match condition:
-            case Fact():
-                return self.known(condition).truth
-            case All():
-                truth = np.ones(len(self.entity), np.bool_)
-                for part in condition.parts:
-                    truth &= self.holds(part)
-                return truth
-            case Some():
-                truth = np.zeros(len(self.entity), np.bool_)
-                for part in condition.parts:
-                    truth |= self.holds(part)
-                return truth
-            case _:
-                assert_never(condition)
+        rows = len(self.entity)
+        return fold(
+            condition,
+            lambda fact: self.known(fact).truth,
+            partial(all_true, count=rows),
+            partial(any_true, count=rows),
+        )
 
     def known(self, fact: Fact) -> Known:
         """What is known of a fact, by pair."""
@@ -154,7 +148,7 @@ class Pairs:
         """A fact about the subject in person."""
         return Known(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
 
-    def _least(self, slot: str, type_: str, column: Ints) -> Ints:
+    def _least(self, slot: str, type_: str, column: Codes) -> Codes:
         meetings = self._meetings.get((slot, type_))
         if meetings is None:
             places = self.entities.places(slot, type_)[self.entity]
@@ -182,7 +176,7 @@ class Pairs:
         ways = np.where(owned, owning, ways)
         return Known(truth=ways != NONE, ways=ways, owned=owned)
 
-    def _declared(self, fact: Fact, type_: str) -> Iterator[Ints]:
+    def _declared(self, fact: Fact, type_: str) -> Iterator[Codes]:
         """Ways through what roles are declared to give on entities of a type on the path."""
         named = np.array([path is not None for path in self.entities.at(fact.slot, type_)], np.bool_)
         everywhere = self.world.everywhere(fact.privilege, type_)
@@ -208,7 +202,7 @@ class Pairs:
         belongs = belongs | people.abstract[self.subject] & named[self.entity]
         return Known(truth=belongs, ways=np.where(belongs, own, NONE))
 
-    def _named(self, kind: str, fact: Fact) -> Ints:
+    def _named(self, kind: str, fact: Fact) -> Codes:
         """Ways through a principal that the entity is: by its last name, or by its whole path."""
         people = self.world.people
         ways = np.full(len(self.entity), NONE, np.int64)

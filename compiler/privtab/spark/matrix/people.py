@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from privtab.engines.index import Index
-
-Ints = npt.NDArray[np.int64]
-Truth = npt.NDArray[np.bool_]
+from privtab.engines.lookups import Codes, Lists, Truth
 
 NONE = np.int64(np.iinfo(np.int64).max)
 """No way: greater than every way."""
@@ -32,32 +29,6 @@ class Subject:
     """The declared roles held within scopes, by the scope's key."""
     through: Mapping[str, tuple[Holding, ...]]
     """Role → how it is held, what is told first in front; roles that no group brings may be left off."""
-
-
-class Lists:
-    """Numbers by number: for each of `count` owners a run of values."""
-
-    def __init__(self, owners: Ints, values: Ints, count: int) -> None:
-        """Pairs in any order."""
-        order = np.argsort(owners, kind="stable")
-        self.values = values[order]
-        self.first = np.zeros(count + 2, np.int64)
-        np.cumsum(np.bincount(owners, minlength=count), out=self.first[1:-1])
-        # One more, empty, for the number -1.
-        self.first[-1] = self.first[-2]
-
-    def counts(self, owners: Ints) -> Ints:
-        """How many values each has; -1 has none."""
-        counted: Ints = np.where(owners < 0, 0, self.first[owners + 1] - self.first[owners])
-        return counted
-
-    def spread(self, owners: Ints) -> tuple[Ints, Ints]:
-        """All values of some owners: the position of the owner, and the position of the value."""
-        counts = self.counts(owners)
-        rows = np.repeat(np.arange(len(owners)), counts)
-        ends = np.cumsum(counts)
-        within = np.arange(len(rows)) - np.repeat(ends - counts, counts)
-        return rows, self.first[owners][rows] + within
 
 
 class People:
@@ -82,7 +53,7 @@ class People:
         self.principals = Lists(owner_codes, value_codes, self.count)
         self.holders = Lists(value_codes, owner_codes, len(codes))
         """Principal → subjects."""
-        self.pairs: Ints = np.sort(owner_codes << 32 | value_codes)
+        self.pairs: Codes = np.sort(owner_codes << 32 | value_codes)
         self._name(subjects, index, declared)
 
     def _name(self, subjects: Sequence[Subject], index: Index, declared: Iterable[str]) -> None:
@@ -91,10 +62,10 @@ class People:
         named = {*called, *declared, *self.labels}
         self.names = sorted(named)
         rank = {name: at for at, name in enumerate(self.names)}
-        self.rank: Ints = np.array([rank[name] for name in called], np.int64)
+        self.rank: Codes = np.array([rank[name] for name in called], np.int64)
         """Principal → the place of its name among all."""
         self.rank_of = rank
-        self.own_rank: Ints = np.array([rank[label] for label in self.labels], np.int64)
+        self.own_rank: Codes = np.array([rank[label] for label in self.labels], np.int64)
         self.groups = sorted({group for subject in subjects for by in subject.through.values() for group, _ in by})
         self.number_of_group = {group: at for at, group in enumerate(self.groups)} | {"": -1}
         mixed: dict[tuple[Holding, ...], int] = {}
@@ -109,10 +80,10 @@ class People:
             if role in rank
         )
         self.mixed = list(mixed)
-        self._group_keys: Ints = np.array([key for key, _ in by], np.int64)
-        self._group_codes: Ints = np.array([code for _, code in by], np.int64)
+        self._group_keys: Codes = np.array([key for key, _ in by], np.int64)
+        self._group_codes: Codes = np.array([code for _, code in by], np.int64)
 
-    def group(self, subjects: Ints, ranks: Ints) -> Ints:
+    def group(self, subjects: Codes, ranks: Codes) -> Codes:
         """The group by which each subject holds the principal with that rank; -1: in person.
 
         Below: it depends on the place, by the holdings `mixed[-2 - code]`.
@@ -120,16 +91,16 @@ class People:
         return looked_up(self._group_keys, self._group_codes, subjects << 32 | ranks)
 
 
-def looked_up(keys: Ints, values: Ints, wanted: Ints) -> Ints:
+def looked_up(keys: Codes, values: Codes, wanted: Codes) -> Codes:
     """The value of each wanted key among sorted ones; -1 where it is not there."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: Ints = np.where(keys[at] == wanted, values[at], -1)
+    found: Codes = np.where(keys[at] == wanted, values[at], -1)
     return found
 
 
-def among(keys: Ints, wanted: Ints) -> Truth:
+def among(keys: Codes, wanted: Codes) -> Truth:
     """Whether each wanted key is among the sorted ones."""
     if not len(keys):
         return np.zeros(len(wanted), np.bool_)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.engines.conditions import Fact
+from privtab.engines.lookups import Codes
 from privtab.spark.matrix.held import level_of, rank_of
 from privtab.spark.matrix.pairs import Known, Pairs
-from privtab.spark.matrix.people import Ints
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed")
 """What gives an atom: a row of grants, what a role is declared to give, and so on. `needed`: a membership that a group or a role
@@ -60,7 +60,7 @@ def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Ma
     return Way(facts=facts, main=order[0] if order else -1)
 
 
-def links(pairs: Pairs, way: Way, rows: Ints) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
+def links(pairs: Pairs, way: Way, rows: Codes) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
     """For some rows of pairs: all links, and kind, principal and entity of the main one."""
     if not way.facts:
         none = pa.nulls(len(rows), pa.string())
@@ -80,7 +80,7 @@ def links(pairs: Pairs, way: Way, rows: Ints) -> tuple[pa.Array, pa.Array, pa.Ar
     )
 
 
-def _link(pairs: Pairs, fact: Fact, rows: Ints) -> pa.StructArray:
+def _link(pairs: Pairs, fact: Fact, rows: Codes) -> pa.StructArray:
     world, people = pairs.world, pairs.world.people
     known = pairs.known(fact)
     ways, entity, subject = known.ways[rows], pairs.entity[rows], pairs.subject[rows]
@@ -113,7 +113,7 @@ def _link(pairs: Pairs, fact: Fact, rows: Ints) -> pa.StructArray:
     )
 
 
-def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Ints) -> Ints:
+def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Codes) -> Codes:
     people = pairs.world.people
     match fact.kind:
         case "has":
@@ -122,14 +122,14 @@ def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Ints) -> Ints:
         case "member":
             subject = pairs.subject[rows]
             is_group = pairs.world.reader.principal[fact.type] == "group"
-            needed: Ints = np.where(people.abstract[subject] & (not is_group), NEEDED, MEMBER)
+            needed: Codes = np.where(people.abstract[subject] & (not is_group), NEEDED, MEMBER)
             return needed
         case kind:
             code = {"owner": OWNER, "holds": HOLDS, "self": SELF, "service_admin": ADMIN}[kind]
             return np.full(len(rows), code, np.int64)
 
 
-def _groups(pairs: Pairs, fact: Fact, known: Known, rows: Ints, kinds: Ints, codes: Ints) -> Ints:
+def _groups(pairs: Pairs, fact: Fact, known: Known, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
     """By row the group by which the principal is held; -1: in person. Of holdings within scopes the first that counts there."""
     unsure = np.flatnonzero(codes < -1)
     if not len(unsure):

@@ -9,10 +9,11 @@ import numpy as np
 
 from privtab.engines.conditions import Fact, Reader
 from privtab.engines.index import Index
+from privtab.engines.lookups import Codes
 from privtab.engines.plan import Meaning
 from privtab.names import last_name
 from privtab.spark.matrix.held import Held, way
-from privtab.spark.matrix.people import NONE, Ints, People, Subject
+from privtab.spark.matrix.people import NONE, People, Subject
 from privtab.vocabulary import Vocabulary
 
 
@@ -36,8 +37,8 @@ class World:
             type_: Held(type_, self.reader.chains, index, self.people, scoped.get(type_, ()))
             for type_ in self.reader.chains
         }
-        self._everywhere: dict[tuple[str, str], Ints | None] = {}
-        self._within: dict[tuple[str, str, str], Ints | None] = {}
+        self._everywhere: dict[tuple[str, str], Codes | None] = {}
+        self._within: dict[tuple[str, str, str], Codes | None] = {}
         self._named: dict[str, dict[str, list[int]]] = {"role": {}, "group": {}}
         for principal, code in self.people.codes.items():
             own = index.within[principal][0] if principal in index.within else principal
@@ -54,7 +55,7 @@ class World:
         chain = self.chain(fact.type)
         return chain if self.meaning.down else chain[-1:]
 
-    def everywhere(self, privilege: str, type_: str) -> Ints | None:
+    def everywhere(self, privilege: str, type_: str) -> Codes | None:
         """By subject the way through a role that is declared to give a privilege and held everywhere; None: there is none."""
         key = privilege, type_
         if key not in self._everywhere:
@@ -73,7 +74,7 @@ class World:
                 self._everywhere[key] = ways
         return self._everywhere[key]
 
-    def within(self, scope: str, privilege: str, type_: str) -> Ints | None:
+    def within(self, scope: str, privilege: str, type_: str) -> Codes | None:
         """The same for roles held within entities of a type, by entry of `scope_keys`."""
         key = scope, privilege, type_
         if key not in self._within:
@@ -88,12 +89,12 @@ class World:
             self._within[key] = found if (found != NONE).any() else None
         return self._within[key]
 
-    def named_users(self, paths: Iterable[str | None]) -> Ints:
+    def named_users(self, paths: Iterable[str | None]) -> Codes:
         """By entity the subject that it is; -1: it is none."""
         number = self.people.number
         return np.array([-1 if path is None else number.get(last_name(path), -1) for path in paths], np.int64)
 
-    def principals_named(self, kind: str, paths: Sequence[str | None]) -> list[Ints]:
+    def principals_named(self, kind: str, paths: Sequence[str | None]) -> list[Codes]:
         """By entity the principals that it is, in as many columns as one has principals."""
         named = self._named[kind]
         found = [_named(named, path) for path in paths]
