@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.cli._output import err
+from privtab.cli._output import TableFormat, err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.names import bare_name, check_user, is_wildcard
-from privtab.printable import no_formula
 from privtab.request import NOT_SET, Entity, said
 
 if TYPE_CHECKING:
@@ -34,14 +30,6 @@ NARROWEST = 60
 
 WIDEST = 120
 """Lists are broken at this column, however wide the terminal is."""
-
-
-class TableFormat(StrEnum):
-    """How a command prints a list: for a person, for a program, or for a spreadsheet."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
 
 
 TableFormatOption = Annotated[
@@ -138,13 +126,6 @@ def check_said(flags: frozenset[str], program: Program) -> None:
     for rule in program.rules.values():
         for flag in sorted({*rule.required_flags}.difference(map(said, flags))):
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
-
-
-def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for spreadsheets on standard output; none of its cells is a formula to them."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
 
 def show_rule(console: Console, program: Program, rule: Rule) -> None:

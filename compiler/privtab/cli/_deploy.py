@@ -16,7 +16,7 @@ import typer
 from privtab.cli._deploy_asked import Asked, Told, Watched
 from privtab.cli._deploy_show import say, show_gate, show_trial
 from privtab.cli._options import load_state
-from privtab.cli._output import Format, complain, out, print_json, show_diagnostics
+from privtab.cli._output import Format, complain, out, print_json, printed, show_diagnostics
 from privtab.cli._rollout import (
     GATES,
     WORLD,
@@ -377,8 +377,9 @@ def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
         return
     document = None if loaded is None else dict(index(program, loaded[0]))
     pushed = push(url, policy_artifacts(program), document, token=token_of(token_file))
-    if asked.format is Format.JSON:
-        print_json({"outcome": "pushed", "gates": [gate.json() for gate in told.gates], "pushed": pushed.json()})
+    if printed(
+        asked.format, {"outcome": "pushed", "gates": [gate.json() for gate in told.gates], "pushed": pushed.json()}
+    ):
         return
     console = out()
     old = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"

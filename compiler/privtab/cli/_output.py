@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections import Counter
@@ -19,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.diagnostics import Diagnostic, Severity
-from privtab.printable import printable, printable_json
+from privtab.printable import no_formula, printable, printable_json
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
 
@@ -35,6 +36,14 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class TableFormat(StrEnum):
+    """How a command prints a list: for a person, for a program, or for a spreadsheet."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
 
 
 class Terminal(Console):
@@ -98,12 +107,29 @@ def print_file(text: str) -> None:
     stream.write(text)
 
 
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table in the one style of all commands; the columns named in `right` hold figures."""
+def printed(format_: StrEnum, document: object) -> bool:
+    """Print a document where JSON was asked for; whether it was."""
+    if format_ != Format.JSON:
+        return False
+    print_json(document)
+    return True
+
+
+def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
+    """A table in the one style of all commands; the columns named in `right` hold figures."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
     return made
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table for spreadsheets on standard output; none of its cells is a formula to them."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
 
 def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, count, err, out, print_json, table
+from privtab.cli._output import Format, complain, count, err, out, print_json, printed, table
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 
@@ -148,8 +148,7 @@ def build(
             )  # fmt: skip
         seconds = time.perf_counter() - started
     findings = made.manifest["findings"]
-    if format_ is Format.JSON:
-        print_json(_build_json(made, seconds))
+    if printed(format_, _build_json(made, seconds)):
         return
     _show_findings(findings)
     _show_build(made, seconds)
@@ -183,18 +182,16 @@ def delta(
         with _stages() as told:
             told("comparing bundles")
             made = deltas(spark, folder, base=base, output=output)
-    if format_ is Format.JSON:
-        print_json([dict(row) for row in made.rows])
+    if printed(format_, [dict(row) for row in made.rows]):
         return
     if not made.rows:
         out().print("nothing differs")
         return
-    shown = table("part", "what", "bytes", "full", "changes", right=("bytes", "full", "changes"))
-    for row in made.rows:
-        shown.add_row(
-            row["key"], row["kind"], *(f"{row[c]:,}" if row[c] else "" for c in ("bytes", "full", "operations"))
-        )
-    out().print(shown)
+    lines = (
+        (row["key"], row["kind"], *(f"{row[c]:,}" if row[c] else "" for c in ("bytes", "full", "operations")))
+        for row in made.rows
+    )
+    out().print(table("part", "what", "bytes", "full", "changes", rows=lines, right=("bytes", "full", "changes")))
     out().print(f"{count(made.proved, 'delta')}, proved; in {made.folder}", soft_wrap=True)
 
 
@@ -268,10 +265,8 @@ def _show_findings(findings: list[list[Any]]) -> None:
 
     if not findings:
         return
-    shown = table("table", "code", "what", "severity", "rows", right=("rows",))
-    for name, code, severity, rows in findings:
-        shown.add_row(name, code, CODES[code], severity, f"{rows:,}")
-    err().print(shown)
+    lines = ((name, code, CODES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
+    err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
     wrong = sum(rows for *_, severity, rows in findings if severity == "error")
     if wrong:
         complain(f"{count(wrong, 'finding')} in rows that were left out")

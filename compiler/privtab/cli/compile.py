@@ -14,7 +14,7 @@ from privtab._staged import write
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
 from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
-from privtab.cli._output import Format, out, print_json, progress, show_count, show_diagnostics, table, working
+from privtab.cli._output import Format, out, printed, progress, show_count, show_diagnostics, table, working
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
@@ -244,8 +244,7 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, signed:
         }
         for one in compiled
     ]
-    if format_ is Format.JSON:
-        print_json(rows)
+    if printed(format_, rows):
         return
     shown = table("policy", "rows", "rules", "bundle", "revision", "time", right=("rows", "rules", "bundle", "time"))
     for row in rows:

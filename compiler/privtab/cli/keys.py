@@ -11,7 +11,7 @@ import typer
 
 from privtab._staged import write
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_json
+from privtab.cli._output import Format, out, print_json, printed
 from privtab.errors import BundleWriteError, UsageError
 
 app = typer.Typer(help="Keys to sign bundles with.", no_args_is_help=True)
@@ -90,8 +90,7 @@ def show(keys: KeyArgument, format_: FormatOption = Format.TEXT) -> None:
     from privtab.bundle.sign import public_keys
 
     rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
-    if format_ is Format.JSON:
-        print_json(rows)
+    if printed(format_, rows):
         return
     for row in rows:
         out().print(f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}", soft_wrap=True)

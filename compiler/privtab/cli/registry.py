@@ -10,7 +10,7 @@ import typer
 from privtab.cli._complete import channels
 from privtab.cli._kept import release_at
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, count, out, print_json, table
+from privtab.cli._output import Format, complain, count, out, print_json, printed, table
 from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -103,13 +103,12 @@ def put(
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = _run(registry, kept, channel, why, expect) if channel else None
-    if format_ is Format.JSON:
-        print_json({"revisions": [one.to_json() for one in kept], "channel": current.to_json() if current else None})
+    if printed(
+        format_, {"revisions": [one.to_json() for one in kept], "channel": current.to_json() if current else None}
+    ):
         return
-    shown = table("system", "kind", "revision", "bytes", "signed", right=("bytes",))
-    for one in kept:
-        shown.add_row(one.system, kind_of(one), one.id, f"{one.size:,}", yes_no(one.signed))
-    out().print(shown)
+    lines = ((one.system, kind_of(one), one.id, f"{one.size:,}", yes_no(one.signed)) for one in kept)
+    out().print(table("system", "kind", "revision", "bytes", "signed", rows=lines, right=("bytes",)))
     if current:
         out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
@@ -150,8 +149,7 @@ def list_(
         for one in kept
         if system in (None, one.system) and kind in (None, one.kind)
     ]
-    if format_ is Format.JSON:
-        print_json([one.to_json() | {"channels": channels} for one, channels in found])
+    if printed(format_, [one.to_json() | {"channels": channels} for one, channels in found]):
         return
     shown = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
     keep_whole(shown)
@@ -187,8 +185,7 @@ def show(
     found = [one for one in found if one.last and channel in (None, one.channel) and system in (None, one.system)]
     if not found and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if format_ is Format.JSON:
-        print_json([one.to_json() for one in found])
+    if printed(format_, [one.to_json() for one in found]):
         return
     show_channels(found)
 
@@ -214,8 +211,7 @@ def history(
     found = registry.history(channel, system, last)
     if not found:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if format_ is Format.JSON:
-        print_json([one.to_json() for one in found])
+    if printed(format_, [one.to_json() for one in found]):
         return
     show_channels(found)
 
@@ -324,10 +320,8 @@ def gc(
         )
         return
     if found.revisions:
-        shown = table("system", "kind", "revision", "created", "bytes", right=("bytes",))
-        for one in found.revisions:
-            shown.add_row(one.system, kind_of(one), one.id, when(one.created), f"{one.size:,}")
-        out().print(shown)
+        lines = ((one.system, kind_of(one), one.id, when(one.created), f"{one.size:,}") for one in found.revisions)
+        out().print(table("system", "kind", "revision", "created", "bytes", rows=lines, right=("bytes",)))
     what = f"{count(len(found.revisions), 'revision')} with {found.bytes:,} bytes"
     if found.orphans:
         what += f", {count(len(found.orphans), 'bundle')} without a record"

@@ -9,7 +9,7 @@ import typer
 
 from privtab._staged import write_pieces
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_json
+from privtab.cli._output import Format, out, printed
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import BrokenBundle, UsageError
 
@@ -54,8 +54,7 @@ def sign(
         except BrokenBundle as error:
             raise BrokenBundle(f"{bundle}: {error}") from None
         rows.append({"bundle": str(target), "bytes": size, "key": signing.id, "algorithm": signing.algorithm})
-    if format_ is Format.JSON:
-        print_json(rows)
+    if printed(format_, rows):
         return
     for row in rows:
         out().print(

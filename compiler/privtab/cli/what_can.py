@@ -11,7 +11,6 @@ from privtab.cli._ask import (
     WIDEST,
     FlagOption,
     GroupOption,
-    TableFormat,
     TableFormatOption,
     check_said,
     entity,
@@ -19,7 +18,6 @@ from privtab.cli._ask import (
     group_names,
     principal_name,
     show_notes,
-    write_csv,
 )
 from privtab.cli._options import (
     PartialOption,
@@ -30,7 +28,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import count, out, print_json, waiting
+from privtab.cli._output import TableFormat, count, out, print_json, waiting, write_csv
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:

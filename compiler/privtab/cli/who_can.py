@@ -9,7 +9,6 @@ import typer
 
 from privtab.cli._ask import (
     FlagOption,
-    TableFormat,
     TableFormatOption,
     WithOption,
     entity,
@@ -17,7 +16,6 @@ from privtab.cli._ask import (
     objects,
     rule_json,
     show_notes,
-    write_csv,
 )
 from privtab.cli._options import (
     PartialOption,
@@ -28,7 +26,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import count, out, print_json, table, waiting
+from privtab.cli._output import TableFormat, count, out, print_json, table, waiting, write_csv
 from privtab.errors import UsageError
 from privtab.request import Request
 
@@ -170,10 +168,8 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
     console.print(f"{count(len(found.users), 'user')} of {len(found.known | set(found.users)):,}", style="dim")
     if users:
         console.print()
-        listed = table("user", "through")
-        for user in users:
-            listed.add_row(user, _text(found.through(user)))
-        console.print(listed)
+        lines = ((user, _text(found.through(user))) for user in users)
+        console.print(table("user", "through", rows=lines))
     _more(len(found.users) - len(users))
 
 
