@@ -173,7 +173,7 @@ def test_the_front_door_loads_nothing_heavy() -> None:
         "numpy",
         "pyarrow",
         "pyspark",
-        "httpx",
+        "httpcore",
         "opa_client",
         "opentelemetry",
         "fastapi",

@@ -13,7 +13,7 @@ import pytest
 
 from privtab import AccessDenied, Client, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
 from privtab.client import AsyncClient, Revision
-from privtab.client._httpx import HttpxTransport
+from privtab.client._async_http import AsyncHttpTransport
 from privtab.opa.server import OpaServer
 
 READ = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
@@ -23,7 +23,7 @@ class Recorder:
     """A transport that remembers what passed through it."""
 
     def __init__(self, url: str) -> None:
-        self.inner = HttpxTransport(url)
+        self.inner = AsyncHttpTransport(url)
         self.sent: list[tuple[str, Any]] = []
 
     async def post(self, path: str, body: bytes, limits: Any) -> bytes:

@@ -656,7 +656,7 @@ import sys
 
 class Refused:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"numpy", "pyarrow", "wasmtime", "yaml", "lark", "jinja2", "typer", "httpx"}:
+        if name.partition(".")[0] in {"numpy", "pyarrow", "wasmtime", "yaml", "lark", "jinja2", "typer", "httpcore"}:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Refused())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from hostile_http import GOOD, NEXT, answers
 from hypothesis import HealthCheck, given, settings
 
+from privtab.client._async_http import AsyncHttpTransport
 from privtab.client._fetch import Fetcher, FetchError
 from privtab.client._http import HttpTransport
 from privtab.errors import DecisionUnavailable, PolicyError
@@ -82,6 +84,18 @@ def one(server: Server, answer: bytes) -> None:
         assert len(fetched.body) <= 100_000
 
 
+async def one_in_a_loop(server: Server, answer: bytes) -> None:
+    transport = AsyncHttpTransport(f"http://127.0.0.1:{server.port}", max_body=100_000)
+    server.first = answer
+    with suppress(DecisionUnavailable, PolicyError):
+        body = await transport.post("/v1/data/x", b"{}", LIMITS)
+        assert b"200" in answer
+        assert body in answer or b"chunked" in answer
+    server.first = GOOD
+    assert await transport.post("/v1/data/x", b"{}", LIMITS) == NEXT, "nothing of the answer before is in it"
+    await transport.close()
+
+
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 thorough = settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -103,3 +117,9 @@ def test_no_answer_of_a_minute_is_more_than_it_is(server: Server) -> None:
             one(server, answer)
 
     spoilt()
+
+
+@quick
+@given(answers)
+def test_no_answer_does_harm_in_an_event_loop(server: Server, answer: bytes) -> None:
+    asyncio.run(one_in_a_loop(server, answer))

@@ -20,7 +20,7 @@ from faulty import Authority, free_port, opa_process, reply, wait_for
 
 from privtab import Client, DecisionUnavailable, PolicyError
 from privtab.client import AsyncClient, HttpTransport, _http
-from privtab.client._httpx import HttpxTransport
+from privtab.client._async_http import AsyncHttpTransport
 
 LIMITS = (2.0, 2.0)
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
@@ -174,7 +174,7 @@ def test_a_record_of_tls_that_follows_is_never_the_next_answer(tmp_path: Path) -
                 arguments = (context, listener.accept()[0])
                 threading.Thread(target=two_answers_at_once, args=arguments, daemon=True).start()
 
-    async def ask(transport: HttpxTransport) -> list[bytes]:
+    async def ask(transport: AsyncHttpTransport) -> list[bytes]:
         found = [await transport.get("/v1/data/x", LIMITS) for _ in range(4)]
         await transport.close()
         return found
@@ -185,7 +185,9 @@ def test_a_record_of_tls_that_follows_is_never_the_next_answer(tmp_path: Path) -
         own = HttpTransport(url, verify=str(authority.certificate))
         assert [own.get("/v1/data/x", LIMITS) for _ in range(4)] == [b'{"result": false}'] * 4
         own.close()
-        assert asyncio.run(ask(HttpxTransport(url, verify=str(authority.certificate)))) == [b'{"result": false}'] * 4
+        assert (
+            asyncio.run(ask(AsyncHttpTransport(url, verify=str(authority.certificate)))) == [b'{"result": false}'] * 4
+        )
         listener.shutdown(socket.SHUT_RDWR)
 
 
@@ -198,12 +200,12 @@ def test_a_tls_connection_of_the_event_loop_is_kept(tmp_path: Path, opa_binary: 
     url, verify = f"https://127.0.0.1:{port}", str(authority.certificate)
 
     async def ask() -> int:
-        transport = HttpxTransport(url, verify=verify)
+        transport = AsyncHttpTransport(url, verify=verify)
         streams = set()
         for _ in range(5):
             await transport.get("/health", LIMITS)
-            assert transport._httpx is not None
-            pool = transport._httpx._transport._pool  # type: ignore[attr-defined]
+            assert transport._pool is not None
+            pool = transport._pool
             streams |= {id(connection) for connection in pool.connections}
         await transport.close()
         return len(streams)

@@ -25,7 +25,7 @@ HEAVY = (
     "numpy",
     "pyarrow",
     "pandas",
-    "httpx",
+    "httpcore",
     "opa_client",
     "prometheus_client",
     "wasmtime",

@@ -224,9 +224,9 @@ class AsyncClient:
 
 
 def _transport(settings: Settings, observer: Observer) -> AsyncTransport:
-    from privtab.client._httpx import HttpxTransport
+    from privtab.client._async_http import AsyncHttpTransport
 
-    return HttpxTransport(
+    return AsyncHttpTransport(
         settings["url"],
         token=settings["token"],
         token_file=settings["token_file"],
