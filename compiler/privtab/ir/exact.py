@@ -39,7 +39,6 @@ from privtab.ir.facts import (
 )
 from privtab.ir.formula import followed, leaves, rule_flags, without_name
 from privtab.ir.nodes import (
-    NEVER,
     And,
     ByType,
     Can,
@@ -311,18 +310,6 @@ class Exact:
             if stands(rest):
                 listed = rest
         return given | frozenset(listed)
-
-
-def satisfiable(
-    program: Program,
-    formula: Formula,
-    flags: frozenset[str] = frozenset(),
-    types: Mapping[str, str] | None = None,
-    *,
-    unnamed: str | None = None,
-) -> bool:
-    """Whether some state gives the condition; arguments as of `Exact.counterexample`."""
-    return not Exact(program).implies(formula, NEVER, flags, types, unnamed=unnamed)
 
 
 def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
