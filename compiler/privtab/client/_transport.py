@@ -79,9 +79,8 @@ class AsyncTransport(Protocol):
 class RequestsTransport:
     """Sends over `requests`. Safe to share between threads; a forked process gets connections of its own.
 
-    With no `session` of the caller's the headers, proxies and certificates are worked out once, which takes a third
-    off the cost of a call. A caller's session is used as it is, hooks and authentication included. Proxies of the environment are
-    not used for a loopback address: they could not reach it.
+    A caller's session is used as it is, hooks and authentication included. For the session that is made where none is given,
+    proxies of the environment are not used for a loopback address: they could not reach it.
     """
 
     def __init__(
@@ -108,32 +107,32 @@ class RequestsTransport:
 
     def _open(self) -> None:
         import requests
-        from requests.adapters import HTTPAdapter
         from urllib3.exceptions import HTTPError
 
         self._pid = os.getpid()
         # What may go wrong on the wire. ValueError: urllib3 raises it for chunk sizes that are no numbers.
         self._errors = (requests.RequestException, HTTPError, OSError, ValueError)
-        self._request = requests.Request
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if self._token is not None:
             self._headers["Authorization"] = f"Bearer {self._token}"
-        if self._given is not None:
-            self._session = self._given
-            return
-        self._session = requests.Session()
-        adapter = HTTPAdapter(pool_connections=1, pool_maxsize=self._pool_size, max_retries=0)
-        self._session.mount(self.url, adapter)
+        self._session = self._given if self._given is not None else self._made()
+
+    def _made(self) -> requests.Session:
+        """A session with the proxies and the authorities of the environment, which are looked up once."""
+        from http.cookiejar import DefaultCookiePolicy
+
+        import requests
+        from requests.adapters import HTTPAdapter
+
+        session = requests.Session()
+        session.mount(self.url, HTTPAdapter(pool_connections=1, pool_maxsize=self._pool_size, max_retries=0))
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         # .netrc would overwrite the token, and a proxy would see every question that is asked of a sidecar.
-        self._session.trust_env = not self._loopback
-        self._settings = self._session.merge_environment_settings(
-            url=self.url, proxies={}, stream=True, verify=None, cert=None
-        )
-        self._session.trust_env = False
-        self._adapter = adapter
-        self._prepared = self._session.prepare_request(
-            self._request("POST", self.url, headers={**self._headers, "Content-Type": "application/json"})
-        )
+        session.trust_env = not self._loopback
+        found = session.merge_environment_settings(url=self.url, proxies={}, stream=True, verify=None, cert=None)
+        session.trust_env = False
+        session.proxies, session.verify = dict(found["proxies"]), found["verify"] is None or found["verify"]
+        return session
 
     def __getstate__(self) -> dict[str, object]:
         """What a copy in another process is made from; connections stay here."""
@@ -195,25 +194,9 @@ class RequestsTransport:
 
     def _answer(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> requests.Response:
         """The answer, its body not yet read."""
-        if self._given is not None:
-            headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
-            return self._session.request(
-                method, self.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False, stream=True
-            )
-        prepared = self._prepared.copy()
-        prepared.method = method
-        prepared.url = self.url + path
-        prepared.body = body
-        # A copy is made of the headers too, so this one is ours to change.
-        prepared.headers["Content-Length"] = str(len(body)) if body else "0"
-        settings = self._settings
-        return self._adapter.send(
-            prepared,
-            stream=True,
-            timeout=timeout,
-            verify=settings["verify"] if settings["verify"] is not None else True,
-            cert=settings["cert"],
-            proxies=settings["proxies"],
+        headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+        return self._session.request(
+            method, self.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False, stream=True
         )
 
     def _read(self, response: requests.Response, deadline: float) -> bytes:
