@@ -335,7 +335,7 @@ class _Opening:
         if _IDENTIFIER.fullmatch(bare) or text.startswith("`"):
             if bare in frame.columns:
                 return fn.col(f"`{bare}`")
-            near = did_you_mean(bare, frame.columns)
+            near = did_you_mean(bare, frame.columns, cutoff=0.6)
             self.wrong(
                 where,
                 f"unknown column `{bare}`",
@@ -349,7 +349,7 @@ class _Opening:
             unknown = re.search(r"name `(.+?)` cannot be resolved", str(error))
             if unknown:
                 name = unknown[1].replace("`.`", ".")
-                near = did_you_mean(name, frame.columns)
+                near = did_you_mean(name, frame.columns, cutoff=0.6)
                 advice = f"{near + '; ' if near else ''}the source has {listed(frame.columns)}"
                 self.wrong(where, f"unknown column `{name}` in `{text}`", advice)
             else:
