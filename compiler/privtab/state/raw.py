@@ -141,7 +141,7 @@ class Reading:
         columns = COLUMNS[table]
         text = {name: value for name in columns.all if isinstance(value := cells.get(name), str) and value}
         if len(text) == len(cells) and all(name in text for name in columns.required):
-            self._take(RawRow(path, table, number, line, text))
+            self.take(RawRow(path, table, number, line, text))
         else:
             self._mend(RawRow(path, table, number, line, text), cells)
 
@@ -173,11 +173,10 @@ class Reading:
                 self._missing_column(row.table, name, place, cells)
                 good = False
         if good:
-            self._take(
-                RawRow(row.path, row.table, row.number, row.line, {c: text[c] for c in columns.all if c in text})
-            )
+            self.take(RawRow(row.path, row.table, row.number, row.line, {c: text[c] for c in columns.all if c in text}))
 
-    def _take(self, row: RawRow) -> None:
+    def take(self, row: RawRow) -> None:
+        """Take one row whose cells are all there and all text; report the first of a table that is too large."""
         rows = self.rows.setdefault(row.table, [])
         if len(rows) < MOST_ROWS:
             rows.append(row)

@@ -6,7 +6,7 @@ import csv
 import io
 
 from privtab.state.nodes import Place
-from privtab.state.raw import Reading
+from privtab.state.raw import RawRow, Reading
 
 
 def read_csv(text: str, path: str, reading: Reading, table: str) -> None:
@@ -25,7 +25,10 @@ def read_csv(text: str, path: str, reading: Reading, table: str) -> None:
                     return
                 continue
             number += 1
-            if len(cells) == len(names):
+            if len(cells) == len(names) and "" not in cells:
+                # The header has all columns that there must be, and no others: such a row needs no second look.
+                reading.take(RawRow(path, table, number, start, dict(zip(names, cells, strict=True))))
+            elif len(cells) == len(names):
                 reading.row(path, table, number, start, dict(zip(names, cells, strict=True)))
             else:
                 place = Place(path=path, table=table, row=number, line=start)

@@ -199,7 +199,6 @@ class Matrix:
     ) -> Iterator[pa.RecordBatch]:
         left = np.flatnonzero(truth)
         people = self.world.people
-        labels, users = pa.array(people.labels, pa.string()), pa.array(people.users, pa.string())
         for way in operation.ways:
             if not len(left):
                 break
@@ -214,8 +213,8 @@ class Matrix:
             via, kind, principal, on = links(pairs, way, rows)
             subject = pa.array(pairs.subject[rows])
             columns = [
-                labels.take(subject),
-                users.take(subject),
+                people.label_column.take(subject),
+                people.user_column.take(subject),
                 pa.repeat(operation.name, len(rows)),
                 pa.repeat(type_, len(rows)),
                 paths.take(pa.array(pairs.entity[rows])),

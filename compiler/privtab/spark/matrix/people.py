@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from privtab.engines.index import Index
 from privtab.engines.lookups import Codes, Lists, Truth
@@ -82,6 +84,26 @@ class People:
         self.mixed = list(mixed)
         self._group_keys: Codes = np.array([key for key, _ in by], np.int64)
         self._group_codes: Codes = np.array([code for _, code in by], np.int64)
+
+    @cached_property
+    def label_column(self) -> pa.StringArray:
+        """The labels as a column to take rows from; made once, since there may be as many as users."""
+        return pa.array(self.labels, pa.string())
+
+    @cached_property
+    def user_column(self) -> pa.StringArray:
+        """The users as such a column."""
+        return pa.array(self.users, pa.string())
+
+    @cached_property
+    def name_column(self) -> pa.StringArray:
+        """The names of principals as such a column."""
+        return pa.array(self.names, pa.string())
+
+    @cached_property
+    def group_column(self) -> pa.StringArray:
+        """The groups as such a column."""
+        return pa.array(self.groups, pa.string())
 
     def group(self, subjects: Codes, ranks: Codes) -> Codes:
         """The group by which each subject holds the principal with that rank; -1: in person.

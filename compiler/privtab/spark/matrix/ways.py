@@ -105,9 +105,9 @@ def _link(pairs: Pairs, fact: Fact, rows: Codes) -> pa.StructArray:
         [
             atom,
             pa.array(KINDS, pa.string()).take(pa.array(kinds)),
-            pa.array(people.names, pa.string()).take(pa.array(ranks)),
+            people.name_column.take(pa.array(ranks)),
             on,
-            pa.array(people.groups, pa.string()).take(pa.array(groups, mask=groups < 0)),
+            people.group_column.take(pa.array(groups, mask=groups < 0)),
         ],
         fields=list(LINK),
     )
