@@ -23,6 +23,7 @@ import compile as compile_times
 import decisions
 import embedded
 import exact
+import keys
 import load
 import memory
 import operate_fleet
@@ -41,6 +42,7 @@ from privtab.opa import binary
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "decisions": decisions.report,
+    "keys": keys.report,
     "client": client.report,
     "memory": memory.report,
     "compile": compile_times.report,

@@ -15,6 +15,22 @@ from malformed import ODD
 from rowcases import Rows, cases
 
 from privtab.reference.evaluate import Reference
+from privtab.request import Entity
+from privtab.state.nodes import Grant, State
+
+OPEN = """
+privtab: 1
+system: open
+version: "1"
+entities: {top: {low: , user: }}
+privileges: [READ]
+semantics: {inheritance: down, groups: [state, request]}
+tables:
+  low: {look: anyone, touch: READ (low) when strict, read: READ (low), ask: can look (low)}
+  user: {get: self or READ (user)}
+"""
+CLOSED = OPEN.replace("system: open", "system: closed").replace("groups: [state, request]", "groups: [state]")
+NAMELESS: tuple[Any, ...] = ("", "*", "??", "%", "*?%", 5, None, True, [], ["ann"], {}, {"ann": True})
 
 
 def spoilt(user: str, keys: list[str], others: list[list[str]]) -> Iterator[Any]:
@@ -68,3 +84,36 @@ def test_opa_refuses_one_spoilt_item(opa_binary: Path) -> None:
                         assert ask(item) == [answer], item
                         refused += not answer
     assert refused > 150
+
+
+@pytest.mark.slow
+def test_rows_that_hold_without_holdings_let_no_nameless_user_pass(opa_binary: Path) -> None:
+    with serving([OPEN, CLOSED], opa_binary) as (url, loaded), http.Session() as session:
+        for world in loaded:
+            system = world.program.system
+            grant = Grant(grantee="group:staff", effect="allow", privilege="READ", entity=Entity("top", "t"))
+            state = State(memberships=(("ann", "staff"),), grants=(grant,))
+            put_state(session, url, world.program, state)
+            low = ["top:t", "low:t/x"]
+            asked = [("low", operation, low) for operation in ("look", "touch", "read", "ask")]
+            asked += [("user", "get", ["top:t", f"user:t/{name}"]) for name in ("ann", "*", "%25", "??")]
+            for type_, operation, keys in asked:
+                for groups in ([], ["staff"]) if system == "open" else ([],):
+                    body = {
+                        "action": {"name": operation},
+                        "resource": {"type": type_},
+                        "subject": {"properties": {"groups": groups}},
+                        "items": [["ann", keys], *([user, keys] for user in NAMELESS)],
+                    }
+                    found = session.post(f"{url}/v1/data/privtab/{system}/decisions", json={"input": body}, timeout=30)
+                    assert found.json()["result"] == [True, *[False] * len(NAMELESS)], (operation, keys, groups)
+                    for user in NAMELESS:
+                        listing = {
+                            **body,
+                            "subject": {"type": "user", "id": user, "properties": {"groups": groups}},
+                            "items": [keys, keys],
+                        }
+                        shown = session.post(
+                            f"{url}/v1/data/privtab/{system}/visible", json={"input": listing}, timeout=30
+                        )
+                        assert not shown.json().get("result"), (operation, keys, user)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from privtab import pipeline
-from privtab.bundle import policy_artifacts
-from privtab.bundle.pack import wasm_modules
+from privtab.pipeline import policy_artifacts, wasm_modules
 
 ONE_TYPE = """
 entities: {thing: }

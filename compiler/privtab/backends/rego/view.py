@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from privtab.backends.rego.names import Names
-from privtab.ir.formula import anchor, call_condition, conjunction, item_condition, leaves, references
+from privtab.ir.formula import anchor, call_condition, conjunction, followed, item_condition, leaves, references
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
@@ -152,7 +152,17 @@ class Emitter:
             f"count(path) {length}",
             *(f'lib.said("{flag}")' for flag in rule.required_flags),
         )
-        return body.clause(ENTRY, lines, before=reached)
+        # The user is checked last: that is of use only where all else holds.
+        after = ("lib.named(user)",) if self._may_hold_unheld(rule) else ()
+        return body.clause(ENTRY, (*lines, *after), before=reached)
+
+    def _may_hold_unheld(self, rule: Rule) -> bool:
+        """Whether the row could hold for somebody of whom the state says nothing, and so for a user without a name."""
+        if "request" in self.program.semantics.groups:
+            return True
+        asked = (call_condition(rule), item_condition(rule))
+        reached = (node for formula in asked for node in followed(self.program, formula))
+        return any(isinstance(node, Self | When) or node == ALWAYS for node in reached)
 
 
 class Body:

@@ -23,8 +23,10 @@ ready if {
 # Only a user with a name can ask, and nobody is called by wildcards alone.
 subject if {
 	input.subject.type == "user"
-	trim(input.subject.id, "*?%") != ""
+	named(input.subject.id)
 }
+
+named(user) if trim(user, "*?%") != ""
 
 # What stands beside subject, action and resource is of the right kind: a flag or a group in a value of another kind would
 # be overlooked. Nothing else in the request, as in nearly all of them, is the quick way.
@@ -55,7 +57,7 @@ well_formed if {
 
 # An item of a batch may be allowed: a user with a name, and the keys on the path of one entity.
 item(user, keys) if {
-	trim(user, "*?%") != ""
+	named(user)
 	is_path(input.resource.type, keys)
 }
 

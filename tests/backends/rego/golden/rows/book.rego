@@ -98,6 +98,7 @@ allowed(user, path) if {
 	lib.member(user, path[0])
 	lib.has(user, "READ", path)
 	book_lend_when_overnight(user, path, to_path)
+	lib.named(user)
 }
 
 book_lend_when_overnight(_, _, _) if not lib.flag("overnight")

@@ -18,6 +18,7 @@ allowed(user, path) if {
 	count(path) == 2
 	lib.member(user, path[0], path[0])
 	user_get_either(user, path)
+	lib.named(user)
 }
 
 user_get_either(user, path) if lib.is_self(user, path[1])
