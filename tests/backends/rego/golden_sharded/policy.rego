@@ -70,10 +70,13 @@ decisions := answers if {
 	# The quick way: the keys of each allowed item follow from its last one. A denied item needs no sound keys, and rows that
 	# can hold for somebody who holds nothing check the user themselves.
 	shape := object.get(lib.shapes, [input.resource.type, count(input.items[0][1])], {})
-	sound := [position |
+	last := shape.last
+	pattern := shape.pattern
+	all_keys := shape.keys
+	sound := [true |
 		some position, true in answers
 		keys := input.items[position][1]
-		regex.replace(keys[shape.last], shape.pattern, shape.keys) == concat("//", keys)
+		regex.replace(keys[last], pattern, all_keys) == concat("//", keys)
 	]
 	count(sound) == count([true | some true in answers])
 } else := [answer |
@@ -129,10 +132,13 @@ visible := positions if {
 
 	# As in `decisions`.
 	shape := object.get(lib.shapes, [input.resource.type, count(input.items[0])], {})
+	last := shape.last
+	pattern := shape.pattern
+	all_keys := shape.keys
 	positions == [position |
 		some position in positions
 		path := input.items[position]
-		regex.replace(path[shape.last], shape.pattern, shape.keys) == concat("//", path)
+		regex.replace(path[last], pattern, all_keys) == concat("//", path)
 	]
 } else := [position |
 	some position, path in input.items
