@@ -11,8 +11,8 @@ from privtab.ir.canonical import canonical
 from privtab.ir.exact import Exact, settings
 from privtab.ir.facts import Reading
 from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Program, Rule
-from privtab.ir.solver import Needed
 
 
 def pairs(one: Program, other: Program) -> list[tuple[Rule, Rule]]:
@@ -64,5 +64,5 @@ def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
             for atom in atoms
         }
         slots = {slot.name: slot.types for slot in rule.withs}
-        needed = Needed(Reading(program)).atoms([condition], slots, (), form.entailments)
+        needed = NeededAtoms(Reading(program)).of([condition], slots, (), form.entailments)
         assert needed == listed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 HEAD = "privtab: 1\nsystem: hostile\nversion: v1\ntitle: Hostile\n"
@@ -132,6 +134,62 @@ def changed(text: str) -> str:
     if mark and " (shop)" in tail and not tail.startswith("S"):
         return f"{head}{mark}P0 (shop) or ({tail.rstrip().rstrip('}')})" + _closing(tail)
     return text.replace("title: Hostile", "title: Hostile too").replace("READ (entity) and ", "", 1)
+
+
+def granting(text: str) -> str:
+    """A copy whose last row grants the caller a privilege."""
+    type_ = resource(text).partition(":")[0]
+    privilege = privileges(text)[0]
+    if "requires: " in text:
+        return text.replace("requires: ", f"grants: {privilege} ({type_}), requires: ")
+    head, mark, asked = text.rstrip("\n}").rpartition(f"{operation(text)}: ")
+    return f"{head}{mark}{{requires: {asked}, grants: {privilege} ({type_})}}" + _closing(text)
+
+
+def state(text: str) -> str:
+    """Rows of 30 users, each of whom has every 30th privilege, and of `all`, who has all but what a role gives.
+
+    Everything is granted on the object that `resource` names.
+    """
+    entity = resource(text)
+    names = privileges(text)
+    grantees = [(f"user:u{at % 30}", name) for at, name in enumerate(names)]
+    grantees += [("user:all", name) for name in names[1:]] + [("role:first", names[0])]
+    grants = [{"grantee": grantee, "effect": "allow", "privilege": p, "entity": entity} for grantee, p in grantees]
+    members = [{"user": user, "group": "staff"} for user in ("ann", "all")]
+    roles = [{"principal": "group:staff", "role": "first"}]
+    return json.dumps({"grants": grants, "memberships": members, "assignments": roles})
+
+
+def scenarios(text: str) -> str:
+    """A scenario file with one case for the last row of `p.yaml`."""
+    case: dict[str, object] = {"user": "ann", "action": operation(text), "resource": resource(text), "decision": "deny"}
+    if objects(text):
+        case["with"] = dict(one.split("=") for one in objects(text))
+    return f"scenarios: 1\npolicy: p.yaml\ncases:\n  - {json.dumps(case)}\n"
+
+
+def privileges(text: str) -> list[str]:
+    """The names of the privileges."""
+    return re.findall(r"\w+", text.partition("privileges: [")[2].partition("]")[0])
+
+
+def operation(text: str) -> str:
+    """The operation of the last row."""
+    return "copy" if "copy: {" in text else re.findall(r"\b(load|op\d+): ", text)[-1]
+
+
+def resource(text: str) -> str:
+    """The object that a request for the last row names."""
+    deep = re.findall(r"^ +t(\d+):$", text, re.MULTILINE)
+    if deep:
+        return f"t{deep[-1]}:" + "/".join(f"n{i}" for i in range(len(deep)))
+    return "shelf:s/h" if "shelf:" in text else "shop:s"
+
+
+def objects(text: str) -> list[str]:
+    """The further objects of a request for the last row, as the command line takes them."""
+    return [f"{slot}={resource(text)}" for slot in re.findall(r"(o\d+): any", text)]
 
 
 def _closing(tail: str) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import Exact
+    from privtab.ir.full_access import FullAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
-    from privtab.ir.solver import Everything
     from privtab.model.lower import Lowering
     from privtab.model.nodes import PairKey, Policy, Row
     from privtab.model.others import Others
@@ -143,11 +143,11 @@ class View:
         return self._implied[key]
 
     @cached_property
-    def everything(self) -> Everything:
-        """Conditions as the caller who has everything meets them."""
-        from privtab.ir.solver import Everything
+    def full_access(self) -> FullAccess:
+        """Conditions for a caller who holds every atom."""
+        from privtab.ir.full_access import FullAccess
 
-        return Everything(self.exact.here)
+        return FullAccess(self.exact.here)
 
     def refused(self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False) -> Setting | None:
         """A kind of request that no state allows; None where each is allowed to the caller who has everything.
@@ -159,7 +159,7 @@ class View:
 
         if unnamed:
             formula = without_name(self.program, formula, rule.entity)
-        solver = self.everything
+        solver = self.full_access
         solver.renew()
         wanted = [-solver.literal(formula), *(solver.with_flags(frozenset()) if flagless else ())]
         found = solver.model(wanted, {slot.name: slot.types for slot in rule.withs})
@@ -173,7 +173,7 @@ class View:
             formula = without_name(self.program, formula, rule.entity)
         flags, types = setting or (frozenset[str](), None)
         slots = {slot.name: slot.types if types is None else (types[slot.name],) for slot in rule.withs}
-        solver = self.everything
+        solver = self.full_access
         solver.renew()
         return solver.possible([solver.literal(formula), *solver.with_flags(flags), solver.requests(slots)])
 
@@ -205,7 +205,7 @@ class View:
     @cached_property
     def _needed(self) -> tuple[frozenset[Atom], tuple[Row, ...]]:
         from privtab.ir.formula import call_condition, item_condition, leaves, unrelated
-        from privtab.ir.solver import Needed
+        from privtab.ir.needed_atoms import NeededAtoms
 
         found: set[Atom] = set()
         unsure: list[Row] = []
@@ -219,7 +219,7 @@ class View:
                 found |= asked
                 continue
             try:
-                found |= Needed(self.exact.here).atoms(conditions, slots, found, self.canonical.entailments)
+                found |= NeededAtoms(self.exact.here).of(conditions, slots, found, self.canonical.entailments)
             except Undecided:
                 found |= asked
                 unsure.append(self.policy.rows[pair])

@@ -1,0 +1,66 @@
+"""Which atoms stand in some minimal set of a condition: asked of a SAT solver, without listing the sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from privtab.ir.facts import Reading
+from privtab.ir.nodes import Atom, Formula
+from privtab.ir.solver import Slots, Solver
+
+
+class NeededAtoms(Solver):
+    """Which atoms stand in some minimal set of a condition, under some flags and for some types of objects.
+
+    A state is a set of atoms that has all that it entails. An atom is needed where such a set fulfils the condition, has all
+    that it entails without the atom too, and does not fulfil the condition then.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._without: dict[Atom, int] = {}
+        super().__init__(reading, reading)
+
+    def _atom(self, atom: Atom, side: int) -> int:
+        if side == 0:
+            return self._variable()
+        if atom not in self._without:
+            self._without[atom] = self._variable()
+        return self.all_of([self._memo(atom, 0), -self._without[atom]])
+
+    def of(
+        self,
+        conditions: Iterable[Formula],
+        slots: Slots,
+        known: Collection[Atom],
+        entailments: Callable[[Collection[Atom]], Iterable[tuple[tuple[Atom, ...], Atom]]],
+    ) -> frozenset[Atom]:
+        """The atoms that are needed for one of the conditions, apart from those that are `known` to be.
+
+        `entailments`: what atoms entail of each other: all of the first the second.
+        """
+        asked = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
+        for body, head in entailments(tuple(self._without)):
+            held = [-self._memo(atom, 0) for atom in body]
+            self._clause([*held, self._memo(head, 0)])
+            self._clause([*held, -self._without[head]])
+        gone = [self._without[atom] for atom in self._without if atom not in known]
+        for atom, literal in self._without.items():
+            self._clause([-literal, -self.true if atom in known else self._memo(atom, 0)])
+        self._at_most_one(gone)
+        found: set[Atom] = set()
+        names = {literal: atom for atom, literal in self._without.items()}
+        for whole, without in asked:
+            while self.possible([whole, -without, self.requests(slots)]):
+                one = next(literal for literal in self._held() if literal in names)
+                found.add(names[one])
+                self._clause([-one])
+        return frozenset(found)
+
+    def _at_most_one(self, literals: list[int]) -> None:
+        before = -self.true
+        for literal in literals:
+            self._clause([-before, -literal])
+            now = self._variable()
+            self._clause([-before, now])
+            self._clause([-literal, now])
+            before = now
