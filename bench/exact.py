@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "test --mutation": ("test", "p.yaml", "--mutation"),
     "test --suggest": ("test", "p.yaml", "--mutation", "--suggest"),
     "explain": ("explain", "ann", "OPERATION", "RESOURCE", "-p", "p.yaml", "-s", "s.json", "WITH"),
+    "explain, denied": ("explain", "u1", "OPERATION", "RESOURCE", "-p", "p.yaml", "-s", "s.json", "WITH"),
     "who-can": ("who-can", "OPERATION", "RESOURCE", "-p", "p.yaml", "-s", "s.json", "WITH"),
     "what-can": ("what-can", "all", "-p", "p.yaml", "-s", "s.json"),
     "paths": ("paths", "ann", "-p", "g.yaml", "-s", "s.json"),

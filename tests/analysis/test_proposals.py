@@ -8,8 +8,9 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text, ways
+from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text
 from privtab.analysis.proposals import proposals
+from privtab.analysis.turns import ways
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -58,7 +59,7 @@ def proposed(rows: dict[str, list[dict[str, str]]], action: str, entity: str = "
     state = state_of(rows)
     reference = Reference(PROGRAM, state)
     request = Request(user="zoe", action=action, resource=Entity.parse(entity))
-    found = proposals(reference, state, request, ways(reference, state, request))
+    found, _ = proposals(reference, state, request, ways(reference, state, request))
     assert not found[0].direct, "what a certification calls a finding is never first"
     return [(*(change_text(c, "zoe") for c in p.changes), *(["new role"] if p.new_role else [])) for p in found]
 
@@ -107,9 +108,9 @@ def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: in
         if reference.decide(request).allowed:
             continue
         turns = ways(reference, state, request)
-        found = proposals(reference, state, request, turns)
+        found, _ = proposals(reference, state, request, turns)
         assert {p.changes for p in found} >= {
-            way for way in turns if not any(set(p.changes) < set(way) for p in found)
+            way for way in turns.sets if not any(set(p.changes) < set(way) for p in found)
         }, "nothing that turned it is lost"
         for proposal in found[:12]:
             for at in range(-1, len(proposal.changes)):

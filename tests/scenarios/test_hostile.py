@@ -71,3 +71,12 @@ def test_suggested_entries_for_many_flags_are_few_and_hold(tmp_path: Path) -> No
     run(["test", str(tmp_path / "p.yaml"), "--suggest", "-o", str(suggested)])
     assert 0 < len(suggested.read_text()) < 100_000
     assert run(["test", str(tmp_path / "p.yaml"), "--no-coverage"]) == 0
+
+
+def test_rows_that_ask_for_each_other_twice_are_scored_and_suggested(tmp_path: Path) -> None:
+    text = hostile.POLICIES["chain of 30 can, each asked for twice"]()
+    (tmp_path / "p.yaml").write_text(text)
+    (tmp_path / "p.scenarios.yaml").write_text(hostile.scenarios(text))
+    suggested = tmp_path / "p.more.scenarios.yaml"
+    run(["test", str(tmp_path / "p.yaml"), "--mutation", "--suggest", "-o", str(suggested)])
+    assert 0 < len(suggested.read_text()) < 100_000

@@ -65,6 +65,21 @@ def test_what_is_wrong_is_said_where_it_stands(refuses: Refuses, entry: str, cod
     assert found.span.line in {2, 4}
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        f"all: [{', '.join(['READ/OWN (item:s/a/x)'] * 12)}]",
+        f"by: {{all: [{', '.join(['READ/OWN (item:s/a/x)'] * 12)}]}}",
+        f"by: [[{', '.join(['READ/OWN (item:s/a/x)'] * 12)}]]",
+        f"by: [{', '.join(f'[READ (item:s/a/x{i})]' for i in range(2_001))}]",
+    ],
+    ids=["all", "a way of all", "a set of alternatives", "a list"],
+)
+def test_what_stands_for_too_many_ways_is_refused(refuses: Refuses, entry: str) -> None:
+    [found] = refuses(f"needs:\n  - {{ask: read item:s/a/x, {entry}}}")
+    assert (found.code, found.message) == ("T205", "this stands for more than 2,000 ways")
+
+
 def test_advice_is_computed(refuses: Refuses) -> None:
     text = "needs: [{ask: read item:s/a/x, by: [[RAED (item:s/a/x), self], [self, service admin]]}]"
     [found] = refuses(text)

@@ -13,13 +13,13 @@ def flags(count: int) -> str:
     """A row with that many flags, each of which asks for one more privilege."""
     names = _names(count + 1)
     asked = " and ".join(["P0 (shop)", *(f"(P{i + 1} (shop) when f{i})" for i in range(count))])
-    return _flat(names, [f"load: {asked}"])
+    return rows_of(names, [f"load: {asked}"])
 
 
 def open_flags(count: int) -> str:
     """A row that asks for nothing unless a flag is set."""
     asked = " and ".join(f"(P{i} (shop) when f{i})" for i in range(count))
-    return _flat(_names(count), [f"load: {asked}"])
+    return rows_of(_names(count), [f"load: {asked}"])
 
 
 def can_chain(length: int, alternatives: int) -> str:
@@ -28,13 +28,13 @@ def can_chain(length: int, alternatives: int) -> str:
     for i in range(length):
         own = " or ".join(f"P{(i * 7 + k) % 60} (shop)" for k in range(alternatives))
         rows.append(f"op{i}: {'' if i == 0 else f'can op{i - 1} (shop) and '}({own})")
-    return _flat(_names(60), rows)
+    return rows_of(_names(60), rows)
 
 
 def cnf(clauses: int, width: int) -> str:
     """A conjunction of disjunctions; no privilege stands twice."""
     parts = ["(" + " or ".join(f"P{i * width + k} (shop)" for k in range(width)) + ")" for i in range(clauses)]
-    return _flat(_names(clauses * width), [f"load: {' and '.join(parts)}"])
+    return rows_of(_names(clauses * width), [f"load: {' and '.join(parts)}"])
 
 
 def tangled_cnf(clauses: int, width: int, names: int) -> str:
@@ -66,7 +66,7 @@ def any_objects(slots: int, types: int) -> str:
 
 def alternatives(count: int) -> str:
     """A row with so many alternatives."""
-    return _flat(_names(count), [f"load: {' or '.join(f'P{i} (shop)' for i in range(count))}"])
+    return rows_of(_names(count), [f"load: {' or '.join(f'P{i} (shop)' for i in range(count))}"])
 
 
 def nested_alternatives(count: int) -> str:
@@ -79,10 +79,19 @@ def nested_alternatives(count: int) -> str:
     )
 
 
+def branching_can(length: int) -> str:
+    """Rows each of which asks for the one before in two alternatives."""
+    rows = ["op0: P0 (shop) or P1 (shop)"]
+    for i in range(1, length):
+        before = f"can op{i - 1} (shop)"
+        rows.append(f"op{i}: ({before} and P{i % 40} (shop)) or ({before} and P{(i + 1) % 40} (shop))")
+    return rows_of(_names(40), rows)
+
+
 def long_can_chain(length: int) -> str:
     """A chain of rows that only refer to the next."""
     rows = ["op0: READ (shop)", *(f"op{i}: can op{i - 1} (shop)" for i in range(1, length))]
-    return _flat(["READ"], rows)
+    return rows_of(["READ"], rows)
 
 
 def set_chain(length: int) -> str:
@@ -99,7 +108,7 @@ def parentheses(depth: int) -> str:
     text = "READ (shop)"
     for i in range(depth):
         text = f"({text} {('and', 'or')[i % 2]} P{i % 9} (shop))"
-    return _flat(["READ", *_names(9)], [f"load: {text}"])
+    return rows_of(["READ", *_names(9)], [f"load: {text}"])
 
 
 POLICIES: Mapping[str, Callable[[], str]] = {
@@ -108,6 +117,7 @@ POLICIES: Mapping[str, Callable[[], str]] = {
     "30 open flags": lambda: open_flags(30),
     "chain of 20 can, 20 alternatives each": lambda: can_chain(20, 20),
     "chain of 30 can, 3 alternatives each": lambda: can_chain(30, 3),
+    "chain of 30 can, each asked for twice": lambda: branching_can(30),
     "12 disjunctions of 4": lambda: cnf(12, 4),
     "10 clauses of 3": lambda: cnf(10, 3),
     "12 clauses of 12": lambda: cnf(12, 12),
@@ -197,7 +207,8 @@ def _closing(tail: str) -> str:
     return body[len(body.rstrip("}")) :] + "\n"
 
 
-def _flat(privileges: Iterable[str], rows: Iterable[str]) -> str:
+def rows_of(privileges: Iterable[str], rows: Iterable[str]) -> str:
+    """A policy of one type with these privileges and rows."""
     listed = "".join(f"    {row}\n" for row in rows)
     return (
         f"{HEAD}entities: {{shop:}}\nprivileges: [{', '.join(privileges)}]\n"

@@ -9,6 +9,7 @@ from typing import assert_never
 from privtab.ir.formula import OfRequest
 from privtab.ir.nodes import (
     Atom,
+    Can,
     Has,
     Holds,
     Member,
@@ -33,7 +34,7 @@ class Bearers(OfRequest[set[str] | None]):
         self.asked = asked
         self.holdings = asked.holdings
         self.state = state
-        self._seen: dict[Atom, set[str] | None] = {}
+        self._seen: dict[Atom | Can, set[str] | None] = {}
 
     def everywhere(self, principal: str) -> set[str]:
         """Who is this principal, wherever it counts."""
@@ -56,6 +57,12 @@ class Bearers(OfRequest[set[str] | None]):
         if atom not in self._seen:
             self._seen[atom] = self._atom(atom)
         return self._seen[atom]
+
+    def can(self, can: Can) -> set[str] | None:
+        """For whom what a `can` refers to holds; worked out once."""
+        if can not in self._seen:
+            self._seen[can] = super().can(can)
+        return self._seen[can]
 
     def all_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
         """For whom all hold."""

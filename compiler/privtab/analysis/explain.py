@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privtab.analysis.changes import Change, ways
+from privtab.analysis.changes import Change
+from privtab.analysis.held import listing
 from privtab.analysis.proposals import Proposal, proposals
 from privtab.analysis.provenance import Chain, Provenance
+from privtab.analysis.turns import Ways, ways
 from privtab.ir.canonical import Leaf
 from privtab.ir.nodes import ByType, Has, Rule
 from privtab.reference.evaluate import Reference
@@ -38,7 +40,8 @@ class Why:
     """The answer to a request, the rule that gave it, every minimal set of that rule, and what would turn a denial.
 
     `turns`: each smallest set of changes, fewest first; empty for an allow, and where no change leads to one. `proposals`: these and
-    roles and groups, the least privilege first.
+    roles and groups, the least privilege first. `sets_complete` and `turns_complete` (which is about `proposals` too): whether these
+    are all, and not some of too many.
     """
 
     request: Request
@@ -47,6 +50,8 @@ class Why:
     sets: tuple[tuple[Part, ...], ...]
     turns: tuple[tuple[Change, ...], ...] = ()
     proposals: tuple[Proposal, ...] = ()
+    sets_complete: bool = True
+    turns_complete: bool = True
 
 
 def explain(reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE) -> Why:
@@ -56,14 +61,21 @@ def explain(reference: Reference, request: Request, state: State | None = None, 
     """
     found = reference.explanation(request)
     rows = None if state is None else Provenance(found.asked, state, places)
-    turns = () if state is None or found.allowed else ways(reference, state, request)
+    listed = listing(found.asked, found.rule, found.asked.condition(found.rule))
+    turns, complete = Ways(()), True
+    proposed: tuple[Proposal, ...] = ()
+    if state is not None and not found.allowed:
+        turns = ways(reference, state, request)
+        proposed, complete = proposals(reference, state, request, turns)
     return Why(
         request=request,
         decision=Decision(allowed=found.allowed, context=found.context()),
         rule=found.rule,
-        sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in found.sets),
-        turns=turns,
-        proposals=() if state is None or found.allowed else proposals(reference, state, request, turns),
+        sets=tuple(tuple(_part(found, rows, atom) for atom in atoms) for atoms in listed.sets),
+        turns=turns.sets,
+        proposals=proposed,
+        sets_complete=listed.complete,
+        turns_complete=complete,
     )
 
 

@@ -14,9 +14,9 @@ from typing import TypeAlias
 from privtab.analysis.caller import Caller, Kin
 from privtab.analysis.effects import Fact, Fresh, bringing, effect_slots, lands, makes
 from privtab.analysis.goals import Goal, Needs
+from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.canonical import Listing, canonical
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.reference.evaluate import Reference
@@ -353,9 +353,8 @@ class Reach:
 
     def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
         self.caller.about({RESOURCE: resource, **with_})
-        types = {slot: entity.type for slot, entity in with_.items()}
-        sets = canonical(self.program).minimal_sets(item_condition(rule), self.caller.flags, types)
-        return Explanation(self.caller, rule, Listing(sets), allowed=True).reasons()
+        listed = listing(self.caller, rule, item_condition(rule))
+        return Explanation(self.caller, rule, listed, allowed=True).reasons()
 
 
 def escalations(

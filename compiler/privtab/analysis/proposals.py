@@ -11,7 +11,7 @@ do, the grant is to a new role that the caller is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from privtab.analysis.changes import (
@@ -21,11 +21,10 @@ from privtab.analysis.changes import (
     Changes,
     Give,
     Lift,
-    Turned,
-    antichain,
+    Smallest,
     apply,
-    in_order,
 )
+from privtab.analysis.turns import Turned, Ways
 from privtab.analysis.what_can import what_can
 from privtab.ir.nodes import Has, Owner
 from privtab.reference.evaluate import Reference
@@ -53,15 +52,14 @@ class Proposal:
     new_role: bool = False
 
 
-def proposals(
-    reference: Reference, state: State, request: Request, turns: Iterable[tuple[Change, ...]]
-) -> tuple[Proposal, ...]:
-    """What to do about a denial, the best first. `turns`: the sets of changes that `changes.ways` found."""
-    found: list[Changes] = [frozenset(way) for way in turns]
-    for candidate in _candidates(reference, state, request):
-        turned = Turned(reference, state, request, (candidate,))
-        found += [frozenset({candidate}) | rest for rest in turned.fold(turned.condition)]
-    ways = in_order(antichain(found))
+def proposals(reference: Reference, state: State, request: Request, turns: Ways) -> tuple[tuple[Proposal, ...], bool]:
+    """What to do about a denial, the best first, and whether that is all. `turns`: what `turns.ways` found."""
+    budget = Smallest()
+    alone = Turned(reference, state, request, (), budget)
+    found: list[Changes] = [frozenset(way) for way in turns.sets]
+    for candidate in _candidates(reference, alone):
+        found += Turned(reference, state, request, (candidate,), budget).beside(alone)
+    ways = budget.in_order(found)
     measured = _Measure(reference, state, request)
     made = [
         Proposal(
@@ -74,7 +72,7 @@ def proposals(
     made.sort(key=_rank)
     if made and made[0].direct and not reference.program.roles:
         made.insert(0, replace(made[0], direct=False, new_role=True))
-    return tuple(made)
+    return tuple(made), turns.complete and not budget.cut
 
 
 def _is_direct(way: tuple[Change, ...]) -> bool:
@@ -88,16 +86,17 @@ def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
     return proposal.direct, others, proposal.gains is None, gains, len(proposal.changes)
 
 
-def _candidates(reference: Reference, state: State, request: Request) -> list[Assign | AddToGroup]:
+def _candidates(reference: Reference, turned: Turned) -> list[Assign | AddToGroup]:
     """The roles and groups that a row about what is asked names, and groups that hold such roles; MOST at most."""
-    turned = Turned(reference, state, request, ())
     caller = turned.caller
     principals = set(_named(reference, turned))
     held = {f"role:{role}" for role in caller.roles}
     roles = {name for name in principals - held if name.startswith("role:")}
     groups = {name for name in principals if name.startswith("group:")}
     groups |= {
-        row.principal for row in state.assignments if f"role:{row.role}" in roles and row.principal.startswith("group:")
+        row.principal
+        for row in turned.state.assignments
+        if f"role:{row.role}" in roles and row.principal.startswith("group:")
     }
     found: list[Assign | AddToGroup] = []
     for name in sorted(roles):

@@ -53,6 +53,8 @@ class WhatCan:
     allowed: tuple[May, ...]
     asked: int
     """How many questions that answers: operations and entities."""
+    undecided: tuple[Rule, ...] = ()
+    """The rows with too many choices of further objects to look at."""
 
 
 def what_can(
@@ -91,7 +93,11 @@ def what_can(
         total += len(asker.questions(resource.type))
         allowed += asker.allowed(resource)
     return WhatCan(
-        principal=user if alone else f"user:{name}", entities=tuple(asked), allowed=tuple(allowed), asked=total
+        principal=user if alone else f"user:{name}",
+        entities=tuple(asked),
+        allowed=tuple(allowed),
+        asked=total,
+        undecided=tuple(asker.undecided.values()),
     )
 
 
@@ -104,6 +110,7 @@ class _Asker:
         self.universe = universe
         self._kin = Kin(caller, state, universe)
         self.choices = Choices(caller, universe, self._kin)
+        self.undecided: dict[str, Rule] = {}
         self._known: dict[tuple[str, str], list[May]] = {}
         self._questions: dict[str, list[tuple[Rule, bool]]] = {}
 
@@ -142,9 +149,12 @@ class _Asker:
         if not rule.withs:
             holds = self.caller.about({RESOURCE: resource}).holds(condition)
             return May(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
-        found = list(
-            self.choices.of(rule, condition, resource, every=[rule.withs[0].name] if len(rule.withs) == 1 else [])
-        )
+        every = [rule.withs[0].name] if len(rule.withs) == 1 else []
+        found: list[dict[str, Entity]] = []
+        try:
+            found += self.choices.of(rule, condition, resource, every=every)
+        except Undecided:
+            self.undecided[rule.id] = rule
         if not found:
             return None
         return May(
@@ -160,7 +170,7 @@ class Choices:
     """Further objects of a request with which a rule's condition holds, chosen among the entities of a universe.
 
     With the types of all objects given, a condition is its minimal sets, and an atom speaks of one object: so each object is
-    chosen on its own.
+    chosen on its own. Where there are too many minimal sets, each choice is looked at, objects that are alike once.
     """
 
     def __init__(self, caller: Caller, universe: Universe, kin: Kin) -> None:
@@ -181,15 +191,12 @@ class Choices:
     def of(
         self, rule: Rule, condition: Formula, resource: Entity, *, every: Collection[str] = ()
     ) -> Iterator[dict[str, Entity]]:
-        """The choices for which the condition holds: each one for the slots in `every`, some one for the others."""
+        """The choices for which the condition holds: each one for the slots in `every`, some one for the others.
+
+        Raises Undecided where there are too many to look at.
+        """
         seen: set[tuple[Entity, ...]] = set()
-        for types, own, by_slot in self.split(rule, condition, resource):
-            self.caller.about({RESOURCE: resource})
-            if not all(self.caller.holds(_atom(atom)) for atom in own):
-                continue
-            fitting = {slot: self.fitting(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
-            if not all(fitting.values()):
-                continue
+        for fitting in self._pools(rule, condition, resource):
             pools = [found if slot in every else found[:1] for slot, found in fitting.items()]
             for chosen in product(*pools):
                 with_ = dict(zip(fitting, chosen, strict=True))
@@ -197,6 +204,39 @@ class Choices:
                 if key not in seen:
                     seen.add(key)
                     yield with_
+
+    def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
+        """Objects for each slot, any of which will do with any of the other slots."""
+        try:
+            ways = self.split(rule, condition, resource)
+        except Undecided:
+            yield from self._tried(rule, condition, resource)
+            return
+        for types, own, by_slot in ways:
+            self.caller.about({RESOURCE: resource})
+            if not all(self.caller.holds(_atom(atom)) for atom in own):
+                continue
+            fitting = {slot: self.fitting(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
+            if all(fitting.values()):
+                yield fitting
+
+    def _tried(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
+        """As `_pools`, by the condition itself."""
+        alike: list[list[list[Entity]]] = []
+        for slot in rule.withs:
+            kinds: dict[tuple[str, str], list[Entity]] = {}
+            for entity in (
+                e for t in slot.types for _, e in sorted(self.universe.by_type[t].items()) if self.exists(e)
+            ):
+                kinds.setdefault(self.kin.of(entity), []).append(entity)
+            alike.append(list(kinds.values()))
+        if prod(map(len, alike)) > CHOICES:
+            raise Undecided(f"not decided: `{rule.id}` has more than {CHOICES:,} choices of `with` objects")
+        for chosen in product(*alike):
+            pools = dict(zip((slot.name for slot in rule.withs), chosen, strict=True))
+            self.caller.about({RESOURCE: resource, **{slot: pool[0] for slot, pool in pools.items()}})
+            if self.caller.holds(condition):
+                yield pools
 
     def split(
         self, rule: Rule, condition: Formula, resource: Entity

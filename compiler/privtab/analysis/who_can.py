@@ -7,18 +7,25 @@ hold; those are few look-ups each. What is told of a single user comes from the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import combinations
 
 from privtab.analysis.bearers import PrincipalBearers, UserBearers
 from privtab.analysis.caller import Caller
+from privtab.analysis.held import listing
 from privtab.analysis.universe import users
-from privtab.ir.canonical import Leaf, Listing, canonical
-from privtab.ir.nodes import RESOURCE, Member, Rule
+from privtab.errors import Undecided
+from privtab.ir.canonical import Leaf, Listing
+from privtab.ir.formula import leaves
+from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
 from privtab.reference.evaluate import Asked, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
+
+MEMBERSHIPS = 10
+"""Memberships of which each combination is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,7 @@ class WhoCan:
         """What one of the users is allowed by: the first minimal set that holds for them; empty where none does."""
         caller = Caller(self._reference, user, flags=self.request.flags)
         caller.about(self._objects())
-        explained = Explanation(caller, self.rule, Listing(self._sets()), allowed=True)
+        explained = Explanation(caller, self.rule, listing(caller, self.rule, self._condition), allowed=True)
         return tuple(
             Through(
                 atom=reason["atom"],
@@ -84,22 +91,22 @@ class WhoCan:
 
         What `anyone` may is not repeated for the others.
         """
-        bearers = PrincipalBearers(self._asked, self._state)
+        bearers = _Joining(self._asked, self._state)
         ways: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._asked, self.rule, Listing(()), allowed=False).text
-        for atoms in self._sets():
-            joined = [a for a in atoms if self._is_joining(a)]
-            rest = bearers.all_of(bearers.fold(a) for a in atoms if not self._is_joining(a))
-            needs = frozenset(map(text, joined))
-            for bearer in {"anyone"} if rest is None else rest:
-                if not bearer.startswith("user:"):
-                    ways[bearer].add(needs)
-            in_person = bearers.all_of(map(bearers.fold, atoms))
-            for bearer in in_person or ():
-                if bearer.startswith("user:"):
-                    ways[bearer].add(frozenset())
+        asked = dict.fromkeys(leaves(self._asked.program, self._condition))
+        memberships = [atom for atom in asked if self._is_joining(atom)]
+        if len(memberships) > MEMBERSHIPS:
+            raise Undecided(f"not decided: `{self.rule.id}` asks for more than {MEMBERSHIPS} memberships")
+        for size in range(len(memberships) + 1):
+            for joined in combinations(memberships, size):
+                needs = frozenset(map(text, joined))
+                found = bearers.joining(joined).fold(self._condition)
+                for bearer in {"anyone"} if found is None else found:
+                    if not bearer.startswith("user:") or not joined:
+                        ways[bearer].add(needs)
         by_all = ways.get("anyone", set())
-        found = [
+        listed = [
             Principal(principal=name, scope=scope or None, needs=_smallest(needs))
             for bearer, all_needs in ways.items()
             for name, _, scope in [bearer.partition("\n")]
@@ -108,7 +115,7 @@ class WhoCan:
         ]
         order = ("anyone", "group", "role", "user")
         return tuple(
-            sorted(found, key=lambda p: (order.index(p.principal.partition(":")[0]), p.principal, p.scope or ""))
+            sorted(listed, key=lambda p: (order.index(p.principal.partition(":")[0]), p.principal, p.scope or ""))
         )
 
     def _is_joining(self, atom: Leaf) -> bool:
@@ -119,9 +126,21 @@ class WhoCan:
     def _objects(self) -> dict[str, Entity]:
         return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}
 
-    def _sets(self) -> tuple[tuple[Leaf, ...], ...]:
-        types = {w.name: self._asked.types[w.name] for w in self.rule.withs}
-        return canonical(self._asked.program).minimal_sets(self._condition, self._asked.flags, types)
+
+class _Joining(PrincipalBearers):
+    """Principals of whom some memberships are taken for granted."""
+
+    joined: Collection[Atom] = ()
+
+    def joining(self, memberships: Collection[Atom]) -> _Joining:
+        """The principals, each of them a member of these entities."""
+        self.joined = memberships
+        self._seen.clear()
+        return self
+
+    def atom(self, atom: Atom) -> set[str] | None:
+        """For whom an atom holds."""
+        return None if atom in self.joined else super().atom(atom)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
@@ -9,6 +10,9 @@ from privtab.cli._output import Format, out, print_json, table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+MOST_PRIVILEGES = 1_000
+"""Privileges that a person is shown."""
 
 
 def describe(
@@ -72,12 +76,15 @@ def _entities(console: Console, entities: dict[str, Any]) -> None:
 def _names(console: Console, policy: dict[str, Any]) -> None:
     every = list(policy["entities"])
     privileges = table("privilege", "on", "note")
-    for name, privilege in policy["privileges"].items():
+    for name, privilege in islice(policy["privileges"].items(), MOST_PRIVILEGES):
         on = "every type" if privilege["on"] == every else ", ".join(privilege["on"])
         notes = [f"alias of {privilege['alias_of']}"] if "alias_of" in privilege else []
         notes += [f"deprecated: {privilege['deprecated']}"] if "deprecated" in privilege else []
         privileges.add_row(name, on, "; ".join(notes))
     console.print(privileges)
+    more = len(policy["privileges"]) - MOST_PRIVILEGES
+    if more > 0:
+        console.print(f"… and {more:,} more privileges; `--format json` lists them", style="dim")
     for name, members in policy["sets"].items():
         console.print(f"{name} = {', '.join(members)}")
     for name, role in policy["roles"].items():

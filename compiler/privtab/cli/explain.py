@@ -117,6 +117,7 @@ def _json(why: Why) -> dict[str, Any]:
         **why.decision.to_json(),
         "rule": rule_json(why.rule),
         "sets": [{"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]} for parts in why.sets],
+        "sets_complete": why.sets_complete,
         "turns": [[_change_json(change, why.request.user) for change in way] for way in why.turns],
         "proposals": [
             {
@@ -127,6 +128,7 @@ def _json(why: Why) -> dict[str, Any]:
             }
             for proposal in why.proposals
         ],
+        "turns_complete": why.turns_complete,
     }
 
 
@@ -187,6 +189,7 @@ class _Screen:
             for part in parts:
                 self._part(part)
         self._more(len(held) - self.most_ways, "way that holds", "ways that hold")
+        self._cut(complete=self.why.sets_complete)
         others = [parts for parts in self.why.sets if not all(part.holds for part in parts)]
         for parts in others if self.everything else ():
             self._title("not by")
@@ -210,7 +213,12 @@ class _Screen:
                 self._part(part)
         found = self.why.proposals
         if not found:
-            self._title("no grant, ownership, membership or role on these objects would allow it")
+            self._title(
+                "no grant, ownership, membership or role on these objects would allow it"
+                if self.why.turns_complete
+                else "nothing was found that would allow it"
+            )
+            self._cut(complete=self.why.turns_complete)
             return
         self._title(
             "what would allow it"
@@ -220,6 +228,12 @@ class _Screen:
         for number, proposal in enumerate(found[: self.most_ways], start=1):
             self._way(number, proposal, len(str(min(len(found), self.most_ways))))
         self._more(len(found) - self.most_ways, "way", "ways")
+        self._cut(complete=self.why.turns_complete)
+
+    def _cut(self, *, complete: bool) -> None:
+        """Say that there are more ways than were worked out."""
+        if not complete:
+            self.console.print("  not all ways are listed: there are too many", style="dim")
 
     def _way(self, number: int, proposal: Proposal, digits: int) -> None:
         from privtab.analysis.changes import Give, change_text

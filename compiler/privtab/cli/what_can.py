@@ -28,7 +28,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, count, out, print_json, waiting, write_csv
+from privtab.cli._output import TableFormat, complain, count, out, print_json, waiting, write_csv
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def what_can(
         kind, _, name = found.principal.partition(":")
         who = {"principal": found.principal, "user": name if kind == "user" else None}
         answer = {"asked": found.asked, "count": count_, "allowed": [_json(m) for m in allowed]}
-        print_json({**who, **answer, "notes": list(notes)})
+        undecided = [rule.id for rule in found.undecided]
+        print_json({**who, **answer, "undecided": undecided, "notes": list(notes)})
     else:
         write_csv(
             ("type", "path", "operation", "call", "with", "choices"),
@@ -120,7 +121,9 @@ def what_can(
         )
     if format_ is not TableFormat.JSON:
         show_notes(notes)
-    if partial:
+    for rule in found.undecided:
+        complain(f"not decided: `{rule.id}` has too many choices of `with` objects")
+    if partial or found.undecided:
         raise typer.Exit(1)
 
 

@@ -68,6 +68,7 @@ class Canonical:
         self._left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
         self._meant: dict[Can, Formula] = {}
+        self._cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], Listing] = {}
         self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
         """Some minimal sets of what a `can` refers to, where they are too many."""
 
@@ -88,13 +89,17 @@ class Canonical:
         types: Mapping[str, str] | None = None,
     ) -> Listing:
         """The minimal sets of a formula; the first few that are found where they take more than `STEPS`."""
+        key = formula, flags, tuple((types or {}).items())
+        if self._cut and key in self._cut:
+            return self._cut[key]
         self._left = STEPS
         try:
             return Listing(self.ordered(self._sets(formula, flags, types or {})))
         except Undecided:
             from privtab.ir.few import few
 
-            return Listing(self.ordered(few(self, formula, flags, types or {})), complete=False)
+            self._cut[key] = Listing(self.ordered(few(self, formula, flags, types or {})), complete=False)
+            return self._cut[key]
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sets and the atoms in them in the one order that every output uses."""
@@ -120,6 +125,11 @@ class Canonical:
                 return (6, slot, 0, text)
             case _:
                 assert_never(atom)
+
+    @property
+    def independent(self) -> bool:
+        """Whether no atom entails another."""
+        return not self._down and not self._held
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""

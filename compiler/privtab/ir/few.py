@@ -19,6 +19,13 @@ def few(form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping
     return _Few(form, formula, flags, types).sets()
 
 
+def weakest(
+    form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet
+) -> AtomSet:
+    """A minimal set of a condition that some atoms suffice for; other arguments as of `few`."""
+    return _Few(form, formula, flags, types).weakest(atoms)
+
+
 class _Few(OfRequest[list[AtomSet]]):
     """Of each part the smallest sets are kept; what comes out suffices, and is weakened as far as it still does."""
 
@@ -29,7 +36,7 @@ class _Few(OfRequest[list[AtomSet]]):
         self._flags = flags
 
     def sets(self) -> frozenset[AtomSet]:
-        return frozenset(map(self._weakest, self.fold(self._formula)))
+        return frozenset(map(self.weakest, self.fold(self._formula)))
 
     def atom(self, atom: Atom) -> list[AtomSet]:
         return [frozenset({atom})]
@@ -60,9 +67,11 @@ class _Few(OfRequest[list[AtomSet]]):
         rows = sorted({self._form.reduce(atoms) for atoms in sets}, key=lambda s: (len(s), sorted(map(order, s))))
         return rows[:LISTED]
 
-    def _weakest(self, atoms: AtomSet) -> AtomSet:
+    def weakest(self, atoms: AtomSet) -> AtomSet:
         """A minimal set for which these atoms suffice: what they entail takes their place as long as that is enough."""
-        held = atoms | {atom for atom in self._asked if self._form.entails(atoms, atom)}
+        held = atoms
+        if not self._form.independent:
+            held |= {atom for atom in self._asked if self._form.entails(atoms, atom)}
         kept: set[Leaf] = set()
         before = None
         while held != before:

@@ -102,22 +102,25 @@ class Asked:
         """What the request needs: without what cannot hold where it leaves off the last name of its resource."""
         return asked_condition(self.program, rule, named=RESOURCE in self.complete)
 
-    def holds(self, formula: Formula) -> bool:
-        """Whether a condition holds, as it is written."""
+    def holds(self, formula: Formula, known: dict[Can, bool] | None = None) -> bool:
+        """Whether a condition holds, as it is written. `known`: what each `can` in it comes to, asked once."""
+        known = {} if known is None else known
         match formula:
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
                 return self.why(formula) is not None
             case And():
-                return all(self.holds(part) for part in formula.parts)
+                return all(self.holds(part, known) for part in formula.parts)
             case Or():
-                return any(self.holds(part) for part in formula.parts)
+                return any(self.holds(part, known) for part in formula.parts)
             case When():
-                return formula.flag not in self.flags or self.holds(formula.body)
+                return formula.flag not in self.flags or self.holds(formula.body, known)
             case Can():
-                return self.holds(resolve(self.program, formula))
+                if formula not in known:
+                    known[formula] = self.holds(resolve(self.program, formula), known)
+                return known[formula]
             case ByType():
                 case_ = dict(formula.cases).get(self.types[formula.slot])
-                return case_ is not None and self.holds(case_)
+                return case_ is not None and self.holds(case_, known)
             case _:
                 assert_never(formula)
 

@@ -22,6 +22,7 @@ CODES = {
     "T202": "cell-said-twice",
     "T203": "nothing-asked",
     "T204": "row-that-is-not-there",
+    "T205": "too-many-ways",
 }
 
 

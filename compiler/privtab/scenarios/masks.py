@@ -68,6 +68,7 @@ class Observed:
         self.named = self._mask(RESOURCE in asked.complete for asked in self.asked)
         self._atoms: dict[Atom, Mask] = {}
         self._cans: dict[Can, Mask] = {}
+        self._changed: tuple[Rule | None, dict[Can, Mask]] = (None, {})
         self._flags: dict[str, Mask] = {}
         self._types: dict[tuple[str, str], Mask] = {}
         self.allowed = self.outcome(rule)
@@ -93,8 +94,13 @@ class Observed:
         """The cases in which the rule that a `can` names holds for its object."""
         key = can.target.type, can.operation
         if changed is not None and reach is not None and (changed.entity, changed.operation) in reach.of(key):
-            rule = changed if (changed.entity, changed.operation) == key else self.program.rules[key]
-            return self.holds(move(item_condition(rule), can.target.slot), changed, reach)
+            if self._changed[0] is not changed:
+                self._changed = changed, {}
+            known = self._changed[1]
+            if can not in known:
+                rule = changed if (changed.entity, changed.operation) == key else self.program.rules[key]
+                known[can] = self.holds(move(item_condition(rule), can.target.slot), changed, reach)
+            return known[can]
         if can not in self._cans:
             self._cans[can] = self.holds(move(item_condition(self.program.rules[key]), can.target.slot))
         return self._cans[can]

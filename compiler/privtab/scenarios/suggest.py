@@ -131,6 +131,7 @@ class _Ways(OfRequest[Value]):
         super().__init__(writer.program, flags, types)
         self.writer = writer
         self.names = names
+        self._named: dict[Can, str] = {}
 
     def tree(self, formula: Formula) -> Tree:
         """A condition as ways."""
@@ -148,21 +149,25 @@ class _Ways(OfRequest[Value]):
             flat += part["all"] if isinstance(part, dict) and part.keys() == {"all"} else [part]
         if NOBODY in flat:
             return NOBODY
-        within = [inner for part in flat for inner in self._inside(part)]
+        seen: set[str] = set()
+        within = [inner for part in flat for inner in self._inside(part, seen)]
         flat = [p for n, p in enumerate(flat) if p != ANYONE and p not in flat[:n] and p not in within]
         if len(flat) < 2:
             return flat[0] if flat else ANYONE
         return {"all": flat}
 
-    def _inside(self, part: Tree) -> Iterator[Tree]:
-        """All that a named part asks for by `all`, through other names too."""
-        tree = self.writer.lets.get(part) if isinstance(part, str) else None
+    def _inside(self, part: Tree, seen: set[str]) -> Iterator[Tree]:
+        """All that a named part asks for by `all`, through other names too; the names in `seen` were followed before."""
+        if not isinstance(part, str) or part in seen:
+            return
+        seen.add(part)
+        tree = self.writer.lets.get(part)
         if isinstance(tree, str):
             yield tree
         elif isinstance(tree, dict):
             for inner in tree.get("all", ()):
                 yield inner
-                yield from self._inside(inner)
+                yield from self._inside(inner, seen)
 
     def any_of(self, values: Iterable[Value]) -> Tree:
         listed = list(values)
@@ -178,6 +183,11 @@ class _Ways(OfRequest[Value]):
 
     def can(self, can: Can) -> Tree:
         """The name of a part for what `can` asks; the part is written when it is first needed."""
+        if can not in self._named:
+            self._named[can] = self._name(can)
+        return self._named[can]
+
+    def _name(self, can: Can) -> str:
         rule = self.program.rules[can.target.type, can.operation]
         condition = item_condition(rule)
         asked = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Literal, TypeAlias
 
 from privtab.ir.nodes import Program
@@ -46,6 +47,8 @@ class Held:
 HeldSet: TypeAlias = frozenset[Held]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
+MOST = 2_000
+"""Sets that one part of an entry may stand for, where they have to be compared."""
 
 
 class WaysReader:
@@ -79,12 +82,29 @@ class WaysReader:
     def all(self, node: Node, values: Values) -> Ways | None:
         """One set of each part, taken together in every way."""
         parts = self._parts(node, "`all`", values)
-        return None if parts is None else smallest(frozenset().union(*chosen) for chosen in product(*parts))
+        return None if parts is None else self._together(node, parts)
 
     def any(self, node: Node, values: Values) -> Ways | None:
         """The sets of every part."""
         parts = self._parts(node, "`any`", values)
-        return None if parts is None else smallest(one for part in parts for one in part)
+        if parts is None:
+            return None
+        sets = [one for part in parts for one in part]
+        alike = len({len(one) for one in sets}) < 2  # then none holds another
+        return smallest(sets) if alike or self._few(node, len(sets)) else None
+
+    def _together(self, node: Node, parts: list[Ways]) -> Ways | None:
+        """One set of each part, in every way."""
+        if not self._few(node, prod(map(len, parts))):
+            return None
+        return smallest(frozenset().union(*chosen) for chosen in product(*parts))
+
+    def _few(self, node: Node, number: int) -> bool:
+        """Whether so many sets can be compared; reports where they cannot."""
+        if number > MOST:
+            advice = "say it of a shorter part, or test the row by `cases`"
+            self.reader.report("T205", node, f"this stands for more than {MOST:,} ways", advice)
+        return number <= MOST
 
     def _parts(self, node: Node, what: str, values: Values) -> list[Ways] | None:
         parts = [self.ways(item, values) for item in self.reader.items(node, what)]
@@ -117,6 +137,8 @@ class WaysReader:
 
     def _listed(self, node: yaml_tree.Sequence) -> Ways | None:
         """A list of sets, none of which may hold another: then it would not be among the smallest."""
+        if not self._few(node, len(node.items)):
+            return None
         found: list[HeldSet] = []
         good = True
         for item in node.items:
@@ -140,7 +162,7 @@ class WaysReader:
             return None
         atoms = [self.atom(item) for item in node.items]
         good = [atom for atom in atoms if atom is not None]
-        return smallest(frozenset().union(*chosen) for chosen in product(*good)) if len(good) == len(atoms) else None
+        return self._together(node, good) if len(good) == len(atoms) else None
 
     def atom(self, node: Node) -> Ways | None:
         """The ways in which one atom is held: one, or as many as its text names."""
@@ -201,6 +223,8 @@ class WaysReader:
 def smallest(sets: Iterable[HeldSet]) -> Ways:
     """The sets that hold no other, in the order given."""
     candidates = list(dict.fromkeys(sets))
+    if len({len(one) for one in candidates}) < 2:
+        return tuple(candidates)
     return tuple(one for one in candidates if not any(other < one for other in candidates))
 
 

@@ -1,0 +1,320 @@
+"""What would turn a denial: the smallest sets of changes to the state, exactly, or some of them where they are too many.
+
+The changes, for one caller and one request: for each atom that the condition reaches, a grant to the caller on the atom's own
+object, ownership of it, membership in it, the role itself, service administration; where owners hold the privilege, ownership
+of its object too; and the removal of each row that denies them something asked for. A condition is monotone in all of them but
+a role, which may bring denials: roles are tried one set after the other, the rest is an antichain of smallest sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, combinations, islice
+from typing import NamedTuple, assert_never
+
+from privtab.analysis.caller import Caller
+from privtab.analysis.changes import (
+    AddToGroup,
+    Appoint,
+    Assign,
+    Change,
+    Changes,
+    Give,
+    Join,
+    Lift,
+    MakeOwner,
+    Smallest,
+    apply,
+    order,
+)
+from privtab.analysis.provenance import Provenance
+from privtab.ir.formula import OfRequest, Truth
+from privtab.ir.nodes import (
+    RESOURCE,
+    Atom,
+    Can,
+    Has,
+    Holds,
+    Member,
+    Owner,
+    Program,
+    Self,
+    ServiceAdmin,
+)
+from privtab.names import last_name
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.state.nodes import State
+
+ROLE_SETS = 64
+"""Sets of further roles that are tried."""
+
+
+class Ways(NamedTuple):
+    """Sets of changes that turn a denial, fewest first: all smallest ones if `complete`, else some of them."""
+
+    sets: tuple[tuple[Change, ...], ...]
+    complete: bool = True
+
+
+def ways(reference: Reference, state: State, request: Request) -> Ways:
+    """The smallest sets of changes that turn a denial; one empty set where the request is allowed.
+
+    `state`: the reference's own.
+    """
+    budget = Smallest()
+    alone = Turned(reference, state, request, (), budget)
+    found: list[Changes] = []
+    for roles in _role_sets(alone.roles(), budget):
+        found += Turned(reference, state, request, roles, budget).beside(alone) if roles else alone.sets()
+    return Ways(budget.in_order(found), complete=not budget.cut)
+
+
+def universe(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
+    """Every change that `ways` thinks of for a request."""
+    asked = Turned(reference, state, request, ()).roles()
+    found = {
+        c for roles in _role_sets(asked, Smallest()) for c in Turned(reference, state, request, roles).thought_of()
+    }
+    return tuple(sorted(found | set(asked), key=order))
+
+
+def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[Assign, ...]]:
+    """The sets of roles to try, the smallest first."""
+    every = chain.from_iterable(combinations(roles, size) for size in range(len(roles) + 1))
+    yield from islice(every, ROLE_SETS)
+    budget.cut |= next(every, None) is not None
+
+
+class Turned(OfRequest[frozenset[Changes]]):
+    """One request, its caller holding some more roles or being in more groups, and the changes that turn its conditions."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        state: State,
+        request: Request,
+        more: Iterable[Assign | AddToGroup],
+        budget: Smallest | None = None,
+    ) -> None:
+        self.budget = Smallest() if budget is None else budget
+        reference.vocabulary.check(request)
+        rule = reference.program.rules[request.resource.type, request.action]
+        self.caller = Caller(reference, request.user, groups=request.groups, flags=request.flags)
+        self.caller.about({RESOURCE: request.resource, **{w.name: request.with_[w.name] for w in rule.withs}})
+        super().__init__(reference.program, request.flags, self.caller.types)
+        self.condition = self.caller.condition(rule)
+        self.more = tuple(more)
+        for change in self.more:
+            if isinstance(change, Assign):
+                self._hold(change.role, change.scope)
+                continue
+            group = f"group:{change.group}"
+            self.caller.groups |= {change.group}
+            self.caller.principals |= {group}
+            for assignment in state.assignments:
+                if assignment.principal == group:
+                    self._hold(assignment.role, assignment.scope)
+        self.state = apply(state, request.user, self.more)
+        self.provenance = Provenance(self.caller, self.state)
+        self._known: dict[Atom | Can, frozenset[Changes]] = {}
+        self.reached = tuple(dict.fromkeys(_Reached(self.program, self.flags, self.types).fold(self.condition)))
+        self.ownable = {change.entity for change in self.thought_of() if isinstance(change, MakeOwner)}
+        self.givable = {(c.privilege, str(c.entity)): c for c in self.thought_of() if isinstance(c, Give)}
+
+    def _hold(self, role: str, scope: Entity | None) -> None:
+        self.caller.roles |= {role}
+        if scope is None:
+            self.caller.principals |= {f"role:{role}"}
+        else:
+            self.caller.scoped = (*self.caller.scoped, (f"role:{role}", str(scope)))
+
+    def roles(self) -> tuple[Assign, ...]:
+        """The roles that the condition asks for and the caller does not hold."""
+        found: dict[Assign, None] = {}
+        for atom in self.reached:
+            if isinstance(atom, Holds) and self.caller.why_holds(atom.target) is None:
+                path = self.caller.path(atom.target)
+                if path:
+                    found[self._assign(path)] = None
+        return tuple(found)
+
+    def _assign(self, path: tuple[str, ...]) -> Assign:
+        """How the role with this path is assigned: by the name that the state knows it by, else by its last name."""
+        whole = path[-1].partition(":")[2]
+        last = last_name(whole)
+        known = {a.role for a in self.state.assignments}
+        known |= {g.grantee.removeprefix("role:") for g in self.state.grants if g.grantee.startswith("role:")}
+        role = whole if whole in known and last not in known else last
+        declared = self.program.roles.get(role)
+        if declared is None or declared.scope is None:
+            return Assign(role=role)
+        above = [Entity.parse(key) for key in path if key.partition(":")[0] == declared.scope]
+        return Assign(role=role, scope=above[0] if above else self._elsewhere(declared.scope))
+
+    def _elsewhere(self, type_: str) -> Entity:
+        """A scope that has nothing to do with the request: the role is held, and counts for nothing that is asked about."""
+        return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
+
+    def thought_of(self) -> Iterator[Change]:
+        """The changes for each atom that the condition reaches; may repeat."""
+        owner = self.program.semantics.owner
+        for atom in self.reached:
+            match atom:
+                case ServiceAdmin():
+                    yield Appoint()
+                    continue
+                case Self() | Holds():
+                    continue
+                case Has() | Owner() | Member():
+                    path = self.caller.path(atom.target)
+                case _:
+                    assert_never(atom)
+            if not path:
+                continue
+            entity = Entity.parse(path[-1])
+            match atom:
+                case Has():
+                    yield Give(privilege=atom.privilege, entity=entity, also_at=self._above(atom.privilege, path))
+                    if owner is not None and atom.privilege in owner.holds:
+                        yield MakeOwner(entity=entity)
+                    yield from (Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+                case Owner():
+                    yield MakeOwner(entity=entity)
+                case Member():
+                    yield Join(entity=entity)
+                case _:
+                    assert_never(atom)
+
+    def _above(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
+        on = self.program.privileges[privilege].on
+        above = (Entity.parse(key) for key in self.caller.looked_at(path)[:-1])
+        return tuple(entity for entity in above if entity.type in on)
+
+    def sets(self) -> frozenset[Changes]:
+        """The smallest sets of changes, further roles and groups apart, that turn the denial."""
+        found = self.fold(self.condition)
+        if not self.budget.cut:
+            return found
+        return self.budget.of(map(self._without_idle, found))
+
+    def beside(self, alone: Turned) -> Iterator[Changes]:
+        """The smallest sets of changes with the further roles and groups. `alone`: the same without those."""
+        for rest in self.sets():
+            # Where sets are left out, the one that makes the roles idle may be among those.
+            if not (self.budget.cut and alone.enough(rest)):
+                yield frozenset(self.more) | rest
+
+    def enough(self, changes: Changes) -> bool:
+        """Whether changes turn the denial."""
+
+        def holds(atom: Atom) -> bool:
+            return any(way <= changes for way in self.atom(atom))
+
+        return _Enough(self.program, self.flags, self.types, holds).fold(self.condition)
+
+    def _without_idle(self, changes: Changes) -> Changes:
+        """Changes that are enough, without those that are not needed for it."""
+        for change in sorted(changes, key=order, reverse=True):
+            if self.enough(changes - {change}):
+                changes -= {change}
+        return changes
+
+    def atom(self, atom: Atom) -> frozenset[Changes]:
+        """The smallest sets of changes, further roles apart, under which an atom holds."""
+        if atom not in self._known:
+            self._known[atom] = self.budget.of(self._atom(atom))
+        return self._known[atom]
+
+    def all_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
+        """Those under which all hold; some of them where there are too many."""
+        found = frozenset({frozenset[Change]()})
+        for sets in values:
+            found = self.budget.both(found, sets)
+        return found
+
+    def any_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
+        """Those under which some holds; some of them where there are too many."""
+        return self.budget.of(way for sets in values for way in sets)
+
+    def can(self, can: Can) -> frozenset[Changes]:
+        """Those under which what a `can` refers to holds; worked out once."""
+        if can not in self._known:
+            self._known[can] = super().can(can)
+        return self._known[can]
+
+    def _atom(self, atom: Atom) -> Iterator[Changes]:
+        if self.caller.why(atom) is not None:
+            yield frozenset()
+            return
+        match atom:
+            case Self() | Holds():
+                return
+            case ServiceAdmin():
+                yield frozenset({Appoint()})
+                return
+            case Has() | Owner() | Member():
+                path = self.caller.path(atom.target)
+            case _:
+                assert_never(atom)
+        if not path:
+            return
+        match atom:
+            case Has():
+                yield from self._has(atom, path)
+            case Owner():
+                yield frozenset({MakeOwner(entity=Entity.parse(path[-1]))})
+            case Member():
+                yield frozenset({Join(entity=Entity.parse(path[-1]))})
+            case _:
+                assert_never(atom)
+
+    def _has(self, atom: Has, path: tuple[str, ...]) -> Iterator[Changes]:
+        looked_at = self.caller.looked_at(path)
+        owner = self.program.semantics.owner
+        if owner is not None and atom.privilege in owner.holds:
+            entities = (Entity.parse(key) for key in looked_at)
+            yield from (frozenset({MakeOwner(entity=entity)}) for entity in entities if entity in self.ownable)
+        lifted = frozenset[Change](Lift(row=grant) for grant, _ in self.provenance.denied(atom))
+        if self.caller.granted(atom.privilege, path) is not None:
+            yield lifted
+        for key in looked_at:
+            give = self.givable.get((atom.privilege, key))
+            if give is not None:
+                yield lifted | {give}
+
+
+class _Enough(Truth):
+    """Whether a condition holds after changes; each `can` is looked at once."""
+
+    def __init__(
+        self, program: Program, flags: Collection[str], types: Mapping[str, str], holds: Callable[[Atom], bool]
+    ) -> None:
+        super().__init__(program, flags, types, holds)
+        self._cans: dict[Can, bool] = {}
+
+    def can(self, can: Can) -> bool:
+        if can not in self._cans:
+            self._cans[can] = super().can(can)
+        return self._cans[can]
+
+
+class _Reached(OfRequest[Iterator[Atom]]):
+    """Every atom that a request of this kind asks about; may repeat."""
+
+    def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
+        super().__init__(program, flags, types)
+        self._seen: set[Can] = set()
+
+    def atom(self, atom: Atom) -> Iterator[Atom]:
+        yield atom
+
+    def can(self, can: Can) -> Iterator[Atom]:
+        if can not in self._seen:
+            self._seen.add(can)
+            yield from super().can(can)
+
+    def all_of(self, values: Iterable[Iterator[Atom]]) -> Iterator[Atom]:
+        return chain.from_iterable(values)
+
+    any_of = all_of

@@ -1,0 +1,69 @@
+"""Policies that cost exact tools the most, by their commands: the answer, and a word on what is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import hostile
+import pytest
+
+from privtab.cli._app import run
+
+CNF = "20 clauses of 20"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    text = hostile.POLICIES[CNF]()
+    (tmp_path / "p.yaml").write_text(text)
+    (tmp_path / "s.json").write_text(hostile.state(text))
+    return tmp_path
+
+
+def asked(folder: Path, *arguments: str) -> int:
+    return run([*arguments, "-p", str(folder / "p.yaml"), "-s", str(folder / "s.json")])
+
+
+def test_a_denial_says_deny_and_that_not_all_ways_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(folder, "explain", "u1", "load", "shop:s") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("DENY")
+    assert "what would allow it" in shown
+    assert "not all ways are listed" in shown
+
+
+def test_programs_are_told_that_lists_are_cut(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(folder, "explain", "u1", "load", "shop:s", "--format", "json") == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["decision"] is False
+    assert (value["sets_complete"], value["turns_complete"]) == (False, False)
+    assert value["turns"]
+
+
+def test_principals_are_listed_where_ways_are_too_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = json.loads((folder / "s.json").read_text())
+    names = hostile.privileges((folder / "p.yaml").read_text())
+    rows = [{"grantee": "role:boss", "effect": "allow", "privilege": p, "entity": "shop:s"} for p in names]
+    (folder / "s.json").write_text(json.dumps({**state, "grants": [*state["grants"], *rows]}))
+    assert asked(folder, "who-can", "load", "shop:s", "--by", "principal", "--format", "json") == 0
+    assert [row["principal"] for row in json.loads(capsys.readouterr().out)["principals"]] == ["role:boss", "user:all"]
+
+
+def test_what_is_not_decided_is_named_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = hostile.any_objects(3, 40)
+    (tmp_path / "p.yaml").write_text(text)
+    (tmp_path / "s.json").write_text(hostile.state(text))
+    assert asked(tmp_path, "what-can", "all", "--format", "json") == 1
+    ran = capsys.readouterr()
+    assert json.loads(ran.out)["undecided"] == ["hostile/t39/copy"]
+    assert "not decided: `hostile/t39/copy`" in ran.err
+
+
+@pytest.mark.slow
+def test_a_list_of_privileges_that_nobody_reads_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.yaml").write_text(hostile.alternatives(1_200))
+    assert run(["describe", str(tmp_path / "p.yaml")]) == 0
+    shown = capsys.readouterr().out
+    assert "P999" in shown
+    assert "… and 200 more privileges; `--format json` lists them" in shown
