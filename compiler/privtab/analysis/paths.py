@@ -24,8 +24,8 @@ from privtab.reference.explain import Explanation
 from privtab.request import Entity
 from privtab.state.nodes import State
 
-MOST_TRIALS = 20_000
-"""Actions that are tried for the shortest path before a short one has to do."""
+MOST_TRIALS = 50_000
+"""Actions that are tried for one user's shortest paths before short ones have to do."""
 
 Facts: TypeAlias = frozenset[Fact]
 
@@ -102,6 +102,7 @@ class Reach:
         self.actions: dict[Action, tuple[Fact, ...]] = {}
         """What may be done, in the order in which it becomes possible, and what it brings."""
         self.facts: dict[Fact, None] = {}
+        self._trials = 0
         self._saturate()
 
     def gains(self) -> tuple[Fact, ...]:
@@ -260,13 +261,12 @@ class Reach:
         """The fewest actions to a goal; None where that takes too long to find."""
         level: dict[Facts, tuple[Action, ...]] = {frozenset(): ()}
         seen: set[Facts] = set(level)
-        trials = 0
         while level:
             below: dict[Facts, tuple[Action, ...]] = {}
             for held, done in level.items():
                 self._suppose(held)
-                trials += len(bearing)
-                if trials > MOST_TRIALS:
+                self._trials += len(bearing)
+                if self._trials > MOST_TRIALS:
                     return None
                 enabled = [
                     action for action in bearing if not held.issuperset(self.actions[action]) and self._may(action)

@@ -35,6 +35,8 @@ EXACT = 5_000
 """Rows of a state up to which what a proposal would allow is worked out."""
 MOST = 24
 """Roles and groups that are tried, and proposals that are measured."""
+MOST_CUT = 6
+"""Proposals that are measured where there are too many to list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +63,11 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
         found += Turned(reference, state, request, (candidate,), budget).beside(alone)
     ways = budget.in_order(found)
     measured = _Measure(reference, state, request)
+    most = MOST_CUT if budget.cut else MOST
     made = [
         Proposal(
             changes=way,
-            gains=measured.gains(way) if at < MOST else None,
+            gains=measured.gains(way) if at < most else None,
             direct=any(isinstance(change, Give) for change in way),
         )
         for at, way in enumerate(sorted(ways, key=_is_direct))

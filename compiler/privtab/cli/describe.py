@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
-from privtab.cli._output import Format, out, print_json, table
+from privtab.cli._output import Format, out, print_json, table, working
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,8 +34,9 @@ def describe(
     from privtab.cli._kept import load_policy
     from privtab.pipeline import policy_artifacts
 
-    program = load_policy(policy, variant=variant, readings=readings(reading))
-    value = described(program, revision=policy_artifacts(program).revision)
+    with working("describing"):
+        program = load_policy(policy, variant=variant, readings=readings(reading))
+        value = described(program, revision=policy_artifacts(program).revision)
     if format_ is Format.JSON:
         print_json(value)
     else:

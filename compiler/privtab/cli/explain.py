@@ -36,7 +36,7 @@ from privtab.cli._options import (
     load_places_to_ask,
     readings,
 )
-from privtab.cli._output import Format, out, print_json
+from privtab.cli._output import Format, out, print_json, working
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def explain(
     )
     loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial)
     reference = Reference(program, loaded, revision=policy_artifacts(program).revision)
-    why = explained(reference, request, loaded, places)
+    with working("looking for ways"):
+        why = explained(reference, request, loaded, places)
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
     if format_ is Format.JSON:

@@ -31,7 +31,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import Format, count, err, out, print_json, progress, waiting
+from privtab.cli._output import Format, count, err, out, print_json, progress, waiting, working
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ class _Ask:
 
     def target(self, user: str, goal: Goal) -> None:
         """The shortest path to one goal."""
-        path = self.reach(user, goal).path(goal)
+        with working("looking for paths"):
+            path = self.reach(user, goal).path(goal)
         if self.format is Format.JSON:
             found = None if path is None else _path_json(path)
             print_json(
@@ -219,10 +220,11 @@ class _Ask:
         """All that a user could gain on what is there, and what they could make."""
         from privtab.analysis.goals import Goal
 
-        reach = self.reach(user)
-        facts = reach.gains()
-        shown = facts[: self.most or len(facts)]
-        found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
+        with working("looking for paths"):
+            reach = self.reach(user)
+            facts = reach.gains()
+            shown = facts[: self.most or len(facts)]
+            found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
         made = reach.makes()
         if self.format is Format.JSON:
             gains = [{"fact": str(fact), "path": _path_json(path)} for fact, path in found]

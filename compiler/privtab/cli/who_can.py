@@ -26,7 +26,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, count, out, print_json, table, waiting, write_csv
+from privtab.cli._output import TableFormat, count, out, print_json, table, waiting, working, write_csv
 from privtab.errors import UsageError
 from privtab.request import Request
 
@@ -94,7 +94,8 @@ def who_can(
     )
     with waiting("reading the state"):
         loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
-    found = asked(Reference(program, loaded), loaded, request)
+    with working("looking for principals"):
+        found = asked(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
     most = (MOST_LINES if format_ is TableFormat.TEXT else 0) if limit is None else limit
     if by is By.USER:

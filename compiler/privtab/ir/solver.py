@@ -114,6 +114,7 @@ class Solver:
         self._flags: dict[str, int] = {}
         self._chosen: dict[str, dict[str, int]] = {}
         self._known: dict[tuple[object, ...], int] = {}
+        self._same: dict[tuple[int, int], tuple[Atom, int]] = {}
         self.true = self._variable()
         self._clause([self.true])
 
@@ -195,9 +196,14 @@ class Solver:
                 assert_never(formula)
 
     def _memo(self, atom: Atom, side: int) -> int:
+        # Long conditions are read many times: an atom is known by identity first, since hashing it costs more.
+        same = self._same.get((side, id(atom)))
+        if same is not None and same[0] is atom:
+            return same[1]
         key = (side, atom)
         if key not in self._known:
             self._known[key] = self._atom(atom, side)
+        self._same[side, id(atom)] = atom, self._known[key]
         return self._known[key]
 
     def _atom(self, atom: Atom, side: int) -> int:
