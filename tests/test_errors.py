@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.errors import PolicyInvalid, StateInvalid, UnsupportedError
-from privtab.state.nodes import Place, StateFinding
+from privtab.state.nodes import RowLocation, StateFinding
 
 
 def finding(row: int, *, message: str = "unknown privilege `SELET`", advice: str | None = None) -> StateFinding:
-    place = Place(path="state.yaml", table="grants", row=row, line=row + 1)
+    place = RowLocation(path="state.yaml", table="grants", row=row, line=row + 1)
     return StateFinding(place=place, message=message, code="S130", help=advice)
 
 

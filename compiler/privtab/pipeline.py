@@ -60,7 +60,7 @@ def check_policy(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class PolicyCheck:
     """All that is known of a policy once it was read: its program, and its findings, ignored ones too."""
 
     source: SourceFile
@@ -75,7 +75,7 @@ def lint_policy(
     variant: str | None = None,
     readings: Mapping[str, str] | None = None,
     settings: Settings | None = None,
-) -> Checked:
+) -> PolicyCheck:
     """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid where they are wrong."""
     path = find_policy(policy)
     file = source.load(path)
@@ -89,7 +89,7 @@ def lint_policy(
     judged = judge(found, file, path, settings, complete=complete)
     stopped = stopped or any(d.severity is Severity.ERROR for d in judged.kept)
     program = None if stopped or resolved is None else lower(resolved)
-    return Checked(source=file, program=program, judged=judged, settings=settings)
+    return PolicyCheck(source=file, program=program, judged=judged, settings=settings)
 
 
 def _resolve(

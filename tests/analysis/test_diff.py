@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from privtab.analysis.diff import Diff, RowChange, Verdict, diff
-from privtab.analysis.diff.fork import Child
+from privtab.analysis.diff.worker import Worker
 from privtab.ir.nodes import NEVER
 from privtab.pipeline import load_program, program_of
 from privtab.source import SourceFile
@@ -278,8 +278,8 @@ def test_what_fails_in_a_child_fails_here() -> None:
         raise LookupError("told once")
 
     with pytest.raises(LookupError, match="told once"):
-        Child.start(work).result()
-    assert Child.start(lambda: 7).result() == 7
+        Worker.start(work).result()
+    assert Worker.start(lambda: 7).result() == 7
 
 
 def test_a_new_set_gives_nobody_more_and_one_that_goes_takes_what_was_granted_by_it() -> None:

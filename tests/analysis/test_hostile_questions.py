@@ -12,7 +12,7 @@ import pytest
 from privtab.analysis.changes import apply
 from privtab.analysis.explain import explain
 from privtab.analysis.goals import Goal, operation_goal
-from privtab.analysis.paths import Reach
+from privtab.analysis.paths import ReachableRights
 from privtab.analysis.what_can import what_can
 from privtab.analysis.who_can import Principal, who_can
 from privtab.ir.nodes import Program
@@ -140,7 +140,7 @@ def test_a_path_through_a_costly_row_is_found_and_explained(name: str) -> None:
     names = [f"P{i}" for i in range(1, 400) if f"P{i}" in program.privileges]
     state = granted(*names, *(["P0"] if name == "30 flags" else []), on=SHOP)
     reference = Reference(program, state)
-    reach = Reach(reference, state, "ann")
+    reach = ReachableRights(reference, state, "ann")
     gained = {str(fact) for fact in reach.gains()}
     assert gained == (set() if name == "30 flags" else {"P0 (shop:s)"})
     path = reach.path(Goal.of_fact(next(iter(reach.gains())))) if gained else None
@@ -156,7 +156,7 @@ def test_a_long_way_is_found_though_the_shortest_is_not_proved() -> None:
     program = generated.lowered(hostile.rows_of([f"P{i}" for i in range(40)], [*rows, f"load: {asks}"]))[0]
     state = State(members=(), grants=granted("P0").grants)
     reference = Reference(program, state)
-    path = Reach(reference, state, "ann").path(operation_goal(reference, "load", SHOP))
+    path = ReachableRights(reference, state, "ann").path(operation_goal(reference, "load", SHOP))
     assert path is not None
     assert len(path.steps) == 39
     assert not path.shortest

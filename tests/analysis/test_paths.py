@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from privtab import InvalidRequest
 from privtab.analysis.caller import Caller
-from privtab.analysis.effects import Fact, Fresh, makes
+from privtab.analysis.effects import FreshNames, GainedFact, makes
 from privtab.analysis.goals import Goal, goal, operation_goal
-from privtab.analysis.paths import Reach, escalations
+from privtab.analysis.paths import ReachableRights, escalations
 from privtab.analysis.universe import Universe, names, rows_entities
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.reference.evaluate import Reference
@@ -96,7 +96,7 @@ def check(policy: int, seed: int) -> None:
     steps = by_breadth(made, state, "ann")
     assume(steps is not None)
     assert steps is not None
-    reach = Reach(Reference(made, state), state, "ann")
+    reach = ReachableRights(Reference(made, state), state, "ann")
     assert reach.reachable() == set(steps)
     for fact, fewest in steps.items():
         path = reach.path(Goal.of_fact(fact))
@@ -118,13 +118,13 @@ def small(state: State, seed: int) -> State:
     )
 
 
-def by_breadth(made: Program, state: State, user: str) -> dict[Fact, int] | None:
+def by_breadth(made: Program, state: State, user: str) -> dict[GainedFact, int] | None:
     """Every fact that holds in some state that can be reached, and after how many operations; None where it is too much."""
-    fresh = Fresh(made, names(made, state))
+    fresh = FreshNames(made, names(made, state))
     start = frozenset(Universe(made, rows_entities(state)))
     level = [Held(state, frozenset())]
     seen = {key(level[0])}
-    found: dict[Fact, int] = {}
+    found: dict[GainedFact, int] = {}
     for steps in range(20):
         below: list[Held] = []
         for held in level:
@@ -163,7 +163,7 @@ def results(
     made: Program,
     reference: Reference,
     held: Held,
-    fresh: Fresh,
+    fresh: FreshNames,
     user: str,
     rule: Rule,
     resource: Entity,
@@ -206,28 +206,28 @@ def ancestor(made: Program, entity: Entity, type_: str) -> Entity | None:
     return None
 
 
-def facts_of(made: Program, reference: Reference, universe: Universe, user: str) -> Iterator[Fact]:
+def facts_of(made: Program, reference: Reference, universe: Universe, user: str) -> Iterator[GainedFact]:
     """What a user holds in a state, read off rules that ask for just that."""
     for entity in universe:
         for fact in [
-            *(Fact(kind="grant", entity=entity, privilege=p) for p in made.privileges),
-            Fact(kind="owner", entity=entity),
-            Fact(kind="member", entity=entity),
+            *(GainedFact(kind="grant", entity=entity, privilege=p) for p in made.privileges),
+            GainedFact(kind="owner", entity=entity),
+            GainedFact(kind="member", entity=entity),
         ]:
             if plain(reference, entity, user, fact):
                 yield fact
 
 
-def plain(reference: Reference, entity: Entity, user: str, fact: Fact) -> bool:
+def plain(reference: Reference, entity: Entity, user: str, fact: GainedFact) -> bool:
     """Whether the reference says that a user holds something in a state."""
     return Caller(reference, user).about({RESOURCE: entity}).why(fact.atom()) is not None
 
 
-def runs(made: Program, state: State, reach: Reach, fact: Fact) -> bool:
+def runs(made: Program, state: State, reach: ReachableRights, fact: GainedFact) -> bool:
     """Whether the steps of a path, done one after the other on whole states, end with the fact."""
     path = reach.path(Goal.of_fact(fact))
     assert path is not None
-    fresh = Fresh(made, names(made, state))
+    fresh = FreshNames(made, names(made, state))
     held = Held(state, frozenset())
     for step in path.steps:
         pools = [[step.with_[slot.name]] for slot in step.rule.withs]
@@ -278,7 +278,7 @@ def grant(privilege: str, entity: str, effect: str = "allow", grantee: str = "us
 
 def test_a_path_tells_each_step_with_what_it_needs_and_brings() -> None:
     asked, state = reference()
-    path = Reach(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
+    path = ReachableRights(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
     assert path is not None
     assert path.shortest
     assert [f"{s.rule.operation} {s.resource}" for s in path.steps] == [
@@ -294,28 +294,28 @@ def test_a_path_tells_each_step_with_what_it_needs_and_brings() -> None:
 
 def test_a_denial_of_the_state_stays() -> None:
     asked, state = reference(grant("SHARE", "project:a/web", "deny"))
-    reach = Reach(asked, state, "ann")
+    reach = ReachableRights(asked, state, "ann")
     assert reach.path(goal(asked, "ADMIN", WEB)) is None
     assert reach.path(goal(asked, "SHARE", Entity("workspace", "a"))) is not None
 
 
 def test_what_is_held_needs_no_step_and_what_takes_too_many_is_no_path() -> None:
     asked, state = reference(grant("SHARE", "workspace:a"))
-    held = Reach(asked, state, "ann").path(goal(asked, "SHARE", WEB))
+    held = ReachableRights(asked, state, "ann").path(goal(asked, "SHARE", WEB))
     assert held is not None
     assert held.steps == ()
-    assert Reach(asked, state, "ann", max_steps=2).path(goal(asked, "ADMIN", WEB)) is not None
-    assert Reach(asked, state, "ann", max_steps=1).path(goal(asked, "ADMIN", WEB)) is None
+    assert ReachableRights(asked, state, "ann", max_steps=2).path(goal(asked, "ADMIN", WEB)) is not None
+    assert ReachableRights(asked, state, "ann", max_steps=1).path(goal(asked, "ADMIN", WEB)) is None
 
 
 def test_the_goal_may_be_an_operation_or_a_set_on_an_entity_that_nobody_names() -> None:
     asked, state = reference(grant("WRITE", "project:a/web"))
     dataset = Entity("dataset", "a/web/clicks")
-    reach = Reach(asked, state, "ann", more=[dataset])
+    reach = ReachableRights(asked, state, "ann", more=[dataset])
     path = reach.path(operation_goal(asked, "drop", dataset))
     assert path is not None
     assert path.steps[-1].rule.operation == "take"
-    take = Reach(asked, state, "ann").path(operation_goal(asked, "take", WEB))
+    take = ReachableRights(asked, state, "ann").path(operation_goal(asked, "take", WEB))
     assert take is not None
     assert [s.rule.operation for s in take.steps] == ["join", "enter", "create"]
     assert reach.path(goal(asked, "ALL", dataset)) is None
@@ -334,7 +334,7 @@ def test_escalations_are_about_what_is_there_and_not_held() -> None:
     asked, state = reference()
     found = {str(fact): len(path.steps) for fact, path in escalations(asked, state, "ann")}
     assert found == {"member (workspace:a)": 1, "SHARE (workspace:a)": 2, "ADMIN (project:a/web)": 4}
-    reach = Reach(asked, state, "ann")
+    reach = ReachableRights(asked, state, "ann")
     assert {str(action.resource) for action in reach.makes()} == {"project:a/new", "report:a/web/new"}
 
 
@@ -343,7 +343,7 @@ def test_where_the_shortest_takes_too_long_a_path_without_spare_steps_is_told(
 ) -> None:
     monkeypatch.setattr("privtab.analysis.paths.MOST_TRIALS", 0)
     asked, state = reference()
-    path = Reach(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
+    path = ReachableRights(asked, state, "ann").path(goal(asked, "ADMIN", WEB))
     assert path is not None
     assert not path.shortest
     assert [step.rule.operation for step in path.steps] == ["join", "enter", "create", "take"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from privtab import InvalidRequest
 from privtab.analysis.universe import Universe, rows_entities
-from privtab.analysis.what_can import May, what_can
+from privtab.analysis.what_can import AllowedOperation, what_can
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -74,7 +74,7 @@ def one_by_one(
     return allowed
 
 
-def key(may: May) -> tuple[str, str, bool]:
+def key(may: AllowedOperation) -> tuple[str, str, bool]:
     return may.operation, str(may.resource), may.unnamed
 
 

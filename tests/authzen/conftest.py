@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pdp import Server, library_in, start
+from authzen_server import Server, library_in, start
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pdp import Server
+from authzen_server import Server
 
 EVALUATIONS = "/access/v1/evaluations"
 SEARCH = "/access/v1/search/"

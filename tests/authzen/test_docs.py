@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from authzen_server import start
 from pages import Block, read
-from pdp import start
 
 PAGE = "docs/reference/authzen.md"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privtab import Embedded
 from privtab.authzen.app import Served, application
-from privtab.authzen.points import LocalPoint
+from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
@@ -74,7 +74,7 @@ def app(library_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     state, _ = validate(program, load(library_files[1]))
     (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
-    service = Service(LocalPoint(Embedded(folder)), system="library")
+    service = Service(LocalDecisionPoint(Embedded(folder)), system="library")
     return application(Served(services={"": service}, base="http://pdp"))
 
 

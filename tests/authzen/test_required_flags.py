@@ -11,7 +11,7 @@ import pytest
 
 from privtab import Embedded
 from privtab.authzen.app import Served, application
-from privtab.authzen.points import LocalPoint
+from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
@@ -44,7 +44,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     grant = Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("file", "w/1"))
     (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, State(grants=(grant,))))
-    return application(Served(services={"": Service(LocalPoint(Embedded(folder)), system="clinic")}, base="http://pdp"))
+    return application(
+        Served(services={"": Service(LocalDecisionPoint(Embedded(folder)), system="clinic")}, base="http://pdp")
+    )
 
 
 def post(app: Any, path: str, body: dict[str, Any]) -> httpx.Response:

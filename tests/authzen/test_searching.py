@@ -18,8 +18,8 @@ from privtab import InvalidRequest
 from privtab.analysis.universe import universe
 from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import Searched
-from privtab.authzen.paging import Place
-from privtab.authzen.points import LocalPoint
+from privtab.authzen.paging import PagePosition
+from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.searching import AT_ONCE, Walk, page
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
@@ -53,7 +53,7 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
         state = worlds.state(program, turn)
         (Path(folder) / "policy.tar.gz").write_bytes(policy_bundle(program))
         (Path(folder) / "state.tar.gz").write_bytes(state_bundle(program, state))
-        service = Service(LocalPoint(Embedded(folder, mode="enforce")), page_size=1000)
+        service = Service(LocalDecisionPoint(Embedded(folder, mode="enforce")), page_size=1000)
         reference = Reference(program, state)
         named = universe(program, state)
         for asked in worlds.requests(program, turn, per_rule=per_rule):
@@ -108,7 +108,7 @@ async def every_third(requests: Sequence[Request]) -> list[bool]:
 def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
     async def all_pages() -> list[str]:
         found: list[str] = []
-        at = Place(after=None, limit=limit, asked="x")
+        at = PagePosition(after=None, limit=limit, asked="x")
         while True:
             got = await page(walk(), at, every_third)
             assert len(got.names) <= limit
@@ -123,12 +123,12 @@ def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
 
 def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
     ticks = iter(range(0, 1000, 10))
-    at = Place(after=None, limit=1000, asked="x")
+    at = PagePosition(after=None, limit=1000, asked="x")
     got = asyncio.run(page(walk(), at, every_third, clock=lambda: next(ticks)))
     assert list(got.names) == NAMES[:AT_ONCE:3]
     assert got.next_token == at.token(NAMES[AT_ONCE - 1])
 
 
 def test_new_and_gone_names_between_two_pages_do_no_harm() -> None:
-    at = Place(after="n00004x", limit=2, asked="x")
+    at = PagePosition(after="n00004x", limit=2, asked="x")
     assert asyncio.run(page(walk(), at, every_third)).names == ("n00006", "n00009")

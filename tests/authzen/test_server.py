@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from authzen_server import Server
 from faulty import Authority
-from pdp import Server
 
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program

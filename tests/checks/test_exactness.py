@@ -19,7 +19,7 @@ from privtab.checks._view import View, view
 from privtab.ir.formula import conjunction
 from privtab.ir.nodes import ALWAYS, Formula, Rule
 from privtab.model import nodes as m
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.source import SourceFile
 
@@ -55,7 +55,7 @@ def implies(seen: View, rule: Rule, one: Formula, other: Formula) -> bool | None
         if states is None:
             return None
         for state in states:
-            asked = Asked(Reference(seen.program, small.known(seen.program, state)), request)
+            asked = EvaluationContext(Reference(seen.program, small.known(seen.program, state)), request)
             if asked.holds(one) and not asked.holds(other):
                 return False
     return True

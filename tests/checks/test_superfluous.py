@@ -16,7 +16,7 @@ from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.model import nodes as m
 from privtab.model.walk import flat
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.source import SourceFile
 
 Path = tuple[int, ...]
@@ -42,7 +42,7 @@ def paths(condition: m.Condition, at: Path) -> Iterator[tuple[Path, str]]:
                 yield from paths(part, (*at, i))
         case m.Required(body=body):
             yield from paths(body, (*at, 0))
-        case m.Held(uses=uses, every=every, places=places):
+        case m.HoldsPrivilege(uses=uses, every=every, places=places):
             grid = len(uses) > 1 and len(places) > 1
             for i, use in enumerate(uses if len(uses) > 1 else ()):
                 if not any(use.is_set or o.is_set for o in uses if o is not use) or not beside_set(uses, i, every):
@@ -73,7 +73,7 @@ def without(condition: m.Condition, at: Path, gone: frozenset[Path]) -> m.Condit
         case m.Required(body=body):
             inner = without(body, (*at, 0), gone)
             return None if inner is None else replace(condition, body=inner)
-        case m.Held(uses=uses, every=every, places=places):
+        case m.HoldsPrivilege(uses=uses, every=every, places=places):
             grid = len(uses) > 1 and len(places) > 1
             use_at, place_at = ((*at, 0), (*at, 1)) if grid else (at, at)
             left = tuple(u for i, u in enumerate(uses) if len(uses) == 1 or (*use_at, i) not in gone)
@@ -95,7 +95,7 @@ class Tried:
         self.seen = seen
         self.row = row
         self.rule = seen.rule(row)
-        self.asked: list[Asked] | None = []
+        self.asked: list[EvaluationContext] | None = []
         units = list(dict.fromkeys(_units(item_condition(self.rule))))
         for request in small.requests(seen.program, self.rule):
             states = small.states([(seen.program, self.rule)], request)
@@ -104,7 +104,7 @@ class Tried:
                 return
             known: set[tuple[bool, ...]] = set()
             for state in states:
-                asked = Asked(Reference(seen.program, small.known(seen.program, state)), request)
+                asked = EvaluationContext(Reference(seen.program, small.known(seen.program, state)), request)
                 answers = tuple(asked.holds(unit) for unit in units)
                 if answers not in known:
                     known.add(answers)
@@ -152,7 +152,7 @@ def _units(formula: Formula) -> Iterator[Formula]:
             yield unit
 
 
-def _named(asked: Asked) -> bool:
+def _named(asked: EvaluationContext) -> bool:
     return RESOURCE in asked.complete
 
 

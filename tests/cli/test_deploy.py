@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from faulty import free_port
-from rig import POLICY, STATE, WIDER, Rig, outcome
+from sidecar_fleet import POLICY, STATE, WIDER, Rig, outcome
 
 from privtab import Client
 from privtab.opa.server import OpaServer

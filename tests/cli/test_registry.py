@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from shelf import Bundles, bundles
+from kept_bundles import Bundles, bundles
 
 from privtab.cli._app import run
 from privtab.registry import Canary, Registry

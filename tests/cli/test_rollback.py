@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig import POLICY, STATE, WIDER, Rig, outcome
+from sidecar_fleet import POLICY, STATE, WIDER, Rig, outcome
 
 from privtab.cli._app import run
 from privtab.registry import Registry

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from faulty import free_port
-from rig import WIDER, Rig, outcome
+from sidecar_fleet import WIDER, Rig, outcome
 
 from privtab.cli._app import run
 from privtab.registry import Registry

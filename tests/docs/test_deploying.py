@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pages import ROOT, read
-from rig import WIDER, Rig, answers
+from sidecar_fleet import WIDER, Rig, answers
 
 from privtab.cli._app import run
 

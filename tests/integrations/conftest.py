@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import studio
+import studio_policy
 
 from privtab import Client
 from privtab.client.embedded import Embedded
@@ -15,7 +15,7 @@ from privtab.opa.server import OpaServer
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return studio.write(tmp_path_factory.mktemp("studio"))
+    return studio_policy.write(tmp_path_factory.mktemp("studio"))
 
 
 @pytest.fixture

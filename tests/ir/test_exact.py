@@ -1,4 +1,4 @@
-"""What `Exact` says of two conditions is what trying every state says."""
+"""What `ImplicationChecker` says of two conditions is what trying every state says."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 import small
 
-from privtab.ir.exact import Exact
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import Program, Rule
-from privtab.reference.witness import Scene
+from privtab.reference.witness import WitnessBuilder
 from privtab.request import Request
 
 
@@ -86,15 +86,15 @@ def _both(request: Request, *pairs: tuple[Program, Rule]) -> bool:
 
 
 def said(one: tuple[Program, Rule], other: tuple[Program, Rule], at: Setting) -> bool:
-    """What `Exact` says; its counterexample, given names, must be one to the reference meaning too."""
+    """What `ImplicationChecker` says; its counterexample, given names, must be one to the reference meaning too."""
     (here, f), (there, g) = one, other
     condition = call_condition if at.unnamed else item_condition
-    exact = Exact(here, None if here is there else there)
+    exact = ImplicationChecker(here, None if here is there else there)
     types = dict(at.types)
     unnamed = f.entity if at.unnamed else None
     facts = exact.counterexample(condition(f), condition(g), at.flags, types, unnamed=unnamed)
     if facts is not None:
-        scene = Scene(here, f, types, facts, unnamed=at.unnamed)
+        scene = WitnessBuilder(here, f, types, facts, unnamed=at.unnamed)
         request, state = scene.request(at.flags), scene.state()
         assert small.allows(here, small.known(here, state), _asked(request, f)), (facts, state)
         assert not small.allows(there, small.known(there, state), _asked(request, g)), (facts, state)

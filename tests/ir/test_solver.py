@@ -8,8 +8,8 @@ import generated
 import pytest
 
 from privtab.ir.canonical import canonical
-from privtab.ir.exact import Exact, settings
-from privtab.ir.facts import Reading
+from privtab.ir.exact import ImplicationChecker, settings
+from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Program, Rule
@@ -23,7 +23,7 @@ def pairs(one: Program, other: Program) -> list[tuple[Rule, Rule]]:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> None:
     program = generated.program(seed)
-    exact = Exact(program)
+    exact = ImplicationChecker(program)
     for one, other in pairs(program, program):
         f, g = item_condition(one), item_condition(other)
         for flags, types in islice(settings(program, one, f, g), 8):
@@ -34,7 +34,7 @@ def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> Non
 def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) -> None:
     one, other = generated.program(seed), generated.program(seed + 1)
     shared = [p for p in pairs(one, other) if p[0].entity in other.entities]
-    exact = Exact(one, other)
+    exact = ImplicationChecker(one, other)
     for mine, theirs in shared:
         f, g = call_condition(mine), item_condition(theirs)
         for flags, types in islice(settings(one, mine, f), 4):
@@ -44,7 +44,7 @@ def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) ->
 @pytest.mark.parametrize("seed", range(12))
 def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
     program = generated.program(seed)
-    exact = Exact(program)
+    exact = ImplicationChecker(program)
     for one, other in pairs(program, program):
         f, g = item_condition(one), item_condition(other)
         each = all(exact.implies(f, g, flags, types) for flags, types in settings(program, one, f, g))
@@ -64,5 +64,5 @@ def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
             for atom in atoms
         }
         slots = {slot.name: slot.types for slot in rule.withs}
-        needed = NeededAtoms(Reading(program)).of([condition], slots, (), form.entailments)
+        needed = NeededAtoms(FactSemantics(program)).of([condition], slots, (), form.entailments)
         assert needed == listed

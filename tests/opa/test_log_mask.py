@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import requests
-import studio
+import studio_policy
 
 from privtab import Client, Entity, Request
 from privtab._resources import opa as opa_folder
@@ -63,7 +63,7 @@ def running(folder: Path, settings: dict[str, str] | None, *, mask: bool = True)
         if settings is not None:
             paths.append(folder / "log.json")
             paths[-1].write_text(json.dumps({"privtab_log": settings}), encoding="utf-8")
-        with OpaServer(studio.write(folder), config=config, paths=paths) as opa:
+        with OpaServer(studio_policy.write(folder), config=config, paths=paths) as opa:
 
             def logged() -> list[dict[str, Any]]:
                 return [entry for entry in found if entry.get("path", "").startswith("privtab/")]

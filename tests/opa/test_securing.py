@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import requests
-import studio
+import studio_policy
 from faulty import Authority, free_port, opa_process
 
 from privtab import AsyncClient, Client, DecisionUnavailable, PolicyError
@@ -46,7 +46,7 @@ Start = Callable[..., contextlib.AbstractContextManager[Secured]]
 def start(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
     """Starts OPAs with the studio's bundles."""
     folder = tmp_path_factory.mktemp("secured")
-    policy, state = studio.write(folder)
+    policy, state = studio_policy.write(folder)
     access = {
         "tokens": {digest(ASK): ["ask"], digest(STATUS): ["status"], digest(BOTH): ["ask", "status"]},
         "certificates": {"CN=reader": ["ask"], "CN=watcher": ["status"]},

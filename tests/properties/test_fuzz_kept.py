@@ -9,16 +9,16 @@ from pathlib import Path
 import keyring
 import pytest
 from fuzzing import LENGTHS, fuzzed
-from shelf import POLICY, READS, Bundles, bundles
+from kept_bundles import POLICY, READS, Bundles, bundles
 
 from privtab.bundle.archive import archive
 from privtab.bundle.delta import delta_for, proof
-from privtab.cli._kept import load_policy, load_rows
+from privtab.cli._stored import load_policy, load_rows
 from privtab.diagnostics import Diagnostic
 from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
 from privtab.registry import Registry
+from privtab.registry.maintenance import check
 from privtab.registry.nodes import Canary, channel_of, revision_of
-from privtab.registry.upkeep import check
 from privtab.scenarios.script import cases_of, read_script
 from privtab.state.findings import render_text
 from privtab.state.validate import validate

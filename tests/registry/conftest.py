@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from buckets import bucket
-from shelf import Bundles, bundles
+from kept_bundles import Bundles, bundles
 
 from privtab.registry import Registry
 

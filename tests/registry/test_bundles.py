@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.bundle.archive import archive
 from privtab.errors import BundleRefused, RegistryConflict

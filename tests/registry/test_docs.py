@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import sidecars
 import yaml
+from authzen_server import start
 from pages import read
-from pdp import start
 
 from privtab.bundle.pack import state_bundle
 from privtab.cli._app import run

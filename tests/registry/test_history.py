@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.errors import RegistryConflict, RegistryError
 from privtab.registry import Canary, Channel, Registry, names
+from privtab.registry.maintenance import check, sweep
 from privtab.registry.nodes import encoded
-from privtab.registry.upkeep import check, sweep
 
 
 @pytest.fixture
@@ -175,13 +175,13 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
 def test_a_deployment_goes_on(
     registry: Registry, ran: list[Channel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import shelf
+    import kept_bundles
 
     from privtab.cli._app import run
 
     spoil(registry, 2, copy="older")
     path = tmp_path / "shop.yaml"
-    path.write_text(shelf.POLICY.format(version="1", read=shelf.READS), encoding="utf-8")
+    path.write_text(kept_bundles.POLICY.format(version="1", read=kept_bundles.READS), encoding="utf-8")
     assert run(["deploy", str(path), "-r", registry.url, "--skip-tests", "there are none"]) == 0, (
         "the same as at release 1, and yet it is switched"
     )

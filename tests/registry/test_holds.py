@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 from buckets import bucket
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.cli._app import run
 from privtab.errors import RegistryConflict, RegistryError
 from privtab.registry import Registry, holds, names
+from privtab.registry.maintenance import check, sweep
 from privtab.registry.nodes import encoded
-from privtab.registry.upkeep import check, sweep
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ print(json.dumps([done, refused]))
 SWEEPER = """\
 import json, sys
 from privtab.registry import Registry
-from privtab.registry.upkeep import sweep
+from privtab.registry.maintenance import sweep
 
 url, options = json.loads(sys.argv[1])
 registry = Registry.open(url, **options)

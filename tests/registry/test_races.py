@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from buckets import bucket
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.registry import Registry
-from privtab.registry.copies import Copies
+from privtab.registry.static_mirror import StaticMirror
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ def race(registry: Registry, options: dict[str, Any], shelf: Bundles, processes:
     # Policy and state were always switched together, so no entry has one of each.
     assert {(entry.policy, entry.state) for entry in history} <= set(zip(policies, states, strict=True))
     # Nobody crashed: the copies are those of the last release.
-    assert Copies(registry).stale(registry.channel("dev", "shop")) == []
+    assert StaticMirror(registry).stale(registry.channel("dev", "shop")) == []
 
 
 def test_two_processes_at_one_folder(tmp_path: Path, shelf: Bundles) -> None:
@@ -155,8 +155,8 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, shelf: Bu
         # Copies are each whole, whatever they are of; the next release, or a repair, brings them up.
         for name, bundles in (("policy", shelf.policies), ("state", shelf.states)):
             assert registry.store.read(f"channels/dev/shop/{name}.tar.gz") in bundles
-        Copies(registry).refresh(now)
-        assert Copies(registry).stale(now) == []
+        StaticMirror(registry).refresh(now)
+        assert StaticMirror(registry).stale(now) == []
         assert list((tmp_path / str(steps)).rglob(".new-*")) == []
         if done.returncode == 0:
             break

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.bundle.archive import archive
 from privtab.bundle.stream import entries
 from privtab.cli._app import run
 from privtab.errors import RegistryConflict, RegistryError
 from privtab.registry import Registry, names
+from privtab.registry.maintenance import all_records, check, sweep
 from privtab.registry.nodes import Canary
-from privtab.registry.upkeep import all_records, check, sweep
 
 
 def record(registry: Registry, at: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.errors import RegistryConflict, RegistryError, UsageError
 from privtab.registry import Canary, Channel, Registry, names
@@ -154,7 +154,7 @@ def test_what_came_to_harm_is_seen_and_put_right_by_putting_again(
 def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
     import os
 
-    from privtab.registry.upkeep import sweep
+    from privtab.registry.maintenance import sweep
 
     registry.release("dev", "shop", policy=registry.put(shelf.policies[0]).id)
     folder = tmp_path / "registry/channels/dev/shop"

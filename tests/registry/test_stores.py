@@ -9,12 +9,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.errors import RegistryError, UsageError
 from privtab.registry import Registry
+from privtab.registry.maintenance import check
 from privtab.registry.stores import Exists, LocalStore, Missing, opened
-from privtab.registry.upkeep import check
 
 
 class Quiet(SimpleHTTPRequestHandler):

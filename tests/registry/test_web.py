@@ -11,13 +11,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.cli._app import run
 from privtab.errors import BundleRefused, RegistryError
 from privtab.registry import Registry, web
+from privtab.registry.maintenance import check
 from privtab.registry.nodes import Channel, encoded
-from privtab.registry.upkeep import check
 
 Answer = Callable[[str], tuple[bytes, dict[str, str]] | None]
 DIGEST = "0" * 64

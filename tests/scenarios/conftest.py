@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from shop import POLICY, Reads, Refuses
+from shop_policy import POLICY, Reads, Refuses
 
 from privtab.diagnostics import Diagnostic
 from privtab.errors import PolicyInvalid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop import POLICY, Reads, Refuses, failed
+from shop_policy import POLICY, Reads, Refuses, failed
 
 from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.run import failures

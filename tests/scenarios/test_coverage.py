@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shop import Reads
+from shop_policy import Reads
 
 from privtab.scenarios.coverage import Coverage, percent
 from privtab.scenarios.nodes import Plan

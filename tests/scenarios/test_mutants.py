@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shop import Reads
+from shop_policy import Reads
 
-from privtab.scenarios.masks import Reach
+from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 
 POLICY = """\
@@ -33,7 +33,7 @@ POLICY = POLICY.replace("[READ, WRITE, {name: OWN}]", "[READ, WRITE, OWN]")
 def texts(reads: Reads, type_: str, operation: str) -> dict[str, list[str]]:
     program = reads("needs: [{ask: open store:s, by: [[member (store:s), READ (store:s)]]}]", POLICY).program
     found: dict[str, list[str]] = {}
-    for mutant in Mutants(program, Reach(program)).of(program.rules[type_, operation]):
+    for mutant in Mutants(program, RuleDependencies(program)).of(program.rules[type_, operation]):
         found.setdefault(mutant.change, []).append(mutant.text)
     return found
 
@@ -106,7 +106,7 @@ def test_a_mutant_is_another_rule(reads: Reads) -> None:
     for rule in program.rules.values():
         made = [
             (m.rule.gate, m.rule.requires, m.rule.each, m.rule.effects)
-            for m in Mutants(program, Reach(program)).of(rule)
+            for m in Mutants(program, RuleDependencies(program)).of(rule)
         ]
         assert (rule.gate, rule.requires, rule.each, rule.effects) not in made
         assert len(set(made)) == len(made)

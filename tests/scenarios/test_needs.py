@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shop import Reads, failed
+from shop_policy import Reads, failed
 
 from privtab.scenarios.nodes import Plan
 

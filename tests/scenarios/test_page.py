@@ -12,7 +12,7 @@ from privtab.scenarios import cases, expand, suites, walks
 from privtab.scenarios.findings import CODES
 from privtab.scenarios.mutants import CHANGES
 from privtab.scenarios.script import KEYS
-from privtab.scenarios.tree import Reader
+from privtab.scenarios.tree import ScenarioReader
 from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import compose
 
@@ -28,7 +28,7 @@ def test_every_example_has_keys_that_there_are(block: str) -> None:
     source = SourceFile.of("block.yaml", block)
     root = compose(source, found)
     assert root is not None, found
-    reader = Reader(source, found)
+    reader = ScenarioReader(source, found)
     fields = reader.fields(root, "a file", KEYS) or {}
     for key, keys in ENTRIES.items():
         for entry in reader.items(fields[key], key) if key in fields else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop import Reads, Refuses
+from shop_policy import Reads, Refuses
 
 
 def asked(reads: Reads, text: str) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from rich.console import Console
-from shop import POLICY, Reads
+from shop_policy import POLICY, Reads
 
 from privtab.report.junit import junit
 from privtab.scenarios.engines import ReferenceEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from shop import POLICY, Reads
+from shop_policy import POLICY, Reads
 
 from privtab.request import Decision, Request
 from privtab.scenarios.engines import Engine, OpaEngine, ReferenceEngine, opa

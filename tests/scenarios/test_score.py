@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 import small
-from shop import Reads
+from shop_policy import Reads
 
 from privtab.ir.nodes import Program
-from privtab.scenarios.masks import Reach
+from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
 from privtab.scenarios.nodes import Plan
 from privtab.scenarios.prove import observe, score
@@ -136,7 +136,7 @@ def test_equivalent_is_what_no_state_tells_apart(seed: int) -> None:
     if program is None:
         pytest.skip("not a sound policy")
     scoring = Scoring(program, program.rules, {})
-    mutants = [m for rule in program.rules.values() for m in Mutants(program, Reach(program)).of(rule)]
+    mutants = [m for rule in program.rules.values() for m in Mutants(program, RuleDependencies(program)).of(rule)]
     # Few of each policy: every one is asked in up to 4,096 states.
     for mutant in (m for number, m in enumerate(mutants) if m.change != "effect" and number % 5 == seed % 5):
         told_apart = differs(program, mutant)

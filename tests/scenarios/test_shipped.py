@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shop import failed
+from shop_policy import failed
 
 from privtab.scenarios.collect import plans
 from privtab.scenarios.nodes import Plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import small
-from shop import Reads, failed
+from shop_policy import Reads, failed
 
 from privtab.scenarios.collect import plans
 from privtab.scenarios.nodes import Plan

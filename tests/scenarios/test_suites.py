@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop import Reads, Refuses, failed
+from shop_policy import Reads, Refuses, failed
 
 HEAD = """\
 state:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop import Reads, Refuses, failed
+from shop_policy import Reads, Refuses, failed
 
 from privtab.ir.nodes import PRINCIPAL_TABLES
 from privtab.scenarios.nodes import Plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop import Reads, Refuses
+from shop_policy import Reads, Refuses
 
 
 def sets(reads: Reads, text: str, let: str = "") -> list[str]:

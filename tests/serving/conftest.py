@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pdp import library_in
+from authzen_server import library_in
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import pytest
 import requests
 import uvicorn
 from authority import make
-from pdp import Server, start
+from authzen_server import Server, start
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 

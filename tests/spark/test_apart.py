@@ -14,7 +14,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark import certify, entitlements
-from privtab.spark.matrix import apart, named, opening
+from privtab.spark.matrix import named, opening, partitioned
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.opening import open_state, open_world
 from privtab.spark.policies import open_policy
@@ -32,7 +32,7 @@ def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch,
     state = state_tables(spark, program, worlds.state(program, seed))
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
-        patched.setattr(apart, "depth_of", lambda *_: depth)
+        patched.setattr(partitioned, "depth_of", lambda *_: depth)
         return told(entitlements(program, state, spark=spark, partitions=1, **asked))
 
 
@@ -95,13 +95,13 @@ def test_portions_begin_where_they_are_small_and_repeat_little(
     state = state_tables(spark, program, State(grants=grants))
 
     def depth(rows: int, repeated: int = 4) -> int:
-        monkeypatch.setattr(apart, "ROWS", rows)
-        monkeypatch.setattr(apart, "REPEATED", repeated)
-        return apart.depth_of(state, open_policy(program).vocabulary.chains)
+        monkeypatch.setattr(partitioned, "ROWS", rows)
+        monkeypatch.setattr(partitioned, "REPEATED", repeated)
+        return partitioned.depth_of(state, open_policy(program).vocabulary.chains)
 
     # Below x/a and x/b there are three rows each, and three more above both.
     assert [depth(6), depth(6, repeated=1)] == [2, 1]
-    for module, name in ((opening, "LOCAL"), (apart, "LOCAL"), (apart, "ROWS")):
+    for module, name in ((opening, "LOCAL"), (partitioned, "LOCAL"), (partitioned, "ROWS")):
         monkeypatch.setattr(module, name, 2)
     with pytest.raises(UsageError, match="4 rows at, above and below `x/b/e`, more than the 2"):
         entitlements(program, state, spark=spark, flags=unset(program))

@@ -7,28 +7,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.spark import decide, plan, visible
-from privtab.spark.arguments import Asked, asked
+from privtab.spark.arguments import RequestColumns, asked
 from privtab.spark.policies import open_policy
 
-Ask = Callable[..., Asked]
+Ask = Callable[..., RequestColumns]
 
 
 @pytest.fixture
 def ask(spark: SparkSession, tmp_path: Path) -> Ask:
     """Reads arguments; those that a test does not give are right."""
-    policy = open_policy(decks.files(tmp_path)[0])
+    policy = open_policy(decision_rows.files(tmp_path)[0])
     df: DataFrame = spark.range(1).select(
         F.lit("ann").alias("user"), F.lit("s/a/1").alias("path"), F.lit("x").alias("with.dots"), F.lit(7).alias("id")
     )
 
-    def read(**given: Any) -> Asked:
+    def read(**given: Any) -> RequestColumns:
         return asked(df, policy, **{"subject": "user", "action": "look", "resource": ("box", "path"), **given})
 
     return read
@@ -54,21 +54,21 @@ def test_columns_may_be_columns_or_names_of_them(ask: Ask) -> None:
 @pytest.mark.slow
 def test_a_path_may_be_a_list_of_columns_of_names(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("cy", "s", "100%", "a/b"), ("ann", "s", "a", "1"), ("ann", "s", "a", None), ("ann", "s", "a", "")]
-    df = decks.frame(spark, rows, "user string, shop string, shelf string, box string")
+    df = decision_rows.frame(spark, rows, "user string, shop string, shelf string, box string")
     for kind in ("box", F.lit("box")):
         given: dict[str, Any] = {"subject": "user", "action": "look", "resource": (kind, [F.lit("s"), "shelf", "box"])}
-        decided = decide(df, *decks.files(tmp_path), **given)
-        assert decks.told(decided) == [(True, None), (True, None), (False, "null"), (False, "malformed path")]
+        decided = decide(df, *decision_rows.files(tmp_path), **given)
+        assert decision_rows.told(decided) == [(True, None), (True, None), (False, "null"), (False, "malformed path")]
 
 
 def test_groups_count_only_where_the_policy_takes_them(ask: Ask, spark: SparkSession, tmp_path: Path) -> None:
     for groups in (F.array(F.lit("hr")), F.lit(None), F.array(F.lit(7))):
         assert "groups" in ask(groups=groups).columns
     other = tmp_path / "other.yaml"
-    other.write_text(decks.POLICY.replace("groups: [state, request]", "groups: [state]"))
+    other.write_text(decision_rows.POLICY.replace("groups: [state, request]", "groups: [state]"))
     df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
 
-    def without(**given: Any) -> Asked:
+    def without(**given: Any) -> RequestColumns:
         return asked(df, open_policy(other), subject="user", action="look", resource="box", **given)
 
     assert "groups" not in without(groups=F.array("user")).columns
@@ -168,7 +168,7 @@ def test_columns_of_other_kinds_and_columns_of_nothing_are_told(ask: Ask) -> Non
 
 
 def test_what_is_no_frame_no_name_and_no_limits_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    files = decks.files(tmp_path)
+    files = decision_rows.files(tmp_path)
     df = spark.range(1).select(F.lit("ann").alias("user"), F.lit("box:s/a/1").alias("box"))
     given: dict[str, Any] = {"subject": "user", "action": "look", "resource": "box"}
     calls: list[Callable[..., Any]] = [decide, visible, plan]

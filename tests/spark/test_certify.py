@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import generated
 import pyarrow.parquet as pq
 import pytest
@@ -187,7 +187,7 @@ def test_json_in_a_script_ends_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tmp_path: Path) -> None:
-    files = decks.files(tmp_path)
+    files = decision_rows.files(tmp_path)
     deck = pipeline.load_program(files[0])
     depot, _ = generated.read(POLICY)
     for name, policy, state in (("deck", deck, files[1]), ("depot", depot, STATE), ("nobody", depot, State())):
@@ -221,7 +221,7 @@ def written_rows(folder: Path, kind: str) -> list[str]:
 
 @pytest.mark.slow
 def test_without_spark_nothing_of_it_is_loaded(tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; from privtab.spark.jobs import certify; "
         f"sys.exit(certify.main(['-p', {policy!r}, '-s', {state!r}, '-o', {str(tmp_path / 'it')!r}]))"

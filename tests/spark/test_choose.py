@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,8 +20,8 @@ BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", 
 
 
 def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
-    df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "user string, path string")
+    policy, state = decision_rows.files(tmp_path)
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "user string, path string")
     tables = state_tables(spark, policy, state)
 
     opened = open_policy(policy)
@@ -43,8 +43,8 @@ def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: Spark
 def test_a_choice_reads_well_and_is_logged(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    policy, state = decks.files(tmp_path)
-    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    policy, state = decision_rows.files(tmp_path)
+    df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decide(df, policy, state, **BOX)
     assert caplog.messages[0].startswith("decide: kernel: the state has 8 rows, whose arrays fit every executor\n")
@@ -54,8 +54,8 @@ def test_a_choice_reads_well_and_is_logged(
 def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    policy, state = decks.files(tmp_path)
-    df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")] * 4, "user string, path string")
+    policy, state = decision_rows.files(tmp_path)
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")] * 4, "user string, path string")
     made = plan(df, policy, state, limits=Limits(rows=7), **BOX)
     text = str(made)
     assert text.startswith("joins: the state has 8 rows; beyond 7 they are not brought together on the driver\n")
@@ -79,7 +79,7 @@ def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
 
 def test_a_stream_that_is_too_much_for_the_kernel_is_told(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'s/a/1' AS path")
-    files = decks.files(tmp_path)
+    files = decision_rows.files(tmp_path)
     assert plan(stream, *files, **BOX).plan == "kernel"
     with pytest.raises(UsageError, match="joins cannot follow the state of a stream"):
         plan(stream, *files, limits=Limits(rows=7), **BOX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -28,21 +28,21 @@ PLANS = ("kernel", "joins")
 
 @pytest.fixture
 def deck(tmp_path: Path) -> tuple[str, str]:
-    return decks.files(tmp_path)
+    return decision_rows.files(tmp_path)
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
     plan: str, spark: SparkSession, deck: tuple[str, str]
 ) -> None:
-    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     df = df.withColumn("wide.name", F.struct("n", "path")).withColumn("tags", F.array("path"))
     decided = decide(df, *deck, plan=plan, **BOX)
     assert decided.columns == [*df.columns, "allowed", "reason"]
     allowed, reason = decided.schema["allowed"], decided.schema["reason"]
     assert (allowed.dataType, allowed.nullable, reason.dataType) == (BooleanType(), False, StringType())
-    assert decks.told(decided) == [row[2:] for row in decks.LOOKS]
-    assert decks.told(decided, *df.columns) == decks.told(df, *df.columns)
+    assert decision_rows.told(decided) == [row[2:] for row in decision_rows.LOOKS]
+    assert decision_rows.told(decided, *df.columns) == decision_rows.told(df, *df.columns)
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -77,13 +77,13 @@ def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession,
         ("ann", "use", "role:s/clerk", None, False, [], False, "not granted"),
     ]
     schema = "user string, action string, entity string, target string, careful boolean, groups array<string>"
-    df = decks.frame(spark, [row[:6] for row in rows], schema)
+    df = decision_rows.frame(spark, [row[:6] for row in rows], schema)
     decided = decide(
         df, *deck, subject=F.col("user"), action=F.col("action"), resource="entity", with_={"target": "target"},
         flags={"careful": "careful"}, groups="groups", plan=plan,
     )  # fmt: skip
     # An object that is not there is no reason to refuse what does not look at it.
-    assert decks.told(decided) == [row[6:] for row in rows]
+    assert decision_rows.told(decided) == [row[6:] for row in rows]
 
 
 def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
     rows, _ = validate(program, load(deck[1]))
     (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, rows))
-    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     grants = spark.createDataFrame(
         [("user:dan", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
     )
@@ -107,9 +107,9 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
         for at, (policy, state) in enumerate(forms)
     ]
     for at, decided in enumerate(every):
-        assert decks.told(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decks.LOOKS]
+        assert decision_rows.told(decided, f"by_{at}", f"why_{at}") == [row[2:] for row in decision_rows.LOOKS]
     asked = df.where("n = 0").withColumn("user", F.lit("dan"))
-    assert decks.told(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
+    assert decision_rows.told(decide(asked, program, {"grants": grants}, **BOX)) == [(True, None)]
 
 
 @pytest.mark.slow
@@ -119,9 +119,11 @@ def test_a_state_in_parts_is_whole_or_none(spark: SparkSession, deck: tuple[str,
     folder.mkdir()
     for name, bundle in shard_files(shard_bundles(program, validate(program, load(deck[1]))[0])).items():
         (folder / name).write_bytes(bundle)
-    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     for plan in PLANS:
-        assert decks.told(decide(df, program, folder, plan=plan, **BOX)) == [row[2:] for row in decks.LOOKS]
+        assert decision_rows.told(decide(df, program, folder, plan=plan, **BOX)) == [
+            row[2:] for row in decision_rows.LOOKS
+        ]
     matrix = entitlements(program, folder, operations=["look"], spark=spark).where("user = 'ann'")
     assert [row["path"] for row in matrix.collect()] == ["s/100%25/a%2Fb"]
     (folder / LISTING).unlink()
@@ -140,14 +142,14 @@ def test_the_state_of_another_system_is_none(
     program = pipeline.load_program(deck[0])
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load(deck[1]))[0]))
     other = tmp_path / "other.yaml"
-    other.write_text(decks.POLICY.replace("system: deck", "system: dock"))
-    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    other.write_text(decision_rows.POLICY.replace("system: deck", "system: dock"))
+    df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(UsageError, match="holds `deck`, and none of `dock`"):
         decide(df, other, tmp_path / "state.tar.gz", plan=plan, **BOX)
     read = state_tables(spark, program, validate(program, load(deck[1]))[0])
     with pytest.raises(UsageError, match="the state is one of `deck`, and the policy is one of `dock`"):
         decide(df, other, read, plan=plan, **BOX)
-    other.write_text(decks.POLICY.replace("[LOOK, TAKE]", "[LOOK, TAKE, BURN]"))
+    other.write_text(decision_rows.POLICY.replace("[LOOK, TAKE]", "[LOOK, TAKE, BURN]"))
     with pytest.raises(
         UsageError, match=r"another policy of `deck`, with other privileges \(`BURN`\): read it with this"
     ):
@@ -156,7 +158,7 @@ def test_the_state_of_another_system_is_none(
 
 @pytest.mark.slow
 def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tuple[str, str]) -> None:
-    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     for plan in PLANS:
         assert decide(df.where("n < 0"), *deck, plan=plan, **BOX).collect() == []
         twice = df.select("*", F.lit(1).alias("x"), F.lit(2).alias("x"))
@@ -167,7 +169,7 @@ def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tupl
 def test_an_answer_may_have_another_name_but_never_one_that_is_taken(
     spark: SparkSession, deck: tuple[str, str]
 ) -> None:
-    df = decks.frame(spark, [("ann", "s/a/1", "x")], "user string, path string, Allowed string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1", "x")], "user string, path string, Allowed string")
     with pytest.raises(UsageError, match="has a column `allowed`"):
         decide(df, *deck, **BOX)
     with pytest.raises(UsageError, match="both"):
@@ -178,7 +180,7 @@ def test_an_answer_may_have_another_name_but_never_one_that_is_taken(
 def test_a_wrong_state_is_no_state(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("grants: [{grantee: 'user:ann', effect: deny, privilege: LOKO, entity: 'shop:s'}]\n")
-    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(StateInvalid):
         decide(df, deck[0], wrong, **BOX)
     with pytest.raises(UsageError, match="there is no plan `both`"):

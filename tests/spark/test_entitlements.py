@@ -19,9 +19,9 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import entitlements
 from privtab.spark.matrix import candidates
+from privtab.spark.matrix.broadcast import opened, parcel
 from privtab.spark.matrix.compute import Matrix, Question
 from privtab.spark.matrix.opening import open_state, open_world
-from privtab.spark.matrix.travel import opened, parcel
 from privtab.spark.policies import open_policy
 from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State

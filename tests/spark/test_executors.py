@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import decks
+import decision_rows
 import pytest
 import requests as http
 from pyspark.sql import SparkSession
@@ -22,14 +22,14 @@ from privtab.spark import decide_with
 from privtab.state.load import load
 from privtab.state.validate import validate
 
-ROWS = [*[row[:2] for row in decks.LOOKS], *[("ann", "s/a/1"), ("ann", "s/a/2")] * 200]
-WANTED = [*[row[2:] for row in decks.LOOKS], *[(True, None), (False, "not granted")] * 200]
+ROWS = [*[row[:2] for row in decision_rows.LOOKS], *[("ann", "s/a/1"), ("ann", "s/a/2")] * 200]
+WANTED = [*[row[2:] for row in decision_rows.LOOKS], *[(True, None), (False, "not granted")] * 200]
 
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundles")
-    policy, state = decks.files(folder)
+    policy, state = decision_rows.files(folder)
     program = pipeline.load_program(policy)
     artifacts = policy_artifacts(program)
     rows, _ = validate(program, load(state))
@@ -47,7 +47,7 @@ def opa(bundles: Path, opa_binary: Path) -> Iterator[str]:
 
 
 def test_an_opa_answers_and_hears_each_request_once(spark: SparkSession, opa: str) -> None:
-    df = decks.frame(spark, ROWS, "user string, path string").withColumn("wide", F.array("path"))
+    df = decision_rows.frame(spark, ROWS, "user string, path string").withColumn("wide", F.array("path"))
 
     def batches() -> float:
         lines = http.get(f"{opa}/metrics", timeout=10).text.splitlines()
@@ -56,7 +56,7 @@ def test_an_opa_answers_and_hears_each_request_once(spark: SparkSession, opa: st
 
     before = batches()
     decided = decide_with(df, opa, subject="user", action="look", resource=("box", "path"))
-    assert decks.told(decided) == WANTED
+    assert decision_rows.told(decided) == WANTED
     assert batches() - before <= 4
     assert decided.columns == [*df.columns, "allowed", "reason"]
 
@@ -80,10 +80,10 @@ def test_wasm_in_the_executor_answers_the_whole_request(spark: SparkSession, bun
     ]
     schema = "user string, action string, entity string, target string, careful boolean, groups array<string>"
     decided = decide_with(
-        decks.frame(spark, rows, schema), connect, subject="user", action=F.col("action"), resource="entity",
+        decision_rows.frame(spark, rows, schema), connect, subject="user", action=F.col("action"), resource="entity",
         with_={"target": "target"}, flags={"careful": "careful"}, groups="groups",
     )  # fmt: skip
-    assert decks.told(decided) == [
+    assert decision_rows.told(decided) == [
         (True, None),
         (False, "not of a type that the operation takes"),
         (False, "null"),
@@ -96,21 +96,21 @@ def test_wasm_in_the_executor_answers_the_whole_request(spark: SparkSession, bun
 
 
 def test_no_answer_ends_the_job_or_denies(spark: SparkSession, bundles: Path, opa_binary: Path) -> None:
-    df = decks.frame(spark, [("ann", "s/a/1"), (None, "s/a/1")], "user string, path string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), (None, "s/a/1")], "user string, path string")
     with OpaServer([bundles / "policy.tar.gz", bundles / "state.tar.gz"], binary=opa_binary) as server:
         client = Client(server.url, retries=0, total=1.0)
         asks = [
             decide_with(df, client, subject="user", action="look", resource=("box", "path"), on_error=on_error)
             for on_error in ("deny", "fail")
         ]
-        assert decks.told(asks[0]) == [(True, None), (False, "null")]
-    assert decks.told(asks[0]) == [(False, "no answer"), (False, "null")]
+        assert decision_rows.told(asks[0]) == [(True, None), (False, "null")]
+    assert decision_rows.told(asks[0]) == [(False, "no answer"), (False, "null")]
     with pytest.raises(Exception, match=r"DecisionUnavailable"):
         asks[1].collect()
 
 
 def test_what_is_no_client_is_refused(spark: SparkSession) -> None:
-    df = decks.frame(spark, [("ann", "s/a/1")], "user string, path string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     for connect, on_error in ((7, "fail"), ("http://127.0.0.1:1", "ignore")):
         with pytest.raises(UsageError):
             decide_with(df, connect, subject="user", action="look", resource=("box", "path"), on_error=on_error)  # type: ignore[arg-type]

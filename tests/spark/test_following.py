@@ -9,7 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -24,7 +24,9 @@ from privtab.state.load import load
 from privtab.state.validate import validate
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
-REVOKED = decks.STATE.replace('  - {grantee: "user:ann", effect: allow, privilege: LOOK, entity: "shop:s"}\n', "")
+REVOKED = decision_rows.STATE.replace(
+    '  - {grantee: "user:ann", effect: allow, privilege: LOOK, entity: "shop:s"}\n', ""
+)
 _NAMES = (f"stream_{at}" for at in itertools.count())
 
 
@@ -80,7 +82,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
 
 @pytest.fixture
 def deck(tmp_path: Path) -> tuple[str, str]:
-    return decks.files(tmp_path)
+    return decision_rows.files(tmp_path)
 
 
 def replaced(path: str | Path, content: str | bytes) -> None:
@@ -104,7 +106,7 @@ def test_a_grant_that_is_revoked_in_mid_stream_is_denied_from_then_on(stream: St
     replaced(state, REVOKED)
     stream.ask()
     stream.ask()
-    replaced(state, decks.STATE)
+    replaced(state, decision_rows.STATE)
     stream.ask()
     assert stream.answers() == [True, True, False, False, True]
 
@@ -116,12 +118,12 @@ def test_a_folder_of_bundles_is_followed_and_within_the_bound_an_older_look_coun
     folder = tmp_path / "bundles"
     folder.mkdir()
     (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(deck[0])))
-    replaced(folder / "state.tar.gz", bundled(deck[0], decks.STATE))
+    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE))
     both = visible(stream.rows, deck[0], folder, refresh=0, action="look", subject="user", resource=("box", "path"))
     lasting = decide(both, folder / "policy.tar.gz", folder, refresh=3600, **BOX)
     stream.started(lasting)
     stream.ask()
-    replaced(folder / "state.tar.gz", bundled(deck[0], decks.STATE + "memberships: [{user: ann, group: it}]\n"))
+    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE + "memberships: [{user: ann, group: it}]\n"))
     stream.ask()
     replaced(folder / "state.tar.gz", bundled(deck[0], REVOKED))
     stream.ask()
@@ -156,7 +158,7 @@ def test_a_bundle_behind_an_address_is_followed_and_nobody_is_allowed_what_nobod
     stream: Stream, deck: tuple[str, str], served: tuple[Path, str]
 ) -> None:
     folder, address = served
-    replaced(folder / "state.tar.gz", bundled(deck[0], decks.STATE))
+    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE))
     stream.started(decide(stream.rows, deck[0], f"{address}/state.tar.gz", refresh=0, **BOX))
     stream.ask()
     replaced(folder / "state.tar.gz", bundled(deck[0], REVOKED))
@@ -183,7 +185,7 @@ def test_a_client_in_the_executors_follows_its_bundles(stream: Stream, deck: tup
     folder = tmp_path / "bundles"
     folder.mkdir()
     (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(deck[0])))
-    replaced(folder / "state.tar.gz", bundled(deck[0], decks.STATE))
+    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE))
     with pytest.raises(UsageError, match="keeps the bundles that it began with"):
         decide_with(stream.rows, Embedded(folder), **BOX)
     with pytest.raises(UsageError, match="keeps the bundles that it began with"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", 
 @refuses_ansi
 @pytest.mark.slow
 def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSession, tmp_path: Path) -> None:
-    files = decks.files(tmp_path)
+    files = decision_rows.files(tmp_path)
     frame = spark.createDataFrame(
         [(7, "ann", "s/a/1"), (8, "ann", "s/a/2"), (9, None, "s/a/1")], "row int, user string, path string"
     ).pandas_api(index_col="row")
@@ -48,13 +48,13 @@ def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSe
 @refuses_ansi
 @pytest.mark.slow
 def test_pandas_on_spark_may_be_a_state_and_what_a_matrix_is_about(spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     grants = spark.createDataFrame(
         [("user:ann", "allow", "LOOK", "box:s/a/1")], "grantee string, effect string, privilege string, entity string"
     ).pandas_api()
-    df = decks.frame(spark, [("ann", "s/a/1"), ("cy", "s/a/1")], "user string, path string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), ("cy", "s/a/1")], "user string, path string")
     for given in ({"grants": grants}, state_tables(spark, policy, {"grants": grants})):
-        assert decks.told(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
+        assert decision_rows.told(decide(df, policy, given, **BOX), "allowed") == [(True,), (False,)]
     entities = spark.createDataFrame([("box:s/a/1",)], "entity string").pandas_api()
     users = spark.createDataFrame([("ann",), ("bob",)], "name string").pandas_api()
     rows = entitlements(policy, state, entities, operations=["look"], users=users)
@@ -65,4 +65,4 @@ def test_a_frame_of_pandas_is_told_what_to_write(spark: SparkSession, tmp_path: 
     import pandas as pd
 
     with pytest.raises(UsageError, match=r"a DataFrame is no DataFrame of Spark; write `spark.createDataFrame\(df\)`"):
-        decide(pd.DataFrame({"user": ["a"] * 99, "path": ["s/a/1"] * 99}), *decks.files(tmp_path), **BOX)
+        decide(pd.DataFrame({"user": ["a"] * 99, "path": ["s/a/1"] * 99}), *decision_rows.files(tmp_path), **BOX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,15 +16,15 @@ from privtab.state.validate import validate
 
 
 def test_a_function_of_sql_answers_as_decide_does(spark: SparkSession, tmp_path: Path) -> None:
-    files = decks.files(tmp_path)
-    rows = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    files = decision_rows.files(tmp_path)
+    rows = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     rows.createOrReplaceTempView("asked")
     register_function(spark, *files, type="box")
     register_function(spark, *files, name="may_any")
     told = spark.sql("SELECT n, may(user, 'look', path) AS a, may_any(user, 'look', 'box:' || path) AS b FROM asked")
-    assert [(r["a"], r["b"]) for r in told.orderBy("n").collect()] == [(row[2], row[2]) for row in decks.LOOKS]
+    assert [(r["a"], r["b"]) for r in told.orderBy("n").collect()] == [(row[2], row[2]) for row in decision_rows.LOOKS]
     kept = spark.sql("SELECT count(*) AS n FROM asked WHERE may(user, 'look', path)").collect()
-    assert kept[0]["n"] == sum(row[2] for row in decks.LOOKS)
+    assert kept[0]["n"] == sum(row[2] for row in decision_rows.LOOKS)
     odd = spark.sql(
         "SELECT may_any('ann', 'look', 's/a/1') a, may_any('ann', 'look', NULL) b, may_any('ann', NULL, 'box:s/a/1') c, "
         "may_any('ann', 'fly', 'box:s/a/1') d, may_any('bob', 'move', 'box:s/a/1') e, may_any('bob', 'take', 'box:s/a/1') f"
@@ -33,7 +33,7 @@ def test_a_function_of_sql_answers_as_decide_does(spark: SparkSession, tmp_path:
 
 
 def test_a_function_follows_the_state_and_sets_flags(spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     register_function(spark, policy, state, name="may_take", type="box", flags=["careful"], refresh=0)
     register_function(spark, policy, state, name="may_now", type="box", refresh=0)
     program = pipeline.load_program(policy)

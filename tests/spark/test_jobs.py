@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pyarrow as pa
 import pyspark
 import pytest
@@ -78,7 +78,7 @@ def test_decide_writes_every_row(
 
 @pytest.mark.slow
 def test_groups_of_a_table_of_texts(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     table = tmp_path / "asked.csv"
     table.write_text("who,box,brought\ndan,s/a/1,it|hr\ndan,s/a/1, hr |it\ndan,s/a/1,\nbob,s/a/1,\ndan,s/a/1,it||hr\n")
     of_row = ["--subject", "who", "--type", "box", "--path", "box", "--action", "take"]
@@ -235,7 +235,7 @@ def test_progress_tells_what_is_written_and_goes_on(
     parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
     assert _progress.written_so_far(tmp_path) == "3 rows so far"
     monkeypatch.setattr(_progress, "BEAT", 0.01)
-    tell = _progress.Told(quiet=False)
+    tell = _progress.ProgressReporter(quiet=False)
     tell("writing it")
     tell.place = tmp_path
     deadline = time.monotonic() + 20

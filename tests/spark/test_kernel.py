@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import decks
+import decision_rows
 import pyarrow as pa
 import pyspark
 import pytest
@@ -26,7 +26,7 @@ MAY = {("ann", "s/a/1"), ("ann", "s/b/1"), ("ann", "s/100%25/a%2Fb"), ("bob", "s
 
 @pytest.fixture
 def ready(spark: SparkSession, tmp_path: Path) -> Packed:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     return prepared(open_policy(policy), state, spark)
 
 
@@ -51,7 +51,9 @@ def test_batches_of_any_size_give_every_row_its_own_answer(
         *(F.concat(F.lit(f"column {at} of "), "id").alias(f"wide{at}") for at in range(12)),
         F.struct("id", F.array("id").alias("ids")).alias("deep"),
     )
-    decided = decide(df, *decks.files(tmp_path), subject="user", action="look", resource=("box", "box"), plan="kernel")
+    decided = decide(
+        df, *decision_rows.files(tmp_path), subject="user", action="look", resource=("box", "box"), plan="kernel"
+    )
     found = decided.groupBy("user", "box", "allowed", "reason").agg(
         F.count("*").alias("rows"), F.max(F.col("wide11") != F.concat(F.lit("column 11 of "), "deep.id")).alias("torn")
     )
@@ -66,22 +68,26 @@ def test_batches_of_any_size_give_every_row_its_own_answer(
 
 
 def test_a_large_state_comes_as_a_file_that_is_sent_once(spark: SparkSession, ready: Packed, tmp_path: Path) -> None:
-    policy, _ = decks.files(tmp_path)
-    df = decks.frame(spark, [row[:2] for row in decks.LOOKS], "user string, path string")
+    policy, _ = decision_rows.files(tmp_path)
+    df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     request = asked(df, open_policy(policy), subject="user", action="look", resource=("box", "path"))
     shipped = ready.ship(spark, within=0)
     assert (shipped.content, shipped.file) == (None, f"privtab-{ready.digest}.bin")
     assert ready.ship(spark, within=0) == shipped
     for _ in range(2):
         frame, yes, why = kernel.decide_by_kernel(request, shipped, rows=4)
-        assert decks.told(frame.select("n", yes.alias("allowed"), why.alias("reason"))) == [r[2:] for r in decks.LOOKS]
+        assert decision_rows.told(frame.select("n", yes.alias("allowed"), why.alias("reason"))) == [
+            r[2:] for r in decision_rows.LOOKS
+        ]
 
 
 def test_an_answer_is_asked_for_once_however_often_it_is_used(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    df = decks.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
-    decided = decide(df, *decks.files(tmp_path), subject="user", action="look", resource=("box", "path"), plan="kernel")
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
+    decided = decide(
+        df, *decision_rows.files(tmp_path), subject="user", action="look", resource=("box", "path"), plan="kernel"
+    )
     used = (
         decided.where("allowed")
         .where(F.col("reason").isNull())
@@ -132,9 +138,9 @@ def test_a_worker_keeps_few_states_and_says_so_where_one_did_not_come(
 
 
 def test_a_state_that_stays_the_same_is_made_ready_once(spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     opened = open_policy(policy)
     first = prepared(opened, state, spark)
     assert prepared(open_policy(policy), state, spark) is first
-    Path(state).write_text(decks.STATE.replace("user:cy", "user:di"), encoding="utf-8")
+    Path(state).write_text(decision_rows.STATE.replace("user:cy", "user:di"), encoding="utf-8")
     assert prepared(opened, state, spark).digest != first.digest

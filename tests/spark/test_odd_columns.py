@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -21,7 +21,7 @@ PLANS = ("kernel", "joins")
 
 @pytest.fixture
 def deck(tmp_path: Path) -> tuple[str, str]:
-    return decks.files(tmp_path)
+    return decision_rows.files(tmp_path)
 
 
 @pytest.mark.slow
@@ -46,17 +46,17 @@ def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, deck:
     decided = decide(df, *deck, **BOX, groups="brought", plan=plan)
     # Connect reads what it collects as text: the answers alone.
     answers = decided.select("n", "allowed", "reason")
-    assert decks.told(answers) == [(True, None), *[(False, "null")] * 3]
+    assert decision_rows.told(answers) == [(True, None), *[(False, "null")] * 3]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_flag_that_is_neither_yes_nor_no_is_set(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
-    df = decks.frame(
+    df = decision_rows.frame(
         spark, [("bob", "s/a/1", flag) for flag in ("no", "maybe", "true")], "user string, path string, f string"
     )
     decided = decide(df, *deck, **{**BOX, "action": "take"}, flags={"careful": "f"}, plan=plan)
-    assert [allowed for (allowed,) in decks.told(decided, "allowed")] == [True, False, False]
+    assert [allowed for (allowed,) in decision_rows.told(decided, "allowed")] == [True, False, False]
 
 
 @pytest.mark.slow
@@ -72,21 +72,23 @@ def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, deck:
         "type",
         "unasked",
     )
-    df = decks.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
     df = df.select("*", *(F.lit(name).alias(name) for name in names))
     decided = decide(df, *deck, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
     assert decided.columns == [*df.columns, "allowed", "reason"]
-    told = decks.told(decided, "allowed", "reason", *names)
+    told = decision_rows.told(decided, "allowed", "reason", *names)
     assert told == [(True, None, *names), (False, "not granted", *names)]
-    assert decks.told(visible(df, *deck, **BOX, plan=plan), *df.columns) == decks.told(df, *df.columns)[:1]
+    assert (
+        decision_rows.told(visible(df, *deck, **BOX, plan=plan), *df.columns) == decision_rows.told(df, *df.columns)[:1]
+    )
     again = decide(decided, *deck, **BOX, plan=plan, allowed="__PRIVTAB_", reason="why")
-    assert decks.told(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
+    assert decision_rows.told(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
 
 
 def test_a_name_of_another_case_is_the_column_or_nothing(spark: SparkSession, deck: tuple[str, str]) -> None:
     """To Spark `user` is the session's user where no column is called so."""
-    df = decks.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "USER string, path string")
-    assert decks.told(decide(df, *deck, **BOX), "allowed") == [(True,), (False,)]
+    df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "USER string, path string")
+    assert decision_rows.told(decide(df, *deck, **BOX), "allowed") == [(True,), (False,)]
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         with pytest.raises(UsageError, match="no column `user`"):
@@ -125,7 +127,7 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     decided = padded
     for at, given in enumerate(asked):
         decided = decide(decided, *deck, allowed=f"by_{at}", reason=f"why_{at}", **given)
-    assert decks.told(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
+    assert decision_rows.told(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
         ("s/a/1    ", True, True, False, True),
         ("s/a/2    ", False, False, False, True),
         ("s/a/1    ", False, False, True, False),
@@ -150,7 +152,7 @@ def test_rows_of_an_undeclared_random_function_are_pinned_for_joins(spark: Spark
 
         return f"s/a/{random.randrange(1_000_000)}"
 
-    files = decks.files(tmp_path)
+    files = decision_rows.files(tmp_path)
     rows = spark.range(200).select(F.lit("ann").alias("user"), F.udf(drawn, "string")("id").alias("path"))
     limits = Limits(joins=JoinLimits(pin=True))
     asked: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path"), "plan": "joins"}

@@ -8,7 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
-import decks
+import decision_rows
 import pytest
 import sparks
 
@@ -21,7 +21,7 @@ from privtab.state.validate import validate
 
 @pytest.mark.slow
 def test_executors_without_privtab_are_told_in_one_sentence(tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     program = pipeline.load_program(policy)
     bundles = tmp_path / "bundles"
     bundles.mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,7 +21,7 @@ from privtab.state.validate import validate
 
 
 def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     allowed = require(policy, state, "user:ann", "look", "box:s/a/1")
     assert (allowed.allowed, allowed.rule) == (True, "deck/box/look")
     with pytest.raises(AccessDenied) as denied:
@@ -54,19 +54,21 @@ def test_an_allow_is_told_and_a_denial_raised_with_what_is_missing(tmp_path: Pat
 )
 def test_what_is_no_request_is_told(given: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        require(*decks.files(tmp_path), **{"subject": "ann", "action": "look", "resource": "box:s/a/1", **given})
+        require(
+            *decision_rows.files(tmp_path), **{"subject": "ann", "action": "look", "resource": "box:s/a/1", **given}
+        )
     assert message in str(raised.value)
 
 
 def test_a_path_may_be_a_list_of_names(tmp_path: Path) -> None:
-    assert require(*decks.files(tmp_path), "cy", "look", ("box", ["s", "100%", "a/b"]))
+    assert require(*decision_rows.files(tmp_path), "cy", "look", ("box", ["s", "100%", "a/b"]))
     for path in ([], ["s", "", "1"], ["s", None, "1"]):
         with pytest.raises(InvalidRequest, match=r"write `type:path`|wrong depth|non-empty string"):
-            require(*decks.files(tmp_path), "ann", "look", ("box", path))  # type: ignore[arg-type]
+            require(*decision_rows.files(tmp_path), "ann", "look", ("box", path))  # type: ignore[arg-type]
 
 
 def test_flags_may_be_a_mapping(tmp_path: Path) -> None:
-    files = decks.files(tmp_path)
+    files = decision_rows.files(tmp_path)
     assert require(*files, "bob", "take", "box:s/a/1", flags={"careful": False})
     with pytest.raises(AccessDenied):
         require(*files, "bob", "take", "box:s/a/1", flags={"careful": True})
@@ -84,7 +86,7 @@ def test_a_promise_of_an_answer_is_none(tmp_path: Path) -> None:
 
 
 def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     program = pipeline.load_program(policy)
     rows, _ = validate(program, load(state))
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
 from privtab.spark import entitlements, register
-from privtab.spark.matrix.travel import opened
+from privtab.spark.matrix.broadcast import opened
 from privtab.spark.source import PUSHDOWN, EntitlementReader, EntitlementSource, NarrowedReader
 
 PUSHES = hasattr(datasource, "EqualTo")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import decks
+import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -18,8 +18,8 @@ BOXES = ["s/a/1", "s/a/2", "s/b/1", None, "s//"]
 
 @pytest.mark.parametrize("plan", ["kernel", "joins"])
 def test_only_what_a_user_may_see_stays(plan: str, spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
-    df = decks.frame(
+    policy, state = decision_rows.files(tmp_path)
+    df = decision_rows.frame(
         spark, [("ann" if at % 2 else "bob", box) for at, box in enumerate(BOXES)], "who string, box string"
     )
 
@@ -36,9 +36,9 @@ def test_only_what_a_user_may_see_stays(plan: str, spark: SparkSession, tmp_path
 
 
 def test_nobody_and_nothing_are_mistakes(spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = decks.files(tmp_path)
+    policy, state = decision_rows.files(tmp_path)
     with pytest.raises(UsageError, match="no user's name"):
         user("user:")
-    df = decks.frame(spark, [("s/a",)], "shelf string")
+    df = decision_rows.frame(spark, [("s/a",)], "shelf string")
     with pytest.raises(InvalidRequest, match="unknown operation `list` on `shelf`"):
         visible(df, policy, state, subject=user("ann"), resource=("shelf", "shelf"))

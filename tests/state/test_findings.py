@@ -9,18 +9,18 @@ from typing import Any
 
 from privtab.state import findings
 from privtab.state.findings import CODES, errors, in_order, render_text, to_json
-from privtab.state.nodes import Place, StateFinding
+from privtab.state.nodes import RowLocation, StateFinding
 
 ROW = StateFinding(
-    place=Place(path="grants.csv", table="grants", row=2, line=3),
+    place=RowLocation(path="grants.csv", table="grants", row=2, line=3),
     message="unknown privilege `SELET`",
     code="S130",
     help="did you mean `SELECT`?",
     row={"privilege": "SELET", "entity": None},
 )
-FILE = StateFinding(place=Place(path="grants.csv", table="", row=0), message="not UTF-8", code="S001")
+FILE = StateFinding(place=RowLocation(path="grants.csv", table="", row=0), message="not UTF-8", code="S001")
 WARNING = StateFinding(
-    place=Place(path="s.json", table="grants", row=1), message="again", code="S160", severity="warning"
+    place=RowLocation(path="s.json", table="grants", row=1), message="again", code="S160", severity="warning"
 )
 
 

@@ -10,7 +10,7 @@ from privtab.characters import unusable
 from privtab.ir.nodes import Program
 from privtab.names import encode_name
 from privtab.request import Entity
-from privtab.state.names import Names, Problem
+from privtab.state.names import Problem, StateNames
 
 
 @pytest.mark.parametrize(
@@ -24,23 +24,23 @@ from privtab.state.names import Names, Problem
     ],
 )
 def test_a_name_stands_for_privileges(program: Program, name: str, members: tuple[str, ...] | None) -> None:
-    assert Names(program).privileges(name) == members
+    assert StateNames(program).privileges(name) == members
 
 
 def test_sets_that_hold_each_other_end(program: Program) -> None:
     circular = replace(program, sets={"A": ("B", "SELECT"), "B": ("A", "MODIFY")})
-    assert Names(circular).privileges("A") == ("MODIFY", "SELECT")
+    assert StateNames(circular).privileges("A") == ("MODIFY", "SELECT")
 
 
 @given(names=st.lists(st.text(min_size=1).filter(lambda name: not unusable(name)), min_size=3, max_size=3))
 def test_every_encoded_name_is_read(program: Program, names: list[str]) -> None:
     path = "/".join(map(encode_name, names))
-    assert Names(program).entity(f"table:{path}") == Entity("table", path)
+    assert StateNames(program).entity(f"table:{path}") == Entity("table", path)
 
 
 @given(path=st.text("ab/%2F5f*?A3"))
 def test_a_path_that_is_read_has_one_spelling(program: Program, path: str) -> None:
-    found = Names(program).entity(f"schema:{path}")
+    found = StateNames(program).entity(f"schema:{path}")
     if isinstance(found, Problem):
         assert found.code in {"S112", "S113", "S115"}
         return
@@ -56,4 +56,4 @@ def test_a_path_that_is_read_has_one_spelling(program: Program, path: str) -> No
     [("lake", "lake:lake"), ("table", "table:lake/schema/table"), ("settings", "settings:lake/schema")],
 )
 def test_a_shape_leaves_out_types_without_a_name(program: Program, type_: str, shape: str) -> None:
-    assert Names(program).shape(type_) == shape
+    assert StateNames(program).shape(type_) == shape

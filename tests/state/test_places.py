@@ -4,7 +4,7 @@ from pathlib import Path
 
 from privtab import pipeline
 from privtab.state.load import from_tables, load
-from privtab.state.nodes import Place
+from privtab.state.nodes import RowLocation
 from privtab.state.places import NOWHERE, place_text
 from privtab.state.validate import validate, validate_with_places
 
@@ -31,6 +31,6 @@ def test_a_row_without_a_line_is_told_by_its_number() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
     raw = from_tables({"members": [{"user": "ann", "of": "metalake:m"}]}, "state.json")
     _, places, _ = validate_with_places(program, raw)
-    assert places.of("members", 0) == Place(path="state.json", table="members", row=1)
+    assert places.of("members", 0) == RowLocation(path="state.json", table="members", row=1)
     assert place_text(places.of("members", 0)) == "state.json: members row 1"
     assert NOWHERE.of("members", 0) is None

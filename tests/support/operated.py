@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Self
 
 import keyring
-import rig
+import sidecar_fleet
 import yaml
 
 from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.cli._app import run
 from privtab.registry import Registry
 
-POLICY = rig.POLICY.replace("system: shop", "system: studio")
+POLICY = sidecar_fleet.POLICY.replace("system: shop", "system: studio")
 
 
 class Operated:
@@ -23,13 +23,13 @@ class Operated:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rig = rig.Rig(folder)
+        self.rig = sidecar_fleet.Rig(folder)
         (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
-        (folder / "studio.scenarios.yaml").write_text(rig.SCENARIOS, encoding="utf-8")
-        (folder / "state.yaml").write_text(rig.STATE, encoding="utf-8")
+        (folder / "studio.scenarios.yaml").write_text(sidecar_fleet.SCENARIOS, encoding="utf-8")
+        (folder / "state.yaml").write_text(sidecar_fleet.STATE, encoding="utf-8")
         keyring.pair("ES256", 0).write(folder, "prod")
         keys = public_keys([str(folder / "prod.pub.pem")])
-        config = yaml.safe_load(rig.CONFIG.read_text(encoding="utf-8"))
+        config = yaml.safe_load(sidecar_fleet.CONFIG.read_text(encoding="utf-8"))
         signing = opa_configuration(keys, "prod", config["bundles"])
         for name, more in signing["bundles"].items():
             config["bundles"][name] |= more
@@ -55,11 +55,11 @@ class Operated:
         return run(["deploy", "studio.yaml", *options, *more])
 
     def sidecar(self, name: str) -> None:
-        before, rig.CONFIG = rig.CONFIG, self.config
+        before, sidecar_fleet.CONFIG = sidecar_fleet.CONFIG, self.config
         try:
             self.rig.sidecar(name, f"app={name.partition('-')[0]}", system="studio", PRIVTAB_CHANNEL="prod")
         finally:
-            rig.CONFIG = before
+            sidecar_fleet.CONFIG = before
 
     def wait(self) -> None:
         """Until every sidecar that lives runs what the channel does, and said so."""
@@ -85,7 +85,7 @@ class Operated:
 
     def _forged(self) -> None:
         """Somebody who may write to the registry, and has no key, puts a state there."""
-        (self.folder / "other.yaml").write_text(rig.STATE.replace("user:ann", "user:mallory"))
+        (self.folder / "other.yaml").write_text(sidecar_fleet.STATE.replace("user:ann", "user:mallory"))
         assert run(["state", "pack", "other.yaml", "-p", "studio.yaml", "-o", "other.tar.gz"]) == 0
         forged = signed((self.folder / "other.tar.gz").read_bytes(), keyring.pair("ES256", 1).signing(scope="prod"))
         registry = Registry.open("registry")
@@ -101,7 +101,7 @@ class Operated:
         # Its next look, after which it has nothing to complain of.
         self.rig.wait(lambda: "verification key" not in json.dumps(self.rig.fleet()))
         self.rig.end("etl-1", kill=True)
-        self.rig.wait(lambda: not rig.answers(f"{self.rig.urls['etl-1']}/health"))
+        self.rig.wait(lambda: not sidecar_fleet.answers(f"{self.rig.urls['etl-1']}/health"))
 
     def _sidecar_back(self) -> None:
         self.sidecar("etl-1")

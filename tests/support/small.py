@@ -17,10 +17,10 @@ from privtab.diagnostics import Severity
 from privtab.ir.formula import anchor, call_condition, item_condition, leaves, rule_flags
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
 from privtab.model.lower import lower
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Grant, State
 
 USER, GROUP, BROUGHT, ROLE = "alice", "team", "guests", "crew"
@@ -281,7 +281,7 @@ def _grants(
     effects: list[Literal["allow", "deny"]] = ["allow"]
     effects += ["deny"] if any(p.semantics.deny == "overrides" for p in programs) else []
     for name, grantee, effect in product(names, grantees, effects):
-        if any(privilege in Names(p).given(name, entity.type) for p in programs):
+        if any(privilege in StateNames(p).given(name, entity.type) for p in programs):
             yield "grants", Grant(grantee=grantee, effect=effect, privilege=name, entity=entity)
 
 
@@ -312,14 +312,14 @@ def _path(of: Program, target: Target, request: Request) -> list[Entity]:
 def allows(of: Program, state: State, request: Request) -> bool:
     """Whether the reference meaning allows a request; a row that the policy does not know counts for nothing."""
     reference = Reference(of, known(of, state))
-    asked = Asked(reference, request)
+    asked = EvaluationContext(reference, request)
     rule = of.rules[request.resource.type, request.action]
     return asked.holds(item_condition(rule) if RESOURCE in asked.complete else call_condition(rule))
 
 
 def known(of: Program, state: State) -> State:
     """The rows of a state that a policy takes."""
-    names, semantics = Names(of), of.semantics
+    names, semantics = StateNames(of), of.semantics
     kinds = semantics.owner.kinds if semantics.owner else ()
     return State(
         members=state.members,

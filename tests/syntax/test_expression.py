@@ -16,7 +16,7 @@ def names(*found: x.Name) -> list[str]:
 def shape(e: object) -> str:
     """A condition with every parenthesis written out."""
     match e:
-        case x.Held(privileges, every, targets):
+        case x.PrivilegeTerm(privileges, every, targets):
             return f"{('+' if every else '/').join(names(*privileges))}({','.join(names(*targets))})"
         case x.Related(kind, targets, _):
             return f"{kind}({','.join(names(*targets))})"
@@ -74,7 +74,7 @@ def test_names_know_where_they_stand() -> None:
     parsed = x.parse_condition(text)
     assert isinstance(parsed, x.AllOf)
     held, can = parsed.parts
-    assert isinstance(held, x.Held)
+    assert isinstance(held, x.PrivilegeTerm)
     assert isinstance(can, x.CanDo)
     for name in (*held.privileges, *held.targets, can.operation, *can.targets, can.word):
         assert text[name.start : name.end] == name.text

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from privtab.analysis.universe import Universe
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
 
-class Imagined(Holdings):
+class HypotheticalHoldings(Holdings):
     """The holdings of a state and, for one user, more of them: what they might be given, and denials taken away.
 
     `allowed` holds (privilege, key), `owned` and `member_of` hold keys, `lifted` holds (privilege, key, principal). All may
@@ -62,7 +62,7 @@ class Imagined(Holdings):
         return self._base.roles(user, groups)
 
 
-class Caller(Asked):
+class Caller(EvaluationContext):
     """As the reference reads a request, for one user and any objects: call `about`, then `holds` or `why`."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Caller(Asked):
     ) -> None:  # not Asked's: there is no request yet
         self.program = reference.program
         self.vocabulary = reference.vocabulary
-        self.imagined = Imagined(reference.holdings, user)
+        self.imagined = HypotheticalHoldings(reference.holdings, user)
         self.holdings = self.imagined
         self.revision = reference.revision
         self.user = user
@@ -106,7 +106,7 @@ class Caller(Asked):
         return self
 
 
-class Kin:
+class EquivalenceClasses:
     """Which entities are alike for one caller: those of one type under the same last entity on which something is theirs.
 
     Where nothing that is the caller's lies on an entity, nor on what is between it and such an upper one, its own name makes

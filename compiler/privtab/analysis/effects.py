@@ -15,7 +15,7 @@ FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class GainedFact:
     """Something that the caller may come to: a privilege granted, ownership, membership, or an entity that they made."""
 
     kind: FactKind
@@ -75,7 +75,7 @@ def _children(program: Program, rule: Rule, target: Target) -> tuple[str, ...]:
     return (target.type,) if inside else ()
 
 
-class Fresh:
+class FreshNames:
     """Names for what operations make: one entity for each parent and each rule that makes such entities. `taken`: names in use.
 
     One is enough. Nothing but its path tells one made entity from another, so in any course of action each may be replaced by
@@ -119,22 +119,24 @@ class Fresh:
         parents = universe.by_type[above]
         yield from (self.under(parents[path], rule.entity, rule) for path in sorted(parents))
 
-    def brings(self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> tuple[Fact, ...]:
+    def brings(
+        self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
+    ) -> tuple[GainedFact, ...]:
         """What success adds for the caller. Revocations are left out: they never help them."""
         caller.about({RESOURCE: resource, **with_})
-        found: dict[Fact, None] = {}
+        found: dict[GainedFact, None] = {}
         if makes(self.program, rule):
-            found[Fact(kind="exists", entity=resource)] = None
+            found[GainedFact(kind="exists", entity=resource)] = None
         for effect in rule.effects:
             if effect.kind == "revoke":
                 continue
             if _children(self.program, rule, effect.target):
                 entity = self.under(resource, effect.target.type, rule)
-                found[Fact(kind="exists", entity=entity)] = None
+                found[GainedFact(kind="exists", entity=entity)] = None
             else:
                 entity = Entity.parse(caller.path(effect.target)[-1])
             if effect.kind == "grant":
-                found |= {Fact(kind="grant", entity=entity, privilege=p): None for p in effect.privileges}
+                found |= {GainedFact(kind="grant", entity=entity, privilege=p): None for p in effect.privileges}
             else:
-                found[Fact(kind="owner" if effect.what == "owner" else "member", entity=entity)] = None
+                found[GainedFact(kind="owner" if effect.what == "owner" else "member", entity=entity)] = None
         return tuple(found)

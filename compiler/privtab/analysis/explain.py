@@ -36,7 +36,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class RequestExplanation:
     """The answer to a request, the rule that gave it, every minimal set of that rule, and what would turn a denial.
 
     `turns`: each smallest set of changes, fewest first; empty for an allow, and where no change leads to one. `proposals`: these and
@@ -54,7 +54,9 @@ class Why:
     turns_complete: bool = True
 
 
-def explain(reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE) -> Why:
+def explain(
+    reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE
+) -> RequestExplanation:
     """Explain one request; raises InvalidRequest where it names what the policy does not know.
 
     `state`: the one that the reference was made of. Without it nothing is said of rows and changes.
@@ -67,7 +69,7 @@ def explain(reference: Reference, request: Request, state: State | None = None, 
     if state is not None and not found.allowed:
         turns = ways(reference, state, request)
         proposed, complete = proposals(reference, state, request, turns)
-    return Why(
+    return RequestExplanation(
         request=request,
         decision=Decision(allowed=found.allowed, context=found.context()),
         rule=found.rule,

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.analysis.caller import Caller
-from privtab.analysis.effects import Fact
+from privtab.analysis.effects import GainedFact
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import RESOURCE, Atom, Has, Member, Owner, Rule
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Goal:
     with_: Mapping[str, Entity] = field(default_factory=dict)
 
     @classmethod
-    def of_fact(cls, fact: Fact) -> Goal:
+    def of_fact(cls, fact: GainedFact) -> Goal:
         """To hold a fact, in effect: whatever is denied or inherited counts."""
         return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
 
@@ -38,15 +38,15 @@ def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
     reference.vocabulary.check_path(entity)
     text = f"{wanted} ({entity})"
     if wanted in {"owner", "member"}:
-        fact = Fact(kind="owner" if wanted == "owner" else "member", entity=entity)
+        fact = GainedFact(kind="owner" if wanted == "owner" else "member", entity=entity)
         return Goal(text=text, resource=entity, atoms=(fact.atom(),))
-    names = Names(reference.program)
+    names = StateNames(reference.program)
     problem = names.grantable(wanted, entity.type)
     if problem is not None and (entity.type, wanted) in reference.program.rules:
         raise InvalidRequest(f"`{wanted}` is an operation: ask for it by `{entity} --operation {wanted}`")
     if problem is not None:
         raise InvalidRequest(f"{problem.message}; {problem.help}" if problem.help else problem.message)
-    facts = (Fact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))
+    facts = (GainedFact(kind="grant", entity=entity, privilege=p) for p in names.given(wanted, entity.type))
     return Goal(text=text, resource=entity, atoms=tuple(fact.atom() for fact in facts))
 
 
@@ -72,7 +72,7 @@ def operation_goal(
     return Goal(text=f"{operation} {entity}", resource=entity, rule=rule, with_=given)
 
 
-class Needs:
+class RelevantFacts:
     """What a condition may be helped by: facts on the paths of its objects that its atoms ask for."""
 
     def __init__(self, caller: Caller, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
@@ -94,7 +94,7 @@ class Needs:
                 self._asked.add((atom.target.slot, "member", ""))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
 
-    def bears(self, fact: Fact) -> bool:
+    def bears(self, fact: GainedFact) -> bool:
         """Whether a fact may help; true for some that do not."""
         for slot in self._slots:
             path = self._paths.get(slot)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Iterable
 
 from privtab.ir.canonical import Leaf, Listing, canonical
-from privtab.ir.few import weakest
-from privtab.ir.formula import resolve
-from privtab.ir.nodes import And, ByType, Can, Formula, Has, Holds, Member, Or, Owner, Rule, Self, ServiceAdmin, When
-from privtab.reference.evaluate import Asked
+from privtab.ir.formula import OfRequest
+from privtab.ir.nodes import Atom, ByType, Can, Formula, Rule
+from privtab.ir.some_minimal_sets import weakest
+from privtab.reference.evaluate import EvaluationContext
 
 
-def listing(asked: Asked, rule: Rule, condition: Formula) -> Listing:
+def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing:
     """The minimal sets of a condition of a rule, for the flags and types of a request.
 
     Where not all are listed, one that the caller holds comes first if there is any.
@@ -22,34 +21,43 @@ def listing(asked: Asked, rule: Rule, condition: Formula) -> Listing:
     found = form.listing(condition, asked.flags, types)
     if found.complete or any(all(map(asked.holds, map(_atom, atoms))) for atoms in found.sets):
         return found
-    if not asked.holds(condition):
+    held = _Held(asked).fold(condition)
+    if held is None:
         return found
-    held = frozenset(_held(asked, condition, set()))
     (first,) = form.ordered([weakest(form, condition, asked.flags, types, held)])
     return Listing((first, *found.sets), complete=False)
 
 
-def _held(asked: Asked, formula: Formula, seen: set[Can]) -> Iterator[Leaf]:
-    """Atoms that the caller holds and that suffice for a condition, which the caller fulfils."""
-    match formula:
-        case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
-            yield formula
-        case And():
-            for part in formula.parts:
-                yield from _held(asked, part, seen)
-        case Or():
-            yield from _held(asked, next(part for part in formula.parts if asked.holds(part)), seen)
-        case When():
-            if formula.flag in asked.flags:
-                yield from _held(asked, formula.body, seen)
-        case Can():
-            if formula not in seen:
-                seen.add(formula)
-                yield from _held(asked, resolve(asked.program, formula), seen)
-        case ByType():
-            yield from _held(asked, dict(formula.cases)[asked.types[formula.slot]], seen)
-        case _:
-            assert_never(formula)
+class _Held(OfRequest["frozenset[Leaf] | None"]):
+    """Atoms that the caller holds and that suffice for a condition; None where they do not hold enough."""
+
+    def __init__(self, asked: EvaluationContext) -> None:
+        super().__init__(asked.program, asked.flags, asked.types)
+        self._asked = asked
+        self._known: dict[Can, frozenset[Leaf] | None] = {}
+
+    def atom(self, atom: Atom) -> frozenset[Leaf] | None:
+        """As Algebra.atom."""
+        return frozenset((atom,)) if self._asked.holds(atom) else None
+
+    def all_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
+        """As Algebra.all_of."""
+        held: set[Leaf] = set()
+        for value in values:
+            if value is None:
+                return None
+            held |= value
+        return frozenset(held)
+
+    def any_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
+        """As Algebra.any_of."""
+        return next((value for value in values if value is not None), None)
+
+    def can(self, can: Can) -> frozenset[Leaf] | None:
+        """As Algebra.can; a rule that is asked for often is looked at once."""
+        if can not in self._known:
+            self._known[can] = super().can(can)
+        return self._known[can]
 
 
 def _atom(atom: Leaf) -> Formula:

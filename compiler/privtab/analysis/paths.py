@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from privtab.analysis.caller import Caller, Kin
-from privtab.analysis.effects import Fact, Fresh, bringing, effect_slots, lands, makes
-from privtab.analysis.goals import Goal, Needs
+from privtab.analysis.caller import Caller, EquivalenceClasses
+from privtab.analysis.effects import FreshNames, GainedFact, bringing, effect_slots, lands, makes
+from privtab.analysis.goals import Goal, RelevantFacts
 from privtab.analysis.held import listing
 from privtab.analysis.universe import Universe, names, universe
 from privtab.analysis.what_can import Choices
@@ -27,7 +27,7 @@ from privtab.state.nodes import State
 MOST_TRIALS = 50_000
 """Actions that are tried for one user's shortest paths before short ones have to do."""
 
-Facts: TypeAlias = frozenset[Fact]
+Facts: TypeAlias = frozenset[GainedFact]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Step:
     with_: Mapping[str, Entity]
     makes: bool
     because: tuple[Mapping[str, str], ...]
-    brings: tuple[Fact, ...]
+    brings: tuple[GainedFact, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Path:
     shortest: bool = True
 
 
-class Ground:
+class SearchSpace:
     """What is the same for every user of a state: which entities there are, and which names are taken."""
 
     def __init__(self, reference: Reference, state: State) -> None:
@@ -68,7 +68,7 @@ class Ground:
         self.names = names(reference.program, state)
 
 
-class Reach:
+class ReachableRights:
     """All that one user could do and come to. `more`: entities that exist besides those that the state names.
 
     `ground`: made once where many users are asked about.
@@ -80,7 +80,7 @@ class Reach:
         state: State,
         user: str,
         *,
-        ground: Ground | None = None,
+        ground: SearchSpace | None = None,
         more: Collection[Entity] = (),
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
@@ -88,24 +88,24 @@ class Reach:
     ) -> None:
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags)
-        on = Ground(reference, state) if ground is None else ground
+        on = SearchSpace(reference, state) if ground is None else ground
         self.universe = on.universe.copy()
         for entity in more:
             self.universe.add(entity)
-        self.fresh = Fresh(self.program, on.names | {name for entity in more for name in entity.names})
+        self.fresh = FreshNames(self.program, on.names | {name for entity in more for name in entity.names})
         self.max_steps = max_steps
         self._there = frozenset(self.universe)
-        self._kin = Kin(self.caller, state, self.universe)
+        self._kin = EquivalenceClasses(self.caller, state, self.universe)
         self._choices = Choices(self.caller, self.universe, self._kin)
         self._exists: set[Entity] = set()
         self._rules = bringing(self.program)
-        self.actions: dict[Action, tuple[Fact, ...]] = {}
+        self.actions: dict[Action, tuple[GainedFact, ...]] = {}
         """What may be done, in the order in which it becomes possible, and what it brings."""
-        self.facts: dict[Fact, None] = {}
+        self.facts: dict[GainedFact, None] = {}
         self._trials = 0
         self._saturate()
 
-    def gains(self) -> tuple[Fact, ...]:
+    def gains(self) -> tuple[GainedFact, ...]:
         """What they could come to and do not hold now, on entities that are there already."""
         return tuple(self._gained(fact for fact in self.facts if fact.entity in self._there))
 
@@ -117,13 +117,13 @@ class Reach:
             if any(f.kind == "exists" and self._is_there(f.entity, above=True) for f in facts)
         )
 
-    def reachable(self) -> frozenset[Fact]:
+    def reachable(self) -> frozenset[GainedFact]:
         """Every privilege, ownership and membership that they could hold, on what is there and on what they could make."""
         self._suppose(self.facts)
-        found: set[Fact] = set()
+        found: set[GainedFact] = set()
         for entity in self.universe:
-            facts = [Fact(kind="grant", entity=entity, privilege=p) for p in self.program.privileges]
-            facts += [Fact(kind="owner", entity=entity), Fact(kind="member", entity=entity)]
+            facts = [GainedFact(kind="grant", entity=entity, privilege=p) for p in self.program.privileges]
+            facts += [GainedFact(kind="owner", entity=entity), GainedFact(kind="member", entity=entity)]
             found |= {fact for fact in facts if self._holds(fact)}
         return frozenset(found)
 
@@ -161,7 +161,7 @@ class Reach:
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 
-    def _possible(self) -> Iterator[tuple[Action, tuple[Fact, ...]]]:
+    def _possible(self) -> Iterator[tuple[Action, tuple[GainedFact, ...]]]:
         """The actions that are allowed now and bring something that no action has brought."""
         for rule in self._rules:
             slots = effect_slots(rule)
@@ -189,7 +189,7 @@ class Reach:
         elif self.caller.about({RESOURCE: resource}).holds(condition):
             yield {}
 
-    def _suppose(self, facts: Iterable[Fact]) -> None:
+    def _suppose(self, facts: Iterable[GainedFact]) -> None:
         """Let the caller hold these facts beside what the state gives them."""
         imagined = self.caller.imagined
         listed = list(facts)
@@ -212,10 +212,10 @@ class Reach:
         keys = self.caller.vocabulary.keys(entity)
         return Entity.parse(keys[-2]) if len(keys) > 1 else None
 
-    def _holds(self, fact: Fact) -> bool:
+    def _holds(self, fact: GainedFact) -> bool:
         return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
 
-    def _gained(self, facts: Iterable[Fact]) -> Iterator[Fact]:
+    def _gained(self, facts: Iterable[GainedFact]) -> Iterator[GainedFact]:
         """The facts that hold in the end and do not hold now, with denials and what is inherited."""
         asked = [fact for fact in facts if fact.kind != "exists"]
         self._suppose(())
@@ -241,7 +241,9 @@ class Reach:
     def _bearing(self, goal: Goal) -> list[Action]:
         """The actions that may help towards a goal: whose facts it asks for, and whose facts those actions ask for."""
         needs = [
-            Needs(self.caller, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule))
+            RelevantFacts(
+                self.caller, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule)
+            )
         ]
         left = dict(self.actions)
         found: set[Action] = set()
@@ -251,7 +253,7 @@ class Reach:
             for action in some:
                 del left[action]
                 found.add(action)
-                needs.append(Needs(self.caller, action.resource, dict(action.with_), self._leaves(action.rule)))
+                needs.append(RelevantFacts(self.caller, action.resource, dict(action.with_), self._leaves(action.rule)))
         return [action for action in self.actions if action in found]
 
     def _leaves(self, rule: Rule) -> tuple[Atom, ...]:
@@ -332,11 +334,11 @@ class Reach:
             done += now
             left = [action for action in left if action not in now]
 
-    def _brought(self, actions: Iterable[Action]) -> list[Fact]:
+    def _brought(self, actions: Iterable[Action]) -> list[GainedFact]:
         return [fact for action in actions for fact in self.actions[action]]
 
     def _told(self, actions: Collection[Action]) -> Iterator[Step]:
-        held: list[Fact] = []
+        held: list[GainedFact] = []
         for action in self._in_order(actions):
             self._suppose(held)
             with_ = self._with(action)
@@ -358,12 +360,12 @@ class Reach:
 
 
 def escalations(
-    reference: Reference, state: State, user: str, *, ground: Ground | None = None, max_steps: int | None = None
-) -> Iterator[tuple[Fact, Path]]:
+    reference: Reference, state: State, user: str, *, ground: SearchSpace | None = None, max_steps: int | None = None
+) -> Iterator[tuple[GainedFact, Path]]:
     """What a user could come to on entities that are there and does not hold now, each with its path."""
     if not lands(reference.program):
         return
-    reach = Reach(reference, state, user, ground=ground, max_steps=max_steps)
+    reach = ReachableRights(reference, state, user, ground=ground, max_steps=max_steps)
     for fact in reach.gains():
         path = reach.path(Goal.of_fact(fact))
         if path is not None:

@@ -24,7 +24,7 @@ from privtab.analysis.changes import (
     Smallest,
     apply,
 )
-from privtab.analysis.turns import Turned, Ways
+from privtab.analysis.turns import HypotheticalDecision, Ways
 from privtab.analysis.what_can import what_can
 from privtab.ir.nodes import Has, Owner
 from privtab.reference.evaluate import Reference
@@ -57,10 +57,10 @@ class Proposal:
 def proposals(reference: Reference, state: State, request: Request, turns: Ways) -> tuple[tuple[Proposal, ...], bool]:
     """What to do about a denial, the best first, and whether that is all. `turns`: what `turns.ways` found."""
     budget = Smallest()
-    alone = Turned(reference, state, request, (), budget)
+    alone = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = [frozenset(way) for way in turns.sets]
     for candidate in _candidates(reference, alone):
-        found += Turned(reference, state, request, (candidate,), budget).beside(alone)
+        found += HypotheticalDecision(reference, state, request, (candidate,), budget).beside(alone)
     ways = budget.in_order(found)
     measured = _Measure(reference, state, request)
     most = MOST_CUT if budget.cut else MOST
@@ -89,7 +89,7 @@ def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
     return proposal.direct, others, proposal.gains is None, gains, len(proposal.changes)
 
 
-def _candidates(reference: Reference, turned: Turned) -> list[Assign | AddToGroup]:
+def _candidates(reference: Reference, turned: HypotheticalDecision) -> list[Assign | AddToGroup]:
     """The roles and groups that a row about what is asked names, and groups that hold such roles; MOST at most."""
     caller = turned.caller
     principals = set(_named(reference, turned))
@@ -115,7 +115,7 @@ def _candidates(reference: Reference, turned: Turned) -> list[Assign | AddToGrou
     return found[:MOST]
 
 
-def _named(reference: Reference, turned: Turned) -> Iterator[str]:
+def _named(reference: Reference, turned: HypotheticalDecision) -> Iterator[str]:
     """The principals that have something of what the condition asks for."""
     program, caller, holdings = reference.program, turned.caller, reference.holdings
     owner = program.semantics.owner

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
 from privtab.names import last_name
-from privtab.reference.evaluate import Asked
-from privtab.state.names import Names
-from privtab.state.nodes import Assignment, Effect, Grant, Place, State
+from privtab.reference.evaluate import EvaluationContext
+from privtab.state.names import StateNames
+from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places
 
 StepKind: TypeAlias = Literal[
@@ -25,7 +25,7 @@ class Step:
 
     kind: StepKind
     text: str
-    place: Place | None = None
+    place: RowLocation | None = None
 
 
 Chain: TypeAlias = tuple[Step, ...]
@@ -35,12 +35,12 @@ Chain: TypeAlias = tuple[Step, ...]
 class Provenance:
     """The rows of a state that concern one caller."""
 
-    def __init__(self, asked: Asked, state: State, places: Places = NOWHERE) -> None:
+    def __init__(self, asked: EvaluationContext, state: State, places: Places = NOWHERE) -> None:
         self.asked = asked
         self.program = asked.program
         self.state = state
         self.places = places
-        names = Names(asked.program)
+        names = StateNames(asked.program)
         user = asked.user
         self._groups: dict[str, list[Step]] = defaultdict(list)
         if "state" in self.program.semantics.groups:

@@ -63,18 +63,20 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
     `state`: the reference's own.
     """
     budget = Smallest()
-    alone = Turned(reference, state, request, (), budget)
+    alone = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
     for roles in _role_sets(alone.roles(), budget):
-        found += Turned(reference, state, request, roles, budget).beside(alone) if roles else alone.sets()
+        found += HypotheticalDecision(reference, state, request, roles, budget).beside(alone) if roles else alone.sets()
     return Ways(budget.in_order(found), complete=not budget.cut)
 
 
 def universe(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
     """Every change that `ways` thinks of for a request."""
-    asked = Turned(reference, state, request, ()).roles()
+    asked = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
-        c for roles in _role_sets(asked, Smallest()) for c in Turned(reference, state, request, roles).thought_of()
+        c
+        for roles in _role_sets(asked, Smallest())
+        for c in HypotheticalDecision(reference, state, request, roles).thought_of()
     }
     return tuple(sorted(found | set(asked), key=order))
 
@@ -86,7 +88,7 @@ def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[As
     budget.cut |= next(every, None) is not None
 
 
-class Turned(OfRequest[frozenset[Changes]]):
+class HypotheticalDecision(OfRequest[frozenset[Changes]]):
     """One request, its caller holding some more roles or being in more groups, and the changes that turn its conditions."""
 
     def __init__(
@@ -198,7 +200,7 @@ class Turned(OfRequest[frozenset[Changes]]):
             return found
         return self.budget.of(map(self._without_idle, found))
 
-    def beside(self, alone: Turned) -> Iterator[Changes]:
+    def beside(self, alone: HypotheticalDecision) -> Iterator[Changes]:
         """The smallest sets of changes with the further roles and groups. `alone`: the same without those."""
         for rest in self.sets():
             # Where sets are left out, the one that makes the roles idle may be among those.

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from privtab.analysis.caller import Caller, Kin
+from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.universe import Universe, rows_entities
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, canonical
@@ -29,7 +29,7 @@ CHOICES = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class May:
+class AllowedOperation:
     """One operation that is allowed. `with_`: a choice of further objects that it is allowed with.
 
     `choices`: how many entities do for the further object, where there is one. An unnamed call has a resource without its
@@ -50,7 +50,7 @@ class WhatCan:
     principal: str
     """`user:alice`, `group:hr` or `role:analyst`."""
     entities: tuple[Entity, ...]
-    allowed: tuple[May, ...]
+    allowed: tuple[AllowedOperation, ...]
     asked: int
     """How many questions that answers: operations and entities."""
     undecided: tuple[Rule, ...] = ()
@@ -87,7 +87,7 @@ def what_can(
         caller = Caller(reference, name, groups=groups, flags=flags)
     asker = _Asker(caller, state, found)
     asked = list(found) if entity is None else [entity]
-    allowed: list[May] = []
+    allowed: list[AllowedOperation] = []
     total = 0
     for resource in [*([Entity("", "")] if entity is None else []), *asked]:
         total += len(asker.questions(resource.type))
@@ -108,13 +108,13 @@ class _Asker:
         self.caller = caller
         self.program: Program = caller.program
         self.universe = universe
-        self._kin = Kin(caller, state, universe)
+        self._kin = EquivalenceClasses(caller, state, universe)
         self.choices = Choices(caller, universe, self._kin)
         self.undecided: dict[str, Rule] = {}
-        self._known: dict[tuple[str, str], list[May]] = {}
+        self._known: dict[tuple[str, str], list[AllowedOperation]] = {}
         self._questions: dict[str, list[tuple[Rule, bool]]] = {}
 
-    def allowed(self, entity: Entity) -> Iterator[May]:
+    def allowed(self, entity: Entity) -> Iterator[AllowedOperation]:
         """What is allowed of all that can be asked at an entity."""
         kind = self._kin.of(entity)
         if kind not in self._known:
@@ -144,11 +144,11 @@ class _Asker:
             self._questions[type_] = [*named, *single, *calls]
         return self._questions[type_]
 
-    def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> May | None:
+    def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> AllowedOperation | None:
         condition = asked_condition(self.program, rule, named=not unnamed)
         if not rule.withs:
             holds = self.caller.about({RESOURCE: resource}).holds(condition)
-            return May(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
+            return AllowedOperation(operation=rule.operation, resource=resource, unnamed=unnamed) if holds else None
         every = [rule.withs[0].name] if len(rule.withs) == 1 else []
         found: list[dict[str, Entity]] = []
         try:
@@ -157,7 +157,7 @@ class _Asker:
             self.undecided[rule.id] = rule
         if not found:
             return None
-        return May(
+        return AllowedOperation(
             operation=rule.operation,
             resource=resource,
             unnamed=unnamed,
@@ -173,7 +173,7 @@ class Choices:
     chosen on its own. Where there are too many minimal sets, each choice is looked at, objects that are alike once.
     """
 
-    def __init__(self, caller: Caller, universe: Universe, kin: Kin) -> None:
+    def __init__(self, caller: Caller, universe: Universe, kin: EquivalenceClasses) -> None:
         self.caller = caller
         self.universe = universe
         self.kin = kin

@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from privtab.analysis.bearers import PrincipalBearers, UserBearers
 from privtab.analysis.caller import Caller
 from privtab.analysis.held import listing
+from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
 from privtab.analysis.universe import users
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
@@ -29,7 +29,7 @@ MEMBERSHIPS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Through:
+class Evidence:
     """One thing that a user needed and has: the atom, the entity that gives it, and the principal.
 
     `via`: the group by which they hold the role that gives it, unless they hold it themselves.
@@ -61,23 +61,23 @@ class WhoCan:
         program = reference.program
         self.request = request
         self.rule: Rule = program.rules[request.resource.type, request.action]
-        self._asked = Asked(reference, request)
+        self._asked = EvaluationContext(reference, request)
         self._reference = reference
         self._state = state
         self._condition = self._asked.condition(self.rule)
-        self._users = UserBearers(self._asked, state)
+        self._users = UserSets(self._asked, state)
         found = self._users.fold(self._condition)
         self.known: frozenset[str] = users(program, state)
         self.anyone: bool = found is None
         self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
 
-    def through(self, user: str) -> tuple[Through, ...]:
+    def through(self, user: str) -> tuple[Evidence, ...]:
         """What one of the users is allowed by: the first minimal set that holds for them; empty where none does."""
         caller = Caller(self._reference, user, flags=self.request.flags)
         caller.about(self._objects())
         explained = Explanation(caller, self.rule, listing(caller, self.rule, self._condition), allowed=True)
         return tuple(
-            Through(
+            Evidence(
                 atom=reason["atom"],
                 on=reason.get("on"),
                 through=reason["through"],
@@ -127,7 +127,7 @@ class WhoCan:
         return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}
 
 
-class _Joining(PrincipalBearers):
+class _Joining(SinglePrincipalSets):
     """Principals of whom some memberships are taken for granted."""
 
     joined: Collection[Atom] = ()

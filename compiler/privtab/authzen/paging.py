@@ -18,7 +18,7 @@ MOST_RESULTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PagePosition:
     """Where a page begins: after which name (None: at the start), and how many results it holds at most."""
 
     after: str | None
@@ -32,18 +32,20 @@ class Place:
         return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
 
-def place(search: Search, system: str, usual: int) -> Place:
+def place(search: Search, system: str, usual: int) -> PagePosition:
     """Where a search begins; raises Malformed for a token of another search, or a limit that has changed (§8.2)."""
     asked = _asked(search, system)
     page = search.page
     if page.token is None:
-        return Place(after=None, limit=min(page.limit if page.limit is not None else usual, MOST_RESULTS), asked=asked)
+        return PagePosition(
+            after=None, limit=min(page.limit if page.limit is not None else usual, MOST_RESULTS), asked=asked
+        )
     of, limit, after = _read(page.token)
     if of != asked:
         raise Malformed("`page.token` is of another search: everything but the page must stay as it was")
     if page.limit is not None and min(page.limit, MOST_RESULTS) != limit:
         raise Malformed(f"`page.limit` is {page.limit}, and was {limit} on the page before; it must stay as it was")
-    return Place(after=after, limit=limit, asked=asked)
+    return PagePosition(after=after, limit=limit, asked=asked)
 
 
 def _read(token: str) -> tuple[str, int, str | None]:

@@ -18,7 +18,7 @@ FEW = 50
 """So many decisions do not hold up the event loop; more of them go to a thread."""
 
 
-class Point(Protocol):
+class DecisionPoint(Protocol):
     """Answers requests; every method but `ready` and `close` may raise a DecisionError."""
 
     searches: bool
@@ -46,7 +46,7 @@ class Point(Protocol):
         """Give everything back."""
 
 
-class LocalPoint:
+class LocalDecisionPoint:
     """Bundles in this process."""
 
     searches = True
@@ -98,7 +98,7 @@ class LocalPoint:
         self._embedded.close()
 
 
-class OpaPoint:
+class OpaDecisionPoint:
     """An OPA, which keeps itself current. Its state cannot be listed, so nobody and nothing can be searched for."""
 
     searches = False

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from privtab.authzen.directory import Directory
 from privtab.authzen.messages import Malformed, Search, Searched, request
-from privtab.authzen.paging import Place
+from privtab.authzen.paging import PagePosition
 from privtab.errors import InvalidRequest
 from privtab.names import last_name
 from privtab.request import Entity, Request
@@ -87,7 +87,7 @@ def actions(search: Search, vocabulary: Vocabulary) -> Walk:
     return Walk(names=names, asks=lambda name: replace(asked, action=name))
 
 
-async def page(walk: Walk, at: Place, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
+async def page(walk: Walk, at: PagePosition, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
     """The results of one page, and one look further: only so it is known whether there is another."""
     found: list[str] = []
     until = clock() + SECONDS

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from privtab.authzen import messages, paging, searching
 from privtab.authzen.messages import Body, Evaluations, Malformed, Search, Searched, Semantic
-from privtab.authzen.paging import Place
-from privtab.authzen.points import Point
+from privtab.authzen.paging import PagePosition
+from privtab.authzen.points import DecisionPoint
 from privtab.errors import InvalidRequest, PrivtabError
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
@@ -33,7 +33,9 @@ class Service:
     answers with decisions alone: faster, and nobody learns from them what the policy asks for.
     """
 
-    def __init__(self, point: Point, *, system: str = "", brief: bool = False, page_size: int = USUAL_RESULTS) -> None:
+    def __init__(
+        self, point: DecisionPoint, *, system: str = "", brief: bool = False, page_size: int = USUAL_RESULTS
+    ) -> None:
         self.point = point
         self.system = system
         self._brief = brief
@@ -128,7 +130,7 @@ class Service:
         search = searching.subjects if asked.kind is Searched.SUBJECT else searching.resources
         return await asyncio.to_thread(search, asked, vocabulary, directory)
 
-    async def _found(self, asked: Search, walk: searching.Walk, at: Place) -> tuple[searching.Page, bool]:
+    async def _found(self, asked: Search, walk: searching.Walk, at: PagePosition) -> tuple[searching.Page, bool]:
         found = await searching.page(walk, at, self.point.check_many)
         # Only the first page says so: it is true of all.
         first = asked.kind is Searched.SUBJECT and at.after is None and asked.type == "user"

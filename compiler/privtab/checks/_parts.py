@@ -65,9 +65,9 @@ def tree(condition: m.Condition, path: Path) -> Node:
             )
         case m.Required(body=body, flag=flag):
             return Node(path=path, shape="when", condition=condition, parts=(tree(body, (*path, 0)),), flag=flag)
-        case m.Held(uses=[_, _, *_], places=[_, _, *_]):
+        case m.HoldsPrivilege(uses=[_, _, *_], places=[_, _, *_]):
             return _grid(condition, path)
-        case m.Held(uses=[_, _, *_] as uses, every=every):
+        case m.HoldsPrivilege(uses=[_, _, *_] as uses, every=every):
             return Node(
                 path=path,
                 shape="all" if every else "any",
@@ -77,7 +77,7 @@ def tree(condition: m.Condition, path: Path) -> Node:
                 spots=_use_spots(condition),
             )
         case (
-            m.Held(places=[_, _, *_] as places)
+            m.HoldsPrivilege(places=[_, _, *_] as places)
             | m.Related(places=[_, _, *_] as places)
             | m.CanDo(places=[_, _, *_] as places)
         ):
@@ -97,7 +97,7 @@ def _leaf(condition: m.Condition, path: Path) -> Node:
     return Node(path=path, shape="leaf", condition=condition)
 
 
-def _grid(held: m.Held, path: Path) -> Node:
+def _grid(held: m.HoldsPrivilege, path: Path) -> Node:
     return Node(
         path=path,
         shape="all-grid" if held.every else "any-grid",
@@ -109,7 +109,7 @@ def _grid(held: m.Held, path: Path) -> Node:
     )
 
 
-def _use_spots(held: m.Held) -> tuple[m.Spot | None, ...]:
+def _use_spots(held: m.HoldsPrivilege) -> tuple[m.Spot | None, ...]:
     """A set beside its members is passed over, since tables spell it so."""
 
     def spelt(one: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
@@ -137,7 +137,7 @@ def parts(node: Node) -> Iterator[Part]:
             yield Part(path=(*node.path, *([USES] if grid else []), i), kind=node.kind, spot=spot, node=node)
 
 
-class Reader:
+class PartLiterals:
     """The literals of nodes, with parts gone."""
 
     def __init__(self, lowering: Lowering, circuit: Circuit) -> None:

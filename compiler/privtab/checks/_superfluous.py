@@ -14,7 +14,7 @@ from itertools import accumulate, product
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
-from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, Path, Reader, nodes, parts, tree
+from privtab.checks._parts import PLACES, USES, Gone, Kind, Node, Part, PartLiterals, Path, nodes, parts, tree
 from privtab.checks._truth import Circuit
 from privtab.errors import Undecided
 from privtab.ir.formula import unrelated, without_name
@@ -62,7 +62,7 @@ def _roots(row: m.Row) -> list[Node]:
     return [tree(cell, (number,)) for number, cell in enumerate((row.requires, row.each)) if cell is not None]
 
 
-class _Face:
+class _RowShape:
     """A row as one kind of request meets it: the types that its objects may have, and whether the last name is left off."""
 
     def __init__(
@@ -79,7 +79,7 @@ class _Face:
         """Whether nothing is superfluous, all parts asking about different things."""
         if not self.apart:
             self.circuit = Circuit(seen, types, unnamed)
-            self.reader = Reader(seen.lowering, self.circuit)
+            self.reader = PartLiterals(seen.lowering, self.circuit)
             self.gate = self.circuit.leaf(rule.gate)
             self.whole = self.total(frozenset())
 
@@ -150,7 +150,7 @@ class _Body:
     """The rows of one body, which say the same of several types or operations."""
 
     def __init__(self, seen: View, rows: list[m.Row], listed: list[Part]) -> None:
-        self.faces: list[_Face] = []
+        self.faces: list[_RowShape] = []
         self.listed = listed
         seen.exact.solver.renew()
         for row in rows:
@@ -159,9 +159,9 @@ class _Body:
             choices = [[(type_,) for type_ in w.types] if alone else [w.types] for w in rule.withs]
             for chosen in product(*choices):
                 types = dict(zip((w.name for w in rule.withs), chosen, strict=True))
-                self.faces.append(_Face(seen, rule, roots, types, None))
+                self.faces.append(_RowShape(seen, rule, roots, types, None))
                 if rule.each is not None and row.requires is not None:
-                    self.faces.append(_Face(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
+                    self.faces.append(_RowShape(seen, rule, [r for r in roots if r.path == (0,)], types, rule.entity))
         self.lowering = seen.lowering
 
     def found(self) -> Iterator[Superfluous]:
@@ -214,11 +214,11 @@ class _Body:
 
     def _last(self, part: Part, gone: Mapping[Path, Why]) -> bool:
         """Whether it is all that is left of a list of which some must be left."""
-        return not _conjunct(part) and not _Beside(self.faces[0], part, frozenset(gone)).rest
+        return not _conjunct(part) and not _PartContext(self.faces[0], part, frozenset(gone)).rest
 
     def _beside(self, part: Part, gone: Mapping[Path, Why]) -> Why | None:
         """Why its own `or`, `and` or term makes it superfluous; None if it does not."""
-        views = [_Beside(face, part, frozenset(gone)) for face in self.faces if face.named]
+        views = [_PartContext(face, part, frozenset(gone)) for face in self.faces if face.named]
         if _conjunct(part):
             if all(v.gives([]) for v in views):
                 return "always" if all(v.open() for v in views) else "gate"
@@ -234,10 +234,10 @@ class _Body:
         return "less" if by else "others"
 
 
-class _Beside:
+class _PartContext:
     """A part and what is left beside it, as one kind of request meets them."""
 
-    def __init__(self, face: _Face, part: Part, gone: Gone) -> None:
+    def __init__(self, face: _RowShape, part: Part, gone: Gone) -> None:
         self._face = face
         self._part = part
         self._node = face.nodes[part.node.path]

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from privtab.checks._superfluous import Superfluous
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
-    from privtab.ir.exact import Exact
+    from privtab.ir.exact import ImplicationChecker
     from privtab.ir.full_access import FullAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
+    from privtab.model.alternative_rows import AlternativeRows
     from privtab.model.lower import Lowering
     from privtab.model.nodes import PairKey, Policy, Row
-    from privtab.model.others import Others
 
 Setting = tuple[frozenset[str], dict[str, str]]
 """Flags that a request sets, and the type of each of its `with` objects."""
@@ -66,11 +66,11 @@ class View:
         return canonical(self.program)
 
     @cached_property
-    def exact(self) -> Exact:
+    def exact(self) -> ImplicationChecker:
         """Comparisons."""
-        from privtab.ir.exact import Exact
+        from privtab.ir.exact import ImplicationChecker
 
-        return Exact(self.program)
+        return ImplicationChecker(self.program)
 
     def rule(self, row: Row) -> Rule:
         """The rule of a row of the policy."""
@@ -178,11 +178,11 @@ class View:
         return solver.possible([solver.literal(formula), *solver.with_flags(flags), solver.requests(slots)])
 
     @cached_property
-    def others(self) -> Others:
+    def others(self) -> AlternativeRows:
         """Rows that the policy might have had."""
-        from privtab.model.others import Others
+        from privtab.model.alternative_rows import AlternativeRows
 
-        return Others(self.policy)
+        return AlternativeRows(self.policy)
 
     @cached_property
     def superfluous(self) -> tuple[Superfluous, ...]:

@@ -27,12 +27,12 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
 
 def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
-    from privtab.model.nodes import Held
+    from privtab.model.nodes import HoldsPrivilege
     from privtab.model.walk import row_terms
 
     seen: set[tuple[int, int, int]] = set()
     for row in policy.rows.values():
-        uses = [use for term in row_terms(row) if isinstance(term, Held) for use in term.uses]
+        uses = [use for term in row_terms(row) if isinstance(term, HoldsPrivilege) for use in term.uses]
         uses += [outcome.use for outcome in row.outcomes if outcome.use is not None]
         for use in uses:
             key = (id(use.spot.cell), use.spot.start, use.spot.end)

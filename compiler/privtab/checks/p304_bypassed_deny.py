@@ -31,15 +31,15 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
                     yield _finding(upper, lower, privilege)
 
 
-def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.Place, m.Place, str]]:
+def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetSlot, m.TargetSlot, str]]:
     """Places of one `or`, the upper above the lower, where the same privilege on either is enough."""
-    from privtab.model.nodes import AnyOf, Held
+    from privtab.model.nodes import AnyOf, HoldsPrivilege
     from privtab.model.walk import alternatives, flat, terms
 
-    alone = [term for term in terms(condition) if isinstance(term, Held)]
-    groups: list[list[Held]] = [[term] for term in alone]
+    alone = [term for term in terms(condition) if isinstance(term, HoldsPrivilege)]
+    groups: list[list[HoldsPrivilege]] = [[term] for term in alone]
     groups.extend(
-        [part for part in flat(any_of, AnyOf) if isinstance(part, Held) and not part.every]
+        [part for part in flat(any_of, AnyOf) if isinstance(part, HoldsPrivilege) and not part.every]
         for any_of in alternatives(condition)
     )
     for group in groups:
@@ -53,7 +53,7 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.Place, 
                     yield place, other, common[0]
 
 
-def _finding(upper: m.Place, lower: m.Place, privilege: str) -> Diagnostic:
+def _finding(upper: m.TargetSlot, lower: m.TargetSlot, privilege: str) -> Diagnostic:
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -49,13 +49,13 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
 def _required(policy: Policy) -> dict[tuple[str, str], Spot]:
     """What conditions ask for, and where first."""
-    from privtab.model.nodes import Held
+    from privtab.model.nodes import HoldsPrivilege
     from privtab.model.walk import row_terms
 
     first: dict[tuple[str, str], Spot] = {}
     for row in policy.rows.values():
         for term in row_terms(row):
-            if not isinstance(term, Held):
+            if not isinstance(term, HoldsPrivilege):
                 continue
             for use in term.uses:
                 for place in term.places:

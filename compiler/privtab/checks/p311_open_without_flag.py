@@ -46,7 +46,7 @@ def asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
             return any(asks_nothing(part, flags=flags) for part in parts)
         case m.Required(body=body):
             return not flags or asks_nothing(body, flags=flags)
-        case m.Held() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo():
+        case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo():
             return False
         case _:
             assert_never(condition)

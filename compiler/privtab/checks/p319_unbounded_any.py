@@ -56,15 +56,17 @@ def _asks_nothing(seen: View, row: m.Row) -> bool:
 
 def _fits_all(policy: m.Policy, row: m.Row, name: str) -> bool:
     """Whether the row speaks of the object, but in no way that some type does not fit."""
-    from privtab.model.nodes import CanDo, Held, Related
+    from privtab.model.nodes import CanDo, HoldsPrivilege, Related
     from privtab.model.walk import row_terms
 
-    about = [term for term in row_terms(row) if isinstance(term, Held | Related | CanDo) and _names(term, name)]
+    about = [
+        term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _names(term, name)
+    ]
     types = next(slot.types for slot in row.withs if slot.name == name)
     return len(types) == len(policy.entities) and bool(about) and all(isinstance(t, Related) for t in about)
 
 
-def _names(term: m.Held | m.Related | m.CanDo, name: str) -> bool:
+def _names(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
     return any(place.slot == name for place in term.places)
 
 

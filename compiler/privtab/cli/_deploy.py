@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
-from privtab.cli._deploy_asked import Asked, Told, Watched
+from privtab.cli._deploy_request import DeployReport, DeployRequest, WatchOptions
 from privtab.cli._deploy_show import say, show_gate, show_trial
 from privtab.cli._options import load_state
 from privtab.cli._output import Format, complain, out, print_json, printed, show_diagnostics
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
+    from privtab.registry.deploy.canary_analysis import CanaryOutcome, CanaryPlan
     from privtab.registry.deploy.gates import Gate
     from privtab.registry.deploy.rollout import Packed, Rollout
-    from privtab.registry.deploy.trial import Ended, Trial
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
     from privtab.state.nodes import State
@@ -47,22 +47,28 @@ if TYPE_CHECKING:
 WAIVERS = Path("privtab-waivers.yaml")
 
 
-def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> Trial:
+def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> CanaryPlan:
     """How a canary is tried."""
     from privtab.registry.deploy.canary import part
-    from privtab.registry.deploy.trial import Trial
+    from privtab.registry.deploy.canary_analysis import CanaryPlan
 
-    return Trial(part=part(text), seconds=seconds, decisions=decisions, tolerance=tolerance, quiet_ok=quiet_ok)
+    return CanaryPlan(part=part(text), seconds=seconds, decisions=decisions, tolerance=tolerance, quiet_ok=quiet_ok)
 
 
 def to_channel(
-    asked: Asked, registry_url: str | None, channel: str, watched: Watched, canary: Trial | None, *, rollback: bool
+    asked: DeployRequest,
+    registry_url: str | None,
+    channel: str,
+    watched: WatchOptions,
+    canary: CanaryPlan | None,
+    *,
+    rollback: bool,
 ) -> None:
     """Run the gates, store the bundles, release them, and watch."""
     registry = registry_of(registry_url)
     if canary is not None and not watched.server:
         raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
-    told = Told()
+    told = DeployReport()
     try:
         with reader_of(watched.server, watched.opas, watched.token_file, watched.ca) as read:
             code = _to_channel(asked, registry, channel, watched, read, canary, told, rollback=rollback)
@@ -74,13 +80,13 @@ def to_channel(
 
 
 def _to_channel(
-    asked: Asked,
+    asked: DeployRequest,
     registry: Registry,
     channel: str,
-    watched: Watched,
+    watched: WatchOptions,
     read: Any,
-    canary: Trial | None,
-    told: Told,
+    canary: CanaryPlan | None,
+    told: DeployReport,
     *,
     rollback: bool,
 ) -> int:
@@ -146,7 +152,13 @@ def _to_channel(
 
 
 def _switched(
-    asked: Asked, rollout: Rollout, packed: Packed, before: Channel, canary: Trial | None, told: Told, hold: ExitStack
+    asked: DeployRequest,
+    rollout: Rollout,
+    packed: Packed,
+    before: Channel,
+    canary: CanaryPlan | None,
+    told: DeployReport,
+    hold: ExitStack,
 ) -> int | None:
     """Store and release, to a canary first if asked for; the exit code if that ends the deployment, else None."""
     with told.step("put"):
@@ -181,7 +193,7 @@ def _switched(
     return None
 
 
-def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[State, Path] | None]:
+def _checked(asked: DeployRequest, told: DeployReport) -> tuple[Program | None, Path, tuple[State, Path] | None]:
     """The gates that need nothing but files, each shown as it ends; no program where one fails that stops at once."""
     from privtab.pipeline import find_policy
     from privtab.registry.deploy.gates import lint_gate, skipped, test_gate
@@ -210,7 +222,7 @@ def _checked(asked: Asked, told: Told) -> tuple[Program | None, Path, tuple[Stat
     return checked.program, path, loaded
 
 
-def _compared(asked: Asked, registry: Registry, before: Channel, program: Program, path: Path) -> Gate:
+def _compared(asked: DeployRequest, registry: Registry, before: Channel, program: Program, path: Path) -> Gate:
     from privtab.registry.deploy.gates import diff_gate
     from privtab.registry.deploy.program import program_in
 
@@ -242,7 +254,7 @@ def _waivers(path: Path | None) -> tuple[Sequence[Waiver], Sequence[Diagnostic]]
     return read.waivers, read.found
 
 
-def _signing(asked: Asked, registry: Registry, before: Channel) -> SigningKey | None:
+def _signing(asked: DeployRequest, registry: Registry, before: Channel) -> SigningKey | None:
     from privtab.bundle.sign import SigningKey
 
     if asked.signing_key is None:
@@ -251,7 +263,7 @@ def _signing(asked: Asked, registry: Registry, before: Channel) -> SigningKey | 
     return SigningKey.of(asked.signing_key, scope=asked.scope or scope_of(registry), sequence=before.last + 1)
 
 
-def _why(asked: Asked, gates: Sequence[Gate]) -> str:
+def _why(asked: DeployRequest, gates: Sequence[Gate]) -> str:
     """What the history keeps: the reason that was given, and what was left out or waived."""
     from privtab.registry.deploy.gates import Outcome
 
@@ -267,9 +279,11 @@ def _why(asked: Asked, gates: Sequence[Gate]) -> str:
     return "; ".join(said)
 
 
-def _try(asked: Asked, rollout: Rollout, to: Any, before: Channel, why: str, canary: Trial, told: Told) -> Ended | None:
+def _try(
+    asked: DeployRequest, rollout: Rollout, to: Any, before: Channel, why: str, canary: CanaryPlan, told: DeployReport
+) -> CanaryOutcome | None:
     """A part of the sidecars first. None: the canary's sidecars did not come; all are back where they were then."""
-    from privtab.registry.deploy.trial import alone, observe, sides
+    from privtab.registry.deploy.canary_analysis import alone, observe, sides
     from privtab.registry.nodes import Canary
 
     sides(replace(before, canary=Canary(policy=to.policy, state=to.state)))
@@ -324,7 +338,7 @@ def _ended_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollback: bool) -> int:
+def _watch(asked: DeployRequest, rollout: Rollout, before: Channel, told: DeployReport, *, rollback: bool) -> int:
     assert told.after is not None
     try:
         with told.step("watch"):
@@ -355,7 +369,7 @@ def _watch(asked: Asked, rollout: Rollout, before: Channel, told: Told, *, rollb
     return WORLD
 
 
-def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
+def into_opa(asked: DeployRequest, url: str, token_file: Path | None) -> None:
     """`--push`: the same gates but the comparison, and then one OPA alone."""
     from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
@@ -363,7 +377,7 @@ def into_opa(asked: Asked, url: str, token_file: Path | None) -> None:
 
     if asked.sharded:
         raise UsageError("`--push` takes a whole state: leave `--sharded` off")
-    told = Told()
+    told = DeployReport()
     program, _, loaded = _checked(asked, told)
     if program is None or not all(gate.passed for gate in told.gates):
         if asked.format is Format.JSON:

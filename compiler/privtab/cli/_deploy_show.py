@@ -11,8 +11,8 @@ from privtab.cli._output import Format, out, show_diagnostics, table
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from privtab.registry.deploy.canary_analysis import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
-    from privtab.registry.deploy.trial import Ended
 
 MOST = 10
 """Changes or failures that a person is shown; `privtab diff` and `privtab test` show all."""
@@ -43,7 +43,7 @@ def show_gate(gate: Gate, format_: Format) -> None:
 
 def _blocking(gate: Gate) -> Table:
     """The changes that stop a deployment, by what makes them; below each the operations that changed only through it."""
-    from privtab.analysis.diff.words import also_by, drawn_together, folded
+    from privtab.analysis.diff.summary import also_by, drawn_together, folded
 
     shown = table("  operation", "verdict", "before", "after")
     for one in folded(gate.blocking)[:MOST]:
@@ -60,7 +60,7 @@ def _blocking(gate: Gate) -> Table:
     return shown
 
 
-def show_trial(ended: Ended, format_: Format) -> None:
+def show_trial(ended: CanaryOutcome, format_: Format) -> None:
     """How a canary ended, by rule."""
     if format_ is Format.JSON:
         return

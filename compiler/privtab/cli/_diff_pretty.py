@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
-from privtab.analysis.diff.words import (
+from privtab.analysis.diff.summary import (
     Group,
     also_by,
     answers_text,

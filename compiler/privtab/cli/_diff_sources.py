@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privtab import source
-from privtab.analysis.diff.fork import Child, helpers
+from privtab.analysis.diff.worker import Worker, helpers
 from privtab.cli import _git
-from privtab.cli._kept import is_kept, load_policy
+from privtab.cli._stored import is_kept, load_policy
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN, SHARED, settings_in
@@ -130,7 +130,7 @@ def _program(side: Side) -> Program:
 
 def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
     """One side is read by a child of this process; if that fails, here, so that errors are the same."""
-    child = Child.start(lambda: _program(before))
+    child = Worker.start(lambda: _program(before))
     try:
         other = _program(after)
     except BaseException:

@@ -28,7 +28,7 @@ Bundles = Callable[[], tuple[bytes, bytes]]
 """What makes the policy and the state bundle from their files; raises PrivtabError or typer.Exit."""
 
 
-class Watched:
+class FileWatch:
     """Files and folders, and whether they have changed since the last look."""
 
     def __init__(self, paths: list[Path]) -> None:
@@ -57,7 +57,9 @@ class Watched:
         return found
 
 
-def keep(server: OpaServer, *, restart: bool, watched: Watched | None, bundles: Bundles, stop: threading.Event) -> int:
+def keep(
+    server: OpaServer, *, restart: bool, watched: FileWatch | None, bundles: Bundles, stop: threading.Event
+) -> int:
     """Stay until `stop` is set or OPA ends; the exit code. Started again with `restart`, reloaded where files change."""
     started = time.monotonic()
     while not stop.wait(LOOK_SECONDS):

@@ -100,7 +100,7 @@ def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = Fa
 
 
 def _checked(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
-    from privtab.cli._kept import load_rows
+    from privtab.cli._stored import load_rows
     from privtab.state.validate import validate_with_places
 
     state, places, findings = validate_with_places(program, load_rows(program, path))

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from privtab._staged import write
-from privtab.cli._kept import bundle_of, release_at
 from privtab.cli._output import out
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -19,6 +18,7 @@ from privtab.cli._registry_options import (
     open_registry,
 )
 from privtab.cli._registry_show import read_file
+from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import RegistryError, UsageError
 
 

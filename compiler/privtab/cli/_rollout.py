@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from privtab.registry.deploy.nodes import Standing, Stood
-    from privtab.registry.deploy.watch import Look, Reader
+    from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
+    from privtab.registry.deploy.watch import FleetSnapshot, Reader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -119,10 +119,10 @@ def token_of(path: Path | None) -> str | None:
     return text
 
 
-def watcher(console: Console | None) -> Callable[[Iterator[Look], str], Look]:
+def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:
     """Shows a watch: a table that follows on a terminal, else a line for each sidecar that changes; None: nothing."""
 
-    def follow(looks: Iterator[Look], title: str) -> Look:
+    def follow(looks: Iterator[FleetSnapshot], title: str) -> FleetSnapshot:
         if console is None:
             return _last(looks)
         return _live(looks, title, console) if console.is_terminal else _lines(looks, title, console)
@@ -130,7 +130,7 @@ def watcher(console: Console | None) -> Callable[[Iterator[Look], str], Look]:
     return follow
 
 
-def _last(looks: Iterable[Look]) -> Look:
+def _last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
     last = None
     for look in looks:
         last = look
@@ -138,7 +138,7 @@ def _last(looks: Iterable[Look]) -> Look:
     return last
 
 
-def _live(looks: Iterator[Look], title: str, console: Console) -> Look:
+def _live(looks: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
     from rich.console import Group
     from rich.live import Live
 
@@ -154,7 +154,7 @@ def _live(looks: Iterator[Look], title: str, console: Console) -> Look:
     return last
 
 
-def _lines(looks: Iterator[Look], title: str, console: Console) -> Look:
+def _lines(looks: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
     said: dict[str, tuple[str, str]] = {}
     last, problem = None, None
     for look in looks:
@@ -175,12 +175,12 @@ def _lines(looks: Iterator[Look], title: str, console: Console) -> Look:
     return last
 
 
-def name_of(stood: Stood) -> str:
+def name_of(stood: SidecarStatus) -> str:
     """How a sidecar is called."""
     return stood.sidecar.url or stood.sidecar.id
 
 
-def sidecars(stood: Sequence[Stood]) -> RenderableType:
+def sidecars(stood: Sequence[SidecarStatus]) -> RenderableType:
     """A line for each bundle of each sidecar, and below what is wrong with whom."""
     from rich.console import Group
 
@@ -190,7 +190,7 @@ def sidecars(stood: Sequence[Stood]) -> RenderableType:
     return Group(_table(stood), *lines)
 
 
-def _table(stood: Sequence[Stood]) -> Table:
+def _table(stood: Sequence[SidecarStatus]) -> Table:
     shown = table("sidecar", "labels", "bundle", "revision", "active since", "seen", "standing")
     now = datetime.now(tz=UTC)
     for one in stood:
@@ -216,7 +216,7 @@ def _table(stood: Sequence[Stood]) -> Table:
     return shown
 
 
-def style(standing: Standing) -> str:
+def style(standing: SidecarProgress) -> str:
     """The colour of a standing."""
     return {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(standing), "red")
 
@@ -228,7 +228,7 @@ def ago(moment: datetime | None, now: datetime) -> str:
     return "" if moment is None else f"{age(now - moment)} ago"
 
 
-def complain_late(look: Look) -> None:
+def complain_late(look: FleetSnapshot) -> None:
     """Say which sidecars do not run what they should, and why, on standard error."""
     for one in look.late:
         seen = one.sidecar.seen
@@ -260,7 +260,7 @@ def channel_json(channel: Channel) -> dict[str, Any]:
     }
 
 
-def look_json(look: Look | None) -> dict[str, Any] | None:
+def look_json(look: FleetSnapshot | None) -> dict[str, Any] | None:
     """The end of a watch for a program; null where nobody watched."""
     if look is None:
         return None

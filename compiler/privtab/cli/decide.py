@@ -28,7 +28,7 @@ from privtab.printable import printable, printable_json
 from privtab.request import Request
 from privtab.vocabulary import Vocabulary
 
-Asked: TypeAlias = Request | InvalidRequest
+ParsedRequest: TypeAlias = Request | InvalidRequest
 
 _MARK = b"\xef\xbb\xbf"
 """What some editors put before the first line of a text in UTF-8."""
@@ -69,7 +69,7 @@ def decide(
       privtab decide -p cdap/final -s state.yaml -r asked.jsonl --engine opa
       privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl
     """
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
     from privtab.ir.serialise import vocabulary
 
     if state is None and url is None:
@@ -129,7 +129,7 @@ def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> in
     return wrong
 
 
-def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int, Asked]]:
+def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int, ParsedRequest]]:
     """Each line's number and its request, or what is wrong with it; blank lines are skipped."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():

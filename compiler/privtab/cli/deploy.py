@@ -124,9 +124,9 @@ def deploy(
       privtab deploy my.yaml --state state.yaml --push http://127.0.0.1:8181
     """
     from privtab.cli import _deploy
-    from privtab.cli._deploy_asked import Asked, Watched
+    from privtab.cli._deploy_request import DeployRequest, WatchOptions
 
-    asked = Asked(
+    asked = DeployRequest(
         policy=policy,
         variant=variant,
         readings=readings(reading),
@@ -149,7 +149,7 @@ def deploy(
             raise UsageError(f"`--push` goes to one OPA, without {registry_given[0]}: leave that off")
         _deploy.into_opa(asked, push, token_file)
         return
-    watched = Watched(
+    watched = WatchOptions(
         server=server, opas=tuple(opa or ()), token_file=token_file, ca=ca, timeout=timeout, expect=expect
     )
     trial = None

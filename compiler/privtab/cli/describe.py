@@ -31,7 +31,7 @@ def describe(
       privtab describe cdap/final --reading namespace/list=parent
     """
     from privtab.backends.describe import describe as described
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
 
     with working("describing"):

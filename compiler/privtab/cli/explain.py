@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from privtab.analysis.changes import Change
-    from privtab.analysis.explain import Part, Why
+    from privtab.analysis.explain import Part, RequestExplanation
     from privtab.analysis.proposals import Proposal
     from privtab.analysis.provenance import Chain
     from privtab.ir.nodes import Program
@@ -84,7 +84,7 @@ def explain(
     from privtab.analysis.explain import explain as explained
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
     from privtab.reference.evaluate import Reference
 
@@ -112,7 +112,7 @@ def explain(
         raise typer.Exit(1)
 
 
-def _json(why: Why) -> dict[str, Any]:
+def _json(why: RequestExplanation) -> dict[str, Any]:
     return {
         "request": why.request.to_json(),
         **why.decision.to_json(),
@@ -160,7 +160,9 @@ def _change_json(change: Change, user: str) -> dict[str, Any]:
 class _Screen:
     """One explanation for a person."""
 
-    def __init__(self, console: Console, program: Program, why: Why, places: Places, *, everything: bool) -> None:
+    def __init__(
+        self, console: Console, program: Program, why: RequestExplanation, places: Places, *, everything: bool
+    ) -> None:
         self.console = console
         self.program = program
         self.why = why

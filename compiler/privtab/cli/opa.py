@@ -93,7 +93,7 @@ def run(
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """
-    from privtab.cli._opa_run import Watched, keep
+    from privtab.cli._opa_run import FileWatch, keep
     from privtab.opa.binary import choose
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
@@ -107,7 +107,7 @@ def run(
         check_port("127.0.0.1", port)
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim", soft_wrap=True)
-    watched = Watched([find_policy(policy), *([state] if state else [])]) if watch else None
+    watched = FileWatch([find_policy(policy), *([state] if state else [])]) if watch else None
     program, loaded = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from privtab.analysis.effects import Fact
+    from privtab.analysis.effects import GainedFact
     from privtab.analysis.goals import Goal
-    from privtab.analysis.paths import Path, Reach, Step
+    from privtab.analysis.paths import Path, ReachableRights, Step
     from privtab.reference.evaluate import Reference
     from privtab.state.nodes import State
 
@@ -94,7 +94,7 @@ def paths(
       privtab paths bob -p studio.yaml -s state.yaml
       privtab paths --all -p studio.yaml -s state.yaml
     """
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
     _check(user, wanted, resource, operation, everybody=everybody)
@@ -170,12 +170,12 @@ class _Ask:
         self.groups = groups
         self.notes: tuple[str, ...] = ()
 
-    def reach(self, user: str, goal: Goal | None = None) -> Reach:
+    def reach(self, user: str, goal: Goal | None = None) -> ReachableRights:
         """All that a user could come to."""
-        from privtab.analysis.paths import Reach
+        from privtab.analysis.paths import ReachableRights
 
         more = [] if goal is None else [goal.resource, *goal.with_.values()]
-        return Reach(
+        return ReachableRights(
             self.reference,
             self.state,
             user,
@@ -261,16 +261,16 @@ class _Ask:
     def everybody(self) -> bool:
         """What anybody could gain on what is there, user by user; whether somebody could."""
         from privtab.analysis.effects import lands
-        from privtab.analysis.paths import Ground, escalations
+        from privtab.analysis.paths import SearchSpace, escalations
         from privtab.analysis.universe import users
 
-        ground = Ground(self.reference, self.state)
+        ground = SearchSpace(self.reference, self.state)
         known = users(self.reference.program, self.state)
         stranger = "stranger"
         while stranger in known:
             stranger += "_"
         names = sorted(known) if lands(self.reference.program) else []
-        found: list[tuple[str, Fact, Path]] = []
+        found: list[tuple[str, GainedFact, Path]] = []
         with progress(len(names)) as bar:
             for name in [*names, ""] if names else []:
                 gained = escalations(

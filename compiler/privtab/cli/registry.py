@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._complete import channels
-from privtab.cli._kept import release_at
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, complain, count, out, print_json, printed, table
 from privtab.cli._registry_get import get
@@ -34,6 +33,7 @@ from privtab.cli._registry_show import (
     when,
     yes_no,
 )
+from privtab.cli._stored import release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def list_(
       privtab registry list s3://policies/registry --system lake --kind policy --format json
     """
     from privtab.registry import names
+    from privtab.registry.maintenance import all_records
     from privtab.registry.nodes import pin
-    from privtab.registry.upkeep import all_records
 
     registry = open_registry(url, storage, token_file)
     if kind is not None:
@@ -303,7 +303,7 @@ def gc(
       privtab registry gc /srv/registry
       privtab registry gc /srv/registry --keep 20 --older-than 30 --remove
     """
-    from privtab.registry.upkeep import DAY, sweep
+    from privtab.registry.maintenance import DAY, sweep
 
     found = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
     if format_ is Format.JSON:
@@ -356,7 +356,7 @@ def check(
     """
     from dataclasses import asdict
 
-    from privtab.registry.upkeep import check as checked
+    from privtab.registry.maintenance import check as checked
 
     found = checked(open_registry(url, storage, token_file), repair=repair)
     if format_ is Format.JSON:

@@ -284,7 +284,7 @@ def _compiled(
 def _local(
     sources: Sequence[tuple[str | None, list[str]]], max_staleness: float | None, make: Callable[..., Service]
 ) -> list[Service]:
-    from privtab.authzen.points import LocalPoint
+    from privtab.authzen.points import LocalDecisionPoint
     from privtab.client.embedded import Embedded
 
     found = []
@@ -294,12 +294,12 @@ def _local(
             embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
         except UsageError as error:
             raise UsageError(str(error).replace("as in Embedded(system=…)", "with `--system`")) from None
-        found.append(make(LocalPoint(embedded), system=embedded.system))
+        found.append(make(LocalDecisionPoint(embedded), system=embedded.system))
     return found
 
 
 def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -> list[Service]:
-    from privtab.authzen.points import OpaPoint
+    from privtab.authzen.points import OpaDecisionPoint
 
     try:
         from privtab.client.aio import AsyncClient
@@ -307,7 +307,7 @@ def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -
         clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
     except ModuleNotFoundError as error:
         raise UsageError(f"{MISSING} (there is no `{error.name}`)") from None
-    return [make(OpaPoint(client), system=name or "") for name, client in clients]
+    return [make(OpaDecisionPoint(client), system=name or "") for name, client in clients]
 
 
 def _names(systems: list[str] | None) -> Sequence[str | None]:

@@ -47,7 +47,7 @@ def validate(
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
-    from privtab.cli._kept import load_policy, load_rows
+    from privtab.cli._stored import load_policy, load_rows
     from privtab.state.findings import to_json
     from privtab.state.validate import validate as validated
 
@@ -95,7 +95,7 @@ def pack(
     signing = signing_key(key, key_id, scope, sequence)
     from privtab.bundle.pack import state_bundle
     from privtab.bundle.provenance import provenance
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
 
     program = load_policy(policy, variant=variant)
     good = load_state(program, state, allow_partial=allow_partial)

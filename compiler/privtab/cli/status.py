@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from privtab.registry.deploy.nodes import Fleet, Stood, Tally
+    from privtab.registry.deploy.nodes import Fleet, SidecarStatus, Tally
     from privtab.registry.deploy.watch import Reader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -88,7 +88,7 @@ def status(
         raise typer.Exit(FINDINGS)
 
 
-class Seen:
+class ChannelSnapshot:
     """One look at a channel."""
 
     def __init__(self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None) -> None:
@@ -114,7 +114,9 @@ class Seen:
         return not self.fleet.problem and not late and bool(self.stood)
 
 
-def _look(kept: Registry | None, channel: str, system: str | None, read: Reader | None, history: int) -> Seen:
+def _look(
+    kept: Registry | None, channel: str, system: str | None, read: Reader | None, history: int
+) -> ChannelSnapshot:
     channels = []
     if kept is not None:
         kept.store.renew()
@@ -133,11 +135,11 @@ def _look(kept: Registry | None, channel: str, system: str | None, read: Reader 
     if fleet is not None and kept is not None:
         own = tuple(s for s in fleet.sidecars if s.reads(channel, system))
         fleet = replace(fleet, sidecars=own)
-    return Seen(channels, histories, fleet)
+    return ChannelSnapshot(channels, histories, fleet)
 
 
-def _stood(channels: list[Channel], fleet: Fleet | None) -> list[Stood]:
-    from privtab.registry.deploy.nodes import Standing, Stood, Wanted
+def _stood(channels: list[Channel], fleet: Fleet | None) -> list[SidecarStatus]:
+    from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
     from privtab.registry.deploy.rollout import wanted
     from privtab.registry.deploy.watch import SILENT, age, judge
 
@@ -147,13 +149,17 @@ def _stood(channels: list[Channel], fleet: Fleet | None) -> list[Stood]:
     found = []
     for sidecar in fleet.sidecars:
         own = [one for one in channels if sidecar.reads(one.channel, one.system)]
-        goals = [wanted(one, one, canary=sidecar.canary(one.channel, one.system)) for one in own] or [Wanted()]
+        goals = [wanted(one, one, canary=sidecar.canary(one.channel, one.system)) for one in own] or [
+            DesiredRevisions()
+        ]
         every = [judge(sidecar, goal, "", now) for goal in goals]
-        worst = next((one for one in every if one.standing is not Standing.ACTIVE), every[0])
-        if worst.standing is Standing.ACTIVE and sidecar.seen is not None and now - sidecar.seen > SILENT:
-            worst = Stood(sidecar=sidecar, standing=Standing.SILENT, why=f"silent for {age(now - sidecar.seen)}")
-        elif worst.standing is Standing.ACTIVE and sidecar.problems:
-            worst = Stood(sidecar=sidecar, standing=Standing.REFUSED, why="; ".join(sidecar.problems))
+        worst = next((one for one in every if one.standing is not SidecarProgress.ACTIVE), every[0])
+        if worst.standing is SidecarProgress.ACTIVE and sidecar.seen is not None and now - sidecar.seen > SILENT:
+            worst = SidecarStatus(
+                sidecar=sidecar, standing=SidecarProgress.SILENT, why=f"silent for {age(now - sidecar.seen)}"
+            )
+        elif worst.standing is SidecarProgress.ACTIVE and sidecar.problems:
+            worst = SidecarStatus(sidecar=sidecar, standing=SidecarProgress.REFUSED, why="; ".join(sidecar.problems))
         found.append(worst)
     return found
 
@@ -184,14 +190,14 @@ def _again(
         return
 
 
-def _print(seen: Seen, format_: Format) -> None:
+def _print(seen: ChannelSnapshot, format_: Format) -> None:
     if format_ is Format.JSON:
         print_json(_json(seen))
     else:
         _show(seen, out())
 
 
-def _json(seen: Seen) -> dict[str, Any]:
+def _json(seen: ChannelSnapshot) -> dict[str, Any]:
     return {
         "good": seen.good,
         "problem": None if seen.fleet is None else seen.fleet.problem,
@@ -218,11 +224,11 @@ def _json(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _show(seen: Seen, console: Console) -> None:
+def _show(seen: ChannelSnapshot, console: Console) -> None:
     console.print(_whole(seen))
 
 
-def _whole(seen: Seen) -> RenderableType:
+def _whole(seen: ChannelSnapshot) -> RenderableType:
     from rich.console import Group
 
     parts: list[RenderableType] = []
@@ -255,9 +261,9 @@ def _channel(one: Channel) -> list[RenderableType]:
     if one.held:
         lines.append(Text(f"release {one.last} cannot be read: nothing moves until the next one", style="bold red"))
     if one.canary is not None:
-        from privtab.registry.deploy.trial import Trial
+        from privtab.registry.deploy.canary_analysis import CanaryPlan
 
-        words = Trial(part=one.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
+        words = CanaryPlan(part=one.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
         runs = ", ".join(
             filter(
                 None, [one.canary.policy and f"policy {one.canary.policy}", one.canary.state and "a state of its own"]
@@ -267,7 +273,7 @@ def _channel(one: Channel) -> list[RenderableType]:
     return lines
 
 
-def _by_policy(seen: Seen) -> list[Tally]:
+def _by_policy(seen: ChannelSnapshot) -> list[Tally]:
     """The counts by policies: each decision is counted for its state, too."""
     known = [*seen.channels, *(entry for entries in seen.histories.values() for entry in entries)]
     states = {one.state for one in known} | {identity for one in known for identity in one.shards.values()}

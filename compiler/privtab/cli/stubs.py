@@ -34,8 +34,8 @@ def stubs(
     """
     from privtab._staged import write
     from privtab.backends.stubs import render
-    from privtab.cli._kept import load_policy
     from privtab.cli._output import complain, print_file
+    from privtab.cli._stored import load_policy
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: give it with `--output`")

@@ -34,7 +34,7 @@ from privtab.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.analysis.what_can import May, WhatCan
+    from privtab.analysis.what_can import AllowedOperation, WhatCan
     from privtab.ir.nodes import Program
 
 MOST_LINES = 60
@@ -81,7 +81,7 @@ def what_can(
     """
     from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.what_can import what_can as asked
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
     about = None if resource is None else entity(resource)
@@ -127,7 +127,7 @@ def what_can(
         raise typer.Exit(1)
 
 
-def _json(may: May) -> dict[str, Any]:
+def _json(may: AllowedOperation) -> dict[str, Any]:
     return {
         "operation": may.operation,
         "resource": str(may.resource),
@@ -137,7 +137,7 @@ def _json(may: May) -> dict[str, Any]:
     }
 
 
-def _row(may: May) -> tuple[object, ...]:
+def _row(may: AllowedOperation) -> tuple[object, ...]:
     with_ = " ".join(f"{name}={of}" for name, of in may.with_.items())
     choices = "" if may.choices is None else may.choices
     return may.resource.type, may.resource.id, may.operation, "yes" if may.unnamed else "", with_, choices
@@ -167,7 +167,7 @@ def _show(console: Console, program: Program, found: WhatCan, most: int) -> None
         console.print("\n" + "; ".join(legend), style="dim")
 
 
-def _lines(program: Program, allowed: tuple[May, ...]) -> list[tuple[str, str, list[str]]]:
+def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tuple[str, str, list[str]]]:
     """(type, paths, operations) for each entity with anything allowed; neighbours with the same answers share a line."""
     order = list(program.entities)
     by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}

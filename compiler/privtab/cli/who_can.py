@@ -33,7 +33,7 @@ from privtab.request import Request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from privtab.analysis.who_can import Through, WhoCan
+    from privtab.analysis.who_can import Evidence, WhoCan
 
 MOST_LINES = 40
 """Lines that a person is shown where nothing else is said."""
@@ -79,7 +79,7 @@ def who_can(
     from privtab.analysis.unknown import asked_entities
     from privtab.analysis.unknown import notes as unknown
     from privtab.analysis.who_can import who_can as asked
-    from privtab.cli._kept import load_policy
+    from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
     if ":" in operation and ":" not in resource:
@@ -133,11 +133,11 @@ def _asked(found: WhoCan) -> dict[str, Any]:
     }
 
 
-def _json(through: Iterable[Through]) -> list[dict[str, str | None]]:
+def _json(through: Iterable[Evidence]) -> list[dict[str, str | None]]:
     return [{"atom": t.atom, "on": t.on, "through": t.through, "via": t.via} for t in through]
 
 
-def _text(through: Iterable[Through]) -> str:
+def _text(through: Iterable[Evidence]) -> str:
     """By whom what is given: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Membership goes without saying."""
     given: dict[str, list[str]] = {}
     listed = list(through)
@@ -147,7 +147,7 @@ def _text(through: Iterable[Through]) -> str:
     return "; ".join(f"{', '.join(dict.fromkeys(what))}{by}" for by, what in given.items())
 
 
-def _given(t: Through) -> tuple[str, str]:
+def _given(t: Evidence) -> tuple[str, str]:
     """What is given, and how it comes to the user; the entity is left out where every line would repeat it."""
     name, _, rest = t.atom.partition(" (")
     is_privilege = bool(rest) and name not in {"owner", "member", "holds"}

@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from privtab.client._engine import Flow, arun
-from privtab.client._observe import CURRENT, Asked
+from privtab.client._observe import CURRENT, CallContext
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import Inactive, Known, Revision
 from privtab.errors import InvalidRequest, PolicyError, PrivtabError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Tasks:
+class AsyncDriver:
     """Wires for an event loop."""
 
     def __init__(self, transport: AsyncTransport) -> None:
@@ -154,7 +154,7 @@ class AsyncOpaEngine:
             task.add_done_callback(self._asking.discard)
 
     async def _answer(self, waiting: Sequence[_Waiting]) -> None:
-        asked = Asked()
+        asked = CallContext()
         deadlines = [w.asked.deadline for w in waiting if w.asked is not None and w.asked.deadline is not None]
         asked.deadline = min(deadlines, default=None)
         CURRENT.set(asked)

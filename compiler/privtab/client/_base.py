@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 from privtab.client._asking import Asking, Mode
 from privtab.client._engine import ClientEngine, Flow, run
-from privtab.client._observe import CURRENT, Asked, HookLike, Observer
+from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._protocol import EntityLike, Revision
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
@@ -194,14 +194,14 @@ class Asker:
     # --- inside ---
 
     def _run(self, flow: Flow[T]) -> T:
-        token = CURRENT.set(Asked())
+        token = CURRENT.set(CallContext())
         try:
             return run(flow)
         finally:
             CURRENT.reset(token)
 
     def _run_plain(self, ask: Callable[[], T]) -> T:
-        token = CURRENT.set(Asked())
+        token = CURRENT.set(CallContext())
         try:
             return ask()
         finally:

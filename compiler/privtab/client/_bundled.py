@@ -11,10 +11,10 @@ from typing import Any
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._bundles import Document, Found, Place
+from privtab.client._bundles import BundleLocation, Document, Found
 from privtab.client._observe import LOG
 from privtab.client._protocol import Known, Revision
-from privtab.client._trust import Order
+from privtab.client._trust import RollbackGuard
 from privtab.engines import Engine, Quick, opener
 from privtab.errors import (
     DecisionError,
@@ -65,7 +65,7 @@ class BundledEngine:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[BundleLocation],
         *,
         engine: str,
         system: str | None,
@@ -80,7 +80,7 @@ class BundledEngine:
         self._max_staleness = max_staleness
         self._loaded: Loaded | None = None
         self._opener = opener(engine)
-        self._order = Order()
+        self._order = RollbackGuard()
         self.quick: Quick = {}
         """What is in force has these; to be looked at alone only where it is `still`."""
         self.still = refresh is None and max_staleness is None
@@ -308,9 +308,9 @@ def _states(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[An
 
 
 def _is_part(document: Any) -> bool:
-    from privtab.engines.index import Part, in_parts
+    from privtab.engines.index import StatePart, in_parts
 
-    return isinstance(document, Part) or (isinstance(document, Mapping) and in_parts(document))
+    return isinstance(document, StatePart) or (isinstance(document, Mapping) and in_parts(document))
 
 
 def _merged(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:

@@ -139,7 +139,7 @@ def _json(name: str, text: bytes) -> dict[str, Any]:
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
-class Place:
+class BundleLocation:
     """Where one or several bundles are."""
 
     trusted: Trusted | None = None
@@ -160,7 +160,7 @@ class Place:
         return replace(content(unpacked(packed), keep), signed=signed)
 
 
-class LocalPlace(Place):
+class LocalLocation(BundleLocation):
     """A file, a folder with archives, or a bundle that is a folder."""
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
@@ -221,7 +221,7 @@ class LocalPlace(Place):
         return _fresh(str(self.path), mark, before, load)
 
 
-class PackagePlace(Place):
+class PackageLocation(BundleLocation):
     """`package:name`, or `package:name/folder/file`: resources of an installed package, in a wheel or a zip as well."""
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
@@ -243,7 +243,7 @@ class PackagePlace(Place):
         return self.content(file.read_bytes(), keep)
 
 
-class AddressPlace(Place):
+class HttpLocation(BundleLocation):
     """`http://` or `https://`: fetched anew only where the server says that it changed."""
 
     def __init__(

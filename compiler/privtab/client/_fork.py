@@ -7,17 +7,17 @@ from typing import Protocol
 from weakref import WeakSet
 
 
-class Renewed(Protocol):
+class ForkSafeLocks(Protocol):
     """Has locks."""
 
     def after_fork(self) -> None:
         """Make them anew; called in the child."""
 
 
-_ALIVE: WeakSet[Renewed] = WeakSet()
+_ALIVE: WeakSet[ForkSafeLocks] = WeakSet()
 
 
-def renew_after_fork(thing: Renewed) -> None:
+def renew_after_fork(thing: ForkSafeLocks) -> None:
     """From now on `thing.after_fork()` is called in forked processes."""
     _ALIVE.add(thing)
 

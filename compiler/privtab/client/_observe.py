@@ -18,7 +18,7 @@ from privtab.request import Decision, Request
 LOG = logging.getLogger("privtab.client")
 
 
-class Asked:
+class CallContext:
     """One call of a caller while it lasts: until when it may take, and what the decision point called its answers."""
 
     __slots__ = ("cached", "deadline", "ids")
@@ -31,7 +31,7 @@ class Asked:
         """Which of the requests were answered by kept answers."""
 
 
-CURRENT: ContextVar[Asked | None] = ContextVar("privtab_asked", default=None)
+CURRENT: ContextVar[CallContext | None] = ContextVar("privtab_asked", default=None)
 
 
 def note_id(decision_id: object) -> None:

@@ -27,7 +27,7 @@ STATUS_SECONDS = 1.0
 """The least time between two looks at OPA's status."""
 
 
-class Wires(Protocol):
+class IODriver(Protocol):
     """What differs between senders. Each method gives its result, or a coroutine for it."""
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> Any:
@@ -66,7 +66,7 @@ class Asks:
 class OpaFlows:
     """The methods of an Engine, as flows."""
 
-    def __init__(self, wires: Wires, asks: Asks, resilience: Resilience, cache: Cache | None) -> None:
+    def __init__(self, wires: IODriver, asks: Asks, resilience: Resilience, cache: Cache | None) -> None:
         self._wires = wires
         self._asks = asks
         self._resilience = resilience

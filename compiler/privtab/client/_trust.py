@@ -40,7 +40,7 @@ class Trusted:
         return [_stamp(source) for source in self._sources]
 
 
-class Order:
+class RollbackGuard:
     """The highest sequence of each policy and state so far: what is signed and older does not come back."""
 
     def __init__(self) -> None:

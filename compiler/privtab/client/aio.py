@@ -10,11 +10,11 @@ from privtab.client import _config
 from privtab.client import sync as shared
 from privtab.client._address import Cert, Verify
 from privtab.client._asking import Asking, Mode
-from privtab.client._async_engine import AsyncOpaEngine, Tasks
+from privtab.client._async_engine import AsyncDriver, AsyncOpaEngine
 from privtab.client._base import Status
 from privtab.client._config import Settings
 from privtab.client._engine import Flow, arun
-from privtab.client._observe import CURRENT, Asked, HookLike, Observer
+from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import EntityLike, Revision
 from privtab.client._transport import AsyncTransport, Timeout
@@ -67,7 +67,7 @@ class AsyncClient:
         self._settings = settings
         self._transport = transport or _transport(settings, observer)
         self._resilience = shared.resilience(settings)
-        flows = OpaFlows(Tasks(self._transport), shared.asks(settings), self._resilience, shared.cache(settings))
+        flows = OpaFlows(AsyncDriver(self._transport), shared.asks(settings), self._resilience, shared.cache(settings))
         self._engine = AsyncOpaEngine(flows, self._transport, settings["batch_window"])
         self._asking = Asking(self._engine, settings["mode"], observer)
 
@@ -212,7 +212,7 @@ class AsyncClient:
     # --- inside ---
 
     async def _run(self, flow: Flow[T]) -> T:
-        token = CURRENT.set(Asked())
+        token = CURRENT.set(CallContext())
         try:
             return await arun(flow)
         finally:

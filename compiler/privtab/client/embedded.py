@@ -14,7 +14,7 @@ from privtab.client._address import Cert, Token, Verify
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.client._bundled import BundledEngine
-from privtab.client._bundles import AddressPlace, LocalPlace, PackagePlace, Place
+from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation
 from privtab.client._config import Settings
 from privtab.client._observe import LOG, HookLike
 from privtab.client._protocol import EntityLike
@@ -191,15 +191,15 @@ class Embedded(Asker):
         return super().check_many(requests)
 
 
-def _place(source: Source, settings: Settings) -> Place:
+def _place(source: Source, settings: Settings) -> BundleLocation:
     where = os.fspath(source)
     if where.startswith("package:"):
-        return PackagePlace(where)
+        return PackageLocation(where)
     if not where.startswith(("http://", "https://")):
-        return LocalPlace(source)
+        return LocalLocation(source)
     if settings["verify"] not in (True, False) and not isinstance(settings["verify"], str):
         raise UsageError("bundles are fetched with `verify` as true, false, or a file or folder, not with a context")
-    return AddressPlace(
+    return HttpLocation(
         where,
         timeout=settings["timeout"],
         token=Token(settings["token"], settings["token_file"]),

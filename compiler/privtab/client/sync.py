@@ -88,7 +88,7 @@ class Client(Asker):
     def _build(self) -> None:
         settings = self._settings
         self._resilience = resilience(settings)
-        self._flows = OpaFlows(Threads(self._transport), asks(settings), self._resilience, cache(settings))
+        self._flows = OpaFlows(BlockingDriver(self._transport), asks(settings), self._resilience, cache(settings))
         super().__init__(OpaEngine(self._flows, self._transport), mode=settings["mode"], hooks=self._hooks)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class OpaEngine:
         self._transport.close()
 
 
-class Threads:
+class BlockingDriver:
     """Wires for callers that may block."""
 
     def __init__(self, transport: Transport) -> None:

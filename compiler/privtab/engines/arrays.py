@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from privtab.engines.index import Index
-from privtab.engines.lookups import WORD, Bits, Codes, Lists, Names, Numbered, Truth, pair, words
+from privtab.engines.lookups import WORD, Bits, Codes, HashIndex, Lists, TextDictionary, Truth, pair, words
 
 HEAVY = 32
 """Principals of a user from which on it may be better to go through those who hold something on an entity."""
@@ -25,11 +25,11 @@ class Kind:
         self.count = len(paths)
         self.root = above is None
         own = ["" if single else path.rpartition("/")[2] for path in paths]
-        self.names = Names(own)
+        self.names = TextDictionary(own)
         parents = (0 if above is None else above[_parent(path, single=single)] for path in paths)
         keys = (parent << 32 | self.names[name] for parent, name in zip(parents, own, strict=True))
         self._keys = np.fromiter(keys, np.int64, self.count)
-        self._children = Numbered(self._keys)
+        self._children = HashIndex(self._keys)
 
     def paths(self, above: Sequence[str]) -> list[str]:
         """All paths by number, from those of the type that contains this one; the other way round."""
@@ -56,7 +56,7 @@ class Entries:
         self.principals = np.array(principals, np.int64)
         self.places = np.array(places, np.int64)
         self._count = count
-        self._table = Numbered(self.principals << 32 | self.places)
+        self._table = HashIndex(self.principals << 32 | self.places)
         self.words: list[Bits] = [word.astype(np.uint64) for word in words(bits)]
 
     def held(self) -> Iterator[tuple[int, int, int]]:
@@ -112,7 +112,7 @@ class Column:
         return at, self._entries.principals[entries], self._bits[entries]
 
 
-class People:
+class UserPrincipals:
     """Users and their principals by number."""
 
     def __init__(self, index: Index) -> None:
@@ -127,14 +127,14 @@ class People:
         """Of policies whose requests bring groups along."""
         self.group_scoped = index.group_scoped
         self.service_admins = index.service_admins
-        self.users = Names(named)
+        self.users = TextDictionary(named)
         listed = [index.users.get(user, ()) for user in self.users]
-        self.principals = Names(p for principals in (*listed, *self.groups.values()) for p in principals)
+        self.principals = TextDictionary(p for principals in (*listed, *self.groups.values()) for p in principals)
         counts = np.fromiter(map(len, listed), np.int64, len(listed))
         codes = (self.principals[p] for principals in listed for p in principals)
         flat = np.fromiter(codes, np.int64, counts.sum())
         self._lists = Lists(np.repeat(np.arange(len(listed)), counts), flat, len(listed))
-        self._labels: dict[str, tuple[Names, Codes]] = {}
+        self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
 
     def listed(self) -> dict[str, tuple[str, ...]]:
         """The principals of each user that has any, as the index has them."""
@@ -149,11 +149,11 @@ class People:
         return self._lists.counts(users)
 
     @cached_property
-    def _heavy(self) -> Numbered:
+    def _heavy(self) -> HashIndex:
         """(user, principal) of the users with many principals."""
         users = np.flatnonzero(np.diff(self._lists.first) > HEAVY)
         at, principals = self._lists.spread(users)
-        return Numbered(users[at] << 32 | self._lists.values[principals])
+        return HashIndex(users[at] << 32 | self._lists.values[principals])
 
     def have(self, users: Codes, principals: Codes) -> Truth:
         """Whether users with many principals have these."""
@@ -180,11 +180,11 @@ class People:
             united[known[some]] = np.bitwise_or.reduceat(bits[principals], begins)
         return united[inverse]
 
-    def label(self, kind: str) -> tuple[Names, Codes]:
+    def label(self, kind: str) -> tuple[TextDictionary, Codes]:
         """The names of the principals of a kind, and the number of each principal's name; -1 where it is of another kind."""
         if kind not in self._labels:
             names = [self._name(kind, principal) for principal in self.principals]
-            known = Names(name for name in names if name is not None)
+            known = TextDictionary(name for name in names if name is not None)
             codes = (-1 if name is None else known[name] for name in names)
             self._labels[kind] = known, np.fromiter(codes, np.int64, len(names))
         return self._labels[kind]
@@ -200,7 +200,7 @@ class Scopes:
     def __init__(self, held: Mapping[tuple[int, int], Sequence[str]]) -> None:
         """By (user, place)."""
         self.keys = np.array([user << 32 | place for user, place in held], np.int64)
-        self._table = Numbered(self.keys)
+        self._table = HashIndex(self.keys)
         self.roles = list(held.values())
 
     def find(self, users: Codes, places: Codes) -> Codes:
@@ -214,14 +214,14 @@ class Arrays:
     def __init__(self, index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> None:
         self.revision = index.revision
         self.numbers = index.numbers
-        self.people = People(index)
+        self.people = UserPrincipals(index)
         self.kinds: dict[str, Kind] = {}
         """Those that contain others come first."""
         self.above: dict[str, str | None] = {}
         """By type, the one that contains it."""
         self.entries: dict[str, Entries] = {}
         self._members: dict[str, Codes] = {}
-        self.members: dict[str, Numbered] = {}
+        self.members: dict[str, HashIndex] = {}
         """By type: (user, place)."""
         self.scopes: dict[str, Scopes] = {}
         paths = _paths(index, chains)
@@ -242,7 +242,7 @@ class Arrays:
                 for user in named
             ]
             self._members[type_] = np.array(members, np.int64)
-            self.members[type_] = Numbered(self._members[type_])
+            self.members[type_] = HashIndex(self._members[type_])
         held: dict[str, dict[tuple[int, int], Sequence[str]]] = {type_: {} for type_ in chains}
         for user, scopes in index.scoped.items():
             for key, roles in scopes.items():

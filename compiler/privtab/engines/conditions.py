@@ -13,7 +13,7 @@ Kind: TypeAlias = Literal["has", "owner", "member", "self", "holds", "service_ad
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Atom:
     """What may hold for a caller: something about the object on a slot's path that has a type."""
 
     kind: Kind
@@ -23,29 +23,29 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class AllOf:
     """Every part holds."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class AnyOf:
     """Some part holds."""
 
     parts: tuple[Condition, ...] = ()
 
 
-Condition: TypeAlias = Fact | All | Some
+Condition: TypeAlias = Atom | AllOf | AnyOf
 
 T = TypeVar("T")
 
-ALWAYS = All()
-NEVER = Some()
+ALWAYS = AllOf()
+NEVER = AnyOf()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class RequestShape:
     """What a condition depends on beside facts: the flags set, the types of `with` objects, whether a name is left off."""
 
     flags: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class Form:
     named: bool = True
 
 
-class Reader:
+class ConditionReader:
     """Reads conditions of one program."""
 
     def __init__(self, program: Mapping[str, Any]) -> None:
@@ -70,13 +70,13 @@ class Reader:
         """How many names an entity of a type has."""
         return self.chains[type_][-1][1]
 
-    def condition(self, type_: str, operation: str, form: Form) -> Condition:
+    def condition(self, type_: str, operation: str, form: RequestShape) -> Condition:
         """What a request of this form needs."""
         rule = self.rules[type_][operation]
         parts = [rule["call"]] if rule["each"] is None or not form.named else [rule["call"], rule["each"]]
         return _all(self._read(part, RESOURCE, form) for part in parts)
 
-    def _read(self, formula: Mapping[str, Any], slot: str, form: Form) -> Condition:
+    def _read(self, formula: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         """`slot` is where a formula's resource is."""
         ((name, value),) = formula.items()
         match name:
@@ -92,82 +92,82 @@ class Reader:
                 case_ = value["cases"].get(form.types[value["slot"] or slot])
                 return NEVER if case_ is None else self._read(case_, slot, form)
             case "service_admin":
-                return Fact("service_admin")
+                return Atom("service_admin")
             case "has" | "owner" | "member" | "self" | "holds":
                 return self._fact(name, value, slot, form)
             case _:
                 raise ValueError(f"`{name}` is no condition")
 
-    def _can(self, value: Mapping[str, Any], slot: str, form: Form) -> Condition:
+    def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         rule = self.rules[value["type"]][value["operation"]]
         parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
         return _all(self._read(part, slot, form) for part in parts)
 
-    def _fact(self, kind: Kind, value: Mapping[str, Any], slot: str, form: Form) -> Condition:
+    def _fact(self, kind: Kind, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         slot, type_ = value["slot"] or slot, value["type"]
         if slot == RESOURCE and not form.named and self.depth(type_) >= self.depth(form.types[RESOURCE]):
             return NEVER
-        return Fact(kind, slot, type_, value.get("privilege", ""))
+        return Atom(kind, slot, type_, value.get("privilege", ""))
 
 
 def _all(parts: Iterable[Condition]) -> Condition:
     flat: dict[Condition, None] = {}
     for part in parts:
-        for inner in part.parts if isinstance(part, All) else (part,):
+        for inner in part.parts if isinstance(part, AllOf) else (part,):
             flat[inner] = None
-    return NEVER if NEVER in flat else next(iter(flat)) if len(flat) == 1 else All(tuple(flat))
+    return NEVER if NEVER in flat else next(iter(flat)) if len(flat) == 1 else AllOf(tuple(flat))
 
 
 def _some(parts: Iterable[Condition]) -> Condition:
     flat: dict[Condition, None] = {}
     for part in parts:
-        for inner in part.parts if isinstance(part, Some) else (part,):
+        for inner in part.parts if isinstance(part, AnyOf) else (part,):
             flat[inner] = None
-    return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else Some(tuple(flat))
+    return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else AnyOf(tuple(flat))
 
 
 def fold(
     condition: Condition,
-    fact: Callable[[Fact], T],
+    fact: Callable[[Atom], T],
     all_of: Callable[[Iterable[T]], T],
     any_of: Callable[[Iterable[T]], T],
 ) -> T:
     """The value of a condition: from that of each fact, and how the values of parts are combined."""
     match condition:
-        case Fact():
+        case Atom():
             return fact(condition)
-        case All():
+        case AllOf():
             return all_of(fold(part, fact, all_of, any_of) for part in condition.parts)
-        case Some():
+        case AnyOf():
             return any_of(fold(part, fact, all_of, any_of) for part in condition.parts)
         case _:
             assert_never(condition)
 
 
-def facts(condition: Condition) -> Iterable[Fact]:
+def facts(condition: Condition) -> Iterable[Atom]:
     """Every fact that a condition asks for; may repeat."""
     match condition:
-        case Fact():
+        case Atom():
             yield condition
-        case All() | Some():
+        case AllOf() | AnyOf():
             for part in condition.parts:
                 yield from facts(part)
         case _:
             assert_never(condition)
 
 
-def compiled(condition: Condition, bit: Callable[[Fact], int]) -> Callable[[int], bool]:
+def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int], bool]:
     """The condition as a function of the bits of all facts; `bit` says which is whose."""
     match condition:
-        case Fact():
+        case Atom():
             own = bit(condition)
             return lambda known: known & own != 0
-        case All():
+        case AllOf():
             needed, rest = _split(condition.parts, bit)
             if not rest:
                 return lambda known: known & needed == needed
             return lambda known: known & needed == needed and all(part(known) for part in rest)
-        case Some():
+        case AnyOf():
             enough, rest = _split(condition.parts, bit)
             if not rest:
                 return lambda known: known & enough != 0
@@ -176,12 +176,12 @@ def compiled(condition: Condition, bit: Callable[[Fact], int]) -> Callable[[int]
             assert_never(condition)
 
 
-def _split(parts: Iterable[Condition], bit: Callable[[Fact], int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
+def _split(parts: Iterable[Condition], bit: Callable[[Atom], int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
     """The bits of the facts among the parts, and the other parts compiled."""
     bits = 0
     rest = []
     for part in parts:
-        if isinstance(part, Fact):
+        if isinstance(part, Atom):
             bits |= bit(part)
         else:
             rest.append(compiled(part, bit))

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from privtab.engines.conditions import Form, Reader
+from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import Caller, Meaning, groups_of, named, roles_of
+from privtab.engines.plan import Caller, Semantics, groups_of, named, roles_of
 from privtab.names import last_name
 
 Atom = Mapping[str, Any]
 """An atom of the program's JSON: `kind`, and where it is about an entity `slot`, `type`, perhaps `privilege`."""
 
 
-class Way(NamedTuple):
+class GrantPath(NamedTuple):
     """A grant that counts: how far above the object, on which entity, through whom. The least is the one to tell."""
 
     distance: int
@@ -29,11 +29,11 @@ class Explanation:
     def __init__(
         self,
         rule: Mapping[str, Any],
-        form: Form,
+        form: RequestShape,
         caller: Caller,
         paths: Mapping[str, list[str]],
-        reader: Reader,
-        meaning: Meaning,
+        reader: ConditionReader,
+        meaning: Semantics,
         index: Index,
     ) -> None:
         self.rule = rule
@@ -182,12 +182,12 @@ class Explanation:
         holders = self.index.table(type_).get(path, {})
         return (p for p in self.caller.principals if holders.get(p, 0) & OWNER)
 
-    def owner_ways(self, atom: Atom) -> Iterable[Way]:
+    def owner_ways(self, atom: Atom) -> Iterable[GrantPath]:
         """Through what an owner holds an atom's privilege."""
         if atom["privilege"] in self.meaning.owner_holds:
             for distance, (type_, path) in enumerate(self.looked_at(atom)):
                 for owner in self.owners(type_, path):
-                    yield Way(distance, f"{type_}:{path}", f"owner {owner}")
+                    yield GrantPath(distance, f"{type_}:{path}", f"owner {owner}")
 
     def memberships(self, atom: Atom) -> Iterable[tuple[int, str]]:
         """Through what the caller belongs to an entity: themselves, or a group that it is."""
@@ -199,12 +199,12 @@ class Explanation:
         if self.reader.principal[type_] == "group":
             yield from ((1, f"group:{group}") for group in groups_of(self.caller.principals) if named(path, group))
 
-    def grants(self, atom: Atom) -> Iterable[Way]:
+    def grants(self, atom: Atom) -> Iterable[GrantPath]:
         """Every grant of an atom's privilege, by a row of the state or by a role's default grants."""
         privilege = atom["privilege"]
         distances = {f"{type_}:{path}": at for at, (type_, path) in enumerate(self.looked_at(atom))}
         for key, principal in self._entries("allow", atom):
-            yield Way(distances[key], key, principal)
+            yield GrantPath(distances[key], key, principal)
         beginnings = self.paths[atom["slot"]]
         for distance, (type_, path) in enumerate(self.looked_at(atom)):
             roles = set(self.caller.principals)
@@ -212,7 +212,7 @@ class Explanation:
                 roles.update(self.caller.scopes.get(f"{link}:{beginnings[depth]}", ()))
             for role in roles:
                 if privilege in self.meaning.roles.get(role, {}).get(type_, ()):
-                    yield Way(distance, f"{type_}:{path}", role)
+                    yield GrantPath(distance, f"{type_}:{path}", role)
 
     def denials(self, atom: Atom) -> Iterable[tuple[str, str]]:
         """The denials of an atom's privilege that stand in the way: (key, principal)."""

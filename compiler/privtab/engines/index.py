@@ -3,7 +3,7 @@
 Bits of such a number: 0 they own it; for the privilege with number n, 1 + 2n they are allowed it here, 2 + 2n they are denied it.
 So the privileges that stand are `bits & ~(bits >> 1)`, however many entities' bits were put together before.
 
-A state may come in parts (docs/how-to/shards.md): what goes by people's names, and a shard for each root entity. `Part` holds what
+A state may come in parts (docs/how-to/shards.md): what goes by people's names, and a shard for each root entity. `StatePart` holds what
 one bundle brings, `Index.of` puts parts together; shards that there are but that nobody brought are `missing`.
 """
 
@@ -25,7 +25,7 @@ SEPARATOR = "\n"
 _WRONG = (KeyError, TypeError, AttributeError, ValueError)
 
 
-class Numbers:
+class PrivilegeNumbers:
     """The privileges of a policy and of a state by number; a new one takes the next."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class Numbers:
         return self.allowed(privilege) << 1
 
 
-class Held:
+class EntityHoldings:
     """What is held on entities: all of it, or what one shard has. Equal texts are one object."""
 
-    def __init__(self, document: Mapping[str, Any], numbers: Numbers, texts: dict[str, str]) -> None:
+    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: dict[str, str]) -> None:
         self.tables: dict[str, Table] = {}
         self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
         self.members: dict[str, dict[str, frozenset[str]]] = {}
@@ -89,10 +89,10 @@ class Held:
         return self._texts.setdefault(text, text)
 
 
-class Part:
+class StatePart:
     """What one bundle brings of a state in parts: its people, or shards, or both."""
 
-    def __init__(self, document: Mapping[str, Any], numbers: Numbers) -> None:
+    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers) -> None:
         """Read what stands at `data.privtab_state.<system>`; parts that come together share `numbers`. PolicyError."""
         self.numbers = numbers
         try:
@@ -100,8 +100,9 @@ class Part:
                 {name: value for name, value in document.items() if name != "at"} if "shards" in document else None
             )
             texts: dict[str, str] = {}
-            self.shards: dict[str, tuple[str, Held]] = {
-                name: (shard["revision"], Held(shard, numbers, texts)) for name, shard in document.get("at", {}).items()
+            self.shards: dict[str, tuple[str, EntityHoldings]] = {
+                name: (shard["revision"], EntityHoldings(shard, numbers, texts))
+                for name, shard in document.get("at", {}).items()
             }
             """By the name below `at`: revision and content."""
         except _WRONG as error:
@@ -118,16 +119,16 @@ class Index:
         """Read `data.privtab_state.<system>`; raises PolicyError where it is not an index."""
         try:
             if in_parts(document):
-                self._take([Part(document, Numbers())])
+                self._take([StatePart(document, PrivilegeNumbers())])
             else:
-                numbers, texts = Numbers(), dict[str, str]()
-                self._hold(document["revision"], numbers, [Held(document, numbers, texts)])
+                numbers, texts = PrivilegeNumbers(), dict[str, str]()
+                self._hold(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
                 self._read_people(document, texts)
         except _WRONG as error:
             raise PolicyError(f"the state is not an index: {error!r}") from error
 
     @classmethod
-    def of(cls, parts: Iterable[Part]) -> Index:
+    def of(cls, parts: Iterable[StatePart]) -> Index:
         """The index of a state in parts, which share their numbers; PolicyError without its people, UsageError where two are the same."""
         found = cls.__new__(cls)
         try:
@@ -136,11 +137,11 @@ class Index:
             raise PolicyError(f"the state is not an index: {error!r}") from error
         return found
 
-    def _take(self, parts: list[Part]) -> None:
+    def _take(self, parts: list[StatePart]) -> None:
         people = [part.people for part in parts if part.people is not None]
         if len(people) != 1:
             raise _several("the people", len(people))
-        shards: dict[str, tuple[str, Held]] = {}
+        shards: dict[str, tuple[str, EntityHoldings]] = {}
         for part in parts:
             if again := shards.keys() & part.shards.keys():
                 raise _several(f"the shard `{min(again)}`", 2)
@@ -152,7 +153,7 @@ class Index:
         self._read_people(people[0], {})
         self.missing = frozenset(named.keys() - here.keys())
 
-    def _hold(self, revision: str, numbers: Numbers, held: list[Held]) -> None:
+    def _hold(self, revision: str, numbers: PrivilegeNumbers, held: list[EntityHoldings]) -> None:
         self.revision = revision
         self.numbers = numbers
         self.tables: dict[str, Table] = {}
@@ -215,7 +216,7 @@ def in_parts(document: Mapping[str, Any]) -> bool:
 
 def revisions(state: object) -> dict[str, Any] | None:
     """By name the revisions of what a bundle brings of a state in parts; None for a whole state."""
-    if isinstance(state, Part):
+    if isinstance(state, StatePart):
         people = {"people": state.people["revision"]} if state.people is not None else {}
         return people | {f"at/{name}": revision for name, (revision, _) in state.shards.items()}
     if isinstance(state, Mapping) and in_parts(state):

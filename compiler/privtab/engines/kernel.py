@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.engines.arrays import HEAVY, Arrays, Column, People
+from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
 from privtab.engines.columns import Paths, decoded
-from privtab.engines.conditions import Condition, Fact, facts, fold
+from privtab.engines.conditions import Atom, Condition, facts, fold
 from privtab.engines.index import OWNER
 from privtab.engines.lookups import Bits, Codes, Truth, all_true, any_true, pair
 from privtab.engines.plan import Plan, Step, needed
 
-Truths: TypeAlias = Callable[[Fact], Truth]
+Truths: TypeAlias = Callable[[Atom], Truth]
 
 MOST_PRIVILEGES = 31
 """That one condition may ask for in columns: two bits of 64 for each, and one for ownership."""
@@ -55,7 +55,7 @@ class Kernel:
 
     def __init__(self, plan: Plan, arrays: Arrays) -> None:
         self.plan = plan
-        self._people: People = arrays.people
+        self._people: UserPrincipals = arrays.people
         self._arrays = arrays
         allowed = plan.index.numbers.allowed
         privileges = _privileges(plan)
@@ -165,7 +165,7 @@ class Kernel:
     def _evaluate(
         self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
     ) -> Truth:
-        def fact(part: Fact) -> Truth:
+        def fact(part: Atom) -> Truth:
             if part.kind == "has":
                 stand, _ = known[part.slot, part.type]
                 truth: Truth = stand & np.uint64(self._bit[part.privilege]) != 0
@@ -179,7 +179,7 @@ class Kernel:
         rows = len(batch.users)
         return fold(condition, fact, partial(all_true, count=rows), partial(any_true, count=rows))
 
-    def _test(self, fact: Fact, batch: Batch) -> Truth:
+    def _test(self, fact: Atom, batch: Batch) -> Truth:
         """Whether something that no grant gives holds."""
         if fact.kind == "service_admin":
             admins = np.zeros(len(self._people.users) + 1, np.bool_)

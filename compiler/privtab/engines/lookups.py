@@ -51,7 +51,7 @@ def any_true(truths: Iterable[Truth], count: int) -> Truth:
     return result
 
 
-class Numbered:
+class HashIndex:
     """An open-addressing table: numbers to their positions among the keys it was made from."""
 
     def __init__(self, keys: Codes) -> None:
@@ -117,7 +117,7 @@ class Lists:
         return rows, self.first[owners][rows] + within
 
 
-class Names:
+class TextDictionary:
     """Texts by number. What is pickled is one Arrow array; the dictionary is made where it is needed."""
 
     def __init__(self, texts: Iterable[str]) -> None:

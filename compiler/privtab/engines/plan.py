@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.engines.conditions import All, Condition, Fact, Form, Reader, compiled, facts
+from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, compiled, facts
 from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name
 
@@ -18,7 +18,7 @@ Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class Semantics:
     """The file-wide meaning of grants, as an engine needs it."""
 
     down: bool
@@ -29,7 +29,7 @@ class Meaning:
     """Default grants: declared role → entity type → privileges."""
 
     @classmethod
-    def read(cls, program: Mapping[str, Any]) -> Meaning:
+    def read(cls, program: Mapping[str, Any]) -> Semantics:
         """From the program's JSON."""
         semantics = program["semantics"]
         owner = semantics["owner"]
@@ -83,13 +83,15 @@ class Test:
 class Plan:
     """The answer to every request of one form."""
 
-    def __init__(self, condition: Condition, form: Form, reader: Reader, meaning: Meaning, index: Index) -> None:
+    def __init__(
+        self, condition: Condition, form: RequestShape, reader: ConditionReader, meaning: Semantics, index: Index
+    ) -> None:
         self.form = form
         self.meaning = meaning
         self.condition = condition
         self.index = index
         self.reader = reader
-        self._bits: dict[Fact, int] = {}
+        self._bits: dict[Atom, int] = {}
         self._holds = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
         self.steps: tuple[Step, ...] = ()
@@ -97,7 +99,7 @@ class Plan:
         self.decide = compiled(condition, self._bits.__getitem__)
         self.owner_bits = sum(map(self._holds, meaning.owner_holds))
 
-    def _lay_out(self, asked: Iterable[Fact]) -> None:
+    def _lay_out(self, asked: Iterable[Atom]) -> None:
         """Give each fact its bit: tests first, then the steps one after another."""
         looked: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
@@ -138,10 +140,10 @@ class Plan:
             if fact.kind in ("has", "owner"):
                 self._bits[fact] = self._bit(fact) << steps[numbers[fact.slot, fact.type]].shift
 
-    def _bit(self, fact: Fact) -> int:
+    def _bit(self, fact: Atom) -> int:
         return OWNER if fact.kind == "owner" else self._holds(fact.privilege)
 
-    def _above(self, fact: Fact) -> Iterable[tuple[str, str]]:
+    def _above(self, fact: Atom) -> Iterable[tuple[str, str]]:
         """The places that count for a fact, the root first, its own last."""
         chain = self.reader.chains[fact.type]
         if fact.kind == "owner" or not (self.meaning.down or self.meaning.roles):
@@ -153,7 +155,7 @@ class Plan:
             role: sum(map(self._holds, grants[type_])) for role, grants in self.meaning.roles.items() if type_ in grants
         }
 
-    def _special(self, fact: Fact) -> Special:
+    def _special(self, fact: Atom) -> Special:
         index, type_ = self.index, fact.type
         match fact.kind:
             case "service_admin":
@@ -243,7 +245,7 @@ def beginnings(path: str) -> list[str]:
     return found
 
 
-def needed(condition: Condition) -> tuple[Fact, ...]:
+def needed(condition: Condition) -> tuple[Atom, ...]:
     """The privileges that a condition cannot do without."""
-    parts = condition.parts if isinstance(condition, All) else (condition,)
-    return tuple(part for part in parts if isinstance(part, Fact) and part.kind == "has")
+    parts = condition.parts if isinstance(condition, AllOf) else (condition,)
+    return tuple(part for part in parts if isinstance(part, Atom) and part.kind == "has")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.engines import NoQuickWays, Opened
-from privtab.engines.conditions import RESOURCE, Form, Reader
+from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
 from privtab.engines.explain import Explanation
-from privtab.engines.index import Index, Numbers, Part, in_parts
-from privtab.engines.plan import Caller, Meaning, Plan, beginnings
+from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
+from privtab.engines.plan import Caller, Plan, Semantics, beginnings
 from privtab.engines.quick import Quick, quick
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.request import Decision, Entity, Request
@@ -67,8 +67,8 @@ class PythonEngine:
             raise PolicyError(f"the program of the policy cannot be read: {error!r}") from error
 
     def _read(self) -> None:
-        self.meaning = Meaning.read(self.program)
-        self.reader = Reader(self.program)
+        self.meaning = Semantics.read(self.program)
+        self.reader = ConditionReader(self.program)
         # All numbers are given now: threads that make plans later change nothing in the index.
         for privilege in self.program["privileges"]:
             self.index.numbers.allowed(privilege)
@@ -179,7 +179,7 @@ class PythonEngine:
         plan = self._plans.get(key)
         if plan is None:
             types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
-            form = Form(flags=flags, types=types, named=named)
+            form = RequestShape(flags=flags, types=types, named=named)
             condition = self.reader.condition(type_, operation, form)
             plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
         return plan
@@ -208,15 +208,15 @@ class Opener:
     takes_wasm = False
 
     def __init__(self) -> None:
-        self._numbers: Numbers | None = None
+        self._numbers: PrivilegeNumbers | None = None
 
-    def keep(self, document: Mapping[str, Any]) -> Index | Part:
+    def keep(self, document: Mapping[str, Any]) -> Index | StatePart:
         """The index, or a part of it."""
         if not in_parts(document):
             return Index(document)
         # Parts that are fetched one by one become one index: they must number privileges alike.
-        self._numbers = self._numbers or Numbers()
-        return Part(document, self._numbers)
+        self._numbers = self._numbers or PrivilegeNumbers()
+        return StatePart(document, self._numbers)
 
     def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
         """As engines.Opener.open."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from privtab.engines.conditions import RESOURCE, All, Fact
+from privtab.engines.conditions import RESOURCE, AllOf, Atom
 from privtab.engines.index import OWNER, Table
 from privtab.engines.plan import Plan, Special, needed
 from privtab.names import is_wildcard
@@ -44,7 +44,7 @@ def quick(plan: Plan) -> Quick | None:
     first = needed(plan.condition)
     levels = [_level(plan, type_, depth, first) for type_, depth in chain]
     simple = (
-        All(first) in (plan.condition, All((plan.condition,)))
+        AllOf(first) in (plan.condition, AllOf((plan.condition,)))
         and plan.meaning.down
         and plan.meaning.denies
         and not plan.owner_bits
@@ -52,7 +52,7 @@ def quick(plan: Plan) -> Quick | None:
     return _conjunction(levels, plan.index.users) if simple else _gathering(plan, levels)
 
 
-def _level(plan: Plan, type_: str, depth: int, first: Sequence[Fact]) -> Level:
+def _level(plan: Plan, type_: str, depth: int, first: Sequence[Atom]) -> Level:
     step = next((step for step in plan.steps if step.type == type_), None)
     allowed = plan.index.numbers.allowed
     bits = sum({allowed(fact.privilege) for fact in first if fact.type == type_})

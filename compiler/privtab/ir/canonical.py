@@ -96,9 +96,9 @@ class Canonical:
         try:
             return Listing(self.ordered(self._sets(formula, flags, types or {})))
         except Undecided:
-            from privtab.ir.few import few
+            from privtab.ir.some_minimal_sets import some_minimal_sets
 
-            self._cut[key] = Listing(self.ordered(few(self, formula, flags, types or {})), complete=False)
+            self._cut[key] = Listing(self.ordered(some_minimal_sets(self, formula, flags, types or {})), complete=False)
             return self._cut[key]
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:

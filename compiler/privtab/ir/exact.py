@@ -30,12 +30,12 @@ from privtab.ir.facts import (
     Carrier,
     Fact,
     Facts,
+    FactSemantics,
     Granted,
     HasRole,
     Is,
     Joined,
     Owned,
-    Reading,
 )
 from privtab.ir.formula import followed, leaves, rule_flags, without_name
 from privtab.ir.nodes import (
@@ -61,7 +61,7 @@ _WAYS = 50_000
 """Ways to give one minimal set that are tried: a table would have to ask for a dozen things through a dozen owners."""
 
 
-class Exact:
+class ImplicationChecker:
     """Compares the conditions of one program with those of another, or of itself.
 
     `unsaid`: names of sets and aliases by which no state grants anything.
@@ -70,8 +70,8 @@ class Exact:
     def __init__(self, one: Program, other: Program | None = None, unsaid: frozenset[str] = frozenset()) -> None:
         self.one = one
         self.other = one if other is None else other
-        self.here = Reading(one, unsaid)
-        self.there = self.here if other is None else Reading(other, unsaid)
+        self.here = FactSemantics(one, unsaid)
+        self.there = self.here if other is None else FactSemantics(other, unsaid)
         self._alike = other is None or _mean_the_same(one, other)
         self._same_words: dict[str, bool] = {}
 
@@ -112,9 +112,9 @@ class Exact:
         match node:
             case Has():
                 if node.privilege not in self._same_words:
-                    self._same_words[node.privilege] = self.here.words(node.privilege) == self.there.words(
+                    self._same_words[node.privilege] = self.here.grantable_names(
                         node.privilege
-                    )
+                    ) == self.there.grantable_names(node.privilege)
                 return self._same_words[node.privilege] and self._same_path(node.target.type)
             case Owner() | Member() | Self() | Holds() | Can():
                 return self._same_path(node.target.type)
@@ -314,7 +314,7 @@ class Exact:
 
 def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
     """Whether two conditions over the objects of a rule are one, whatever the flags and the types of the objects."""
-    exact = Exact(program)
+    exact = ImplicationChecker(program)
     return exact.always_implies(rule, f, g) and exact.always_implies(rule, g, f)
 
 

@@ -91,7 +91,7 @@ Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administe
 Facts: TypeAlias = frozenset[Fact]
 
 
-class Reading:
+class FactSemantics:
     """What facts mean to one program; a row that the program does not know counts for nothing.
 
     `unsaid`: names that no fact uses.
@@ -135,7 +135,7 @@ class Reading:
         """Each name by which a grant may give the privilege: itself first, then its aliases and the sets that hold it."""
         return self._names_of.get(privilege, ())
 
-    def words(self, privilege: str) -> object:
+    def grantable_names(self, privilege: str) -> object:
         """All that the file says of who has a privilege; equal in two programs where a state gives it in both alike."""
         known = self.program.privileges.get(privilege)
         roles = {

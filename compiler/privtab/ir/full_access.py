@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.ir.facts import Reading
+from privtab.ir.facts import FactSemantics
 from privtab.ir.nodes import Atom
 from privtab.ir.solver import Solver
 
@@ -10,7 +10,7 @@ from privtab.ir.solver import Solver
 class FullAccess(Solver):
     """The solver for a caller who holds every atom."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: FactSemantics) -> None:
         super().__init__(reading, reading)
 
     def _atom(self, atom: Atom, side: int) -> int:

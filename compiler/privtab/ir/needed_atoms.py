@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from privtab.ir.facts import Reading
+from privtab.ir.facts import FactSemantics
 from privtab.ir.nodes import Atom, Formula
 from privtab.ir.solver import Slots, Solver
 
@@ -16,7 +16,7 @@ class NeededAtoms(Solver):
     that it entails without the atom too, and does not fulfil the condition then.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: FactSemantics) -> None:
         self._without: dict[Atom, int] = {}
         super().__init__(reading, reading)
 

@@ -1,7 +1,7 @@
 """Which states fulfil some conditions and not others: asked of a SAT solver, without listing minimal sets.
 
 A state is what it says about one caller and the objects of one request: facts (`ir.facts`), each a variable. A condition is
-a circuit over them, read as `Reading.holds` reads it; two programs are two circuits over the same facts. Flags and the types
+a circuit over them, read as `FactSemantics.holds` reads it; two programs are two circuits over the same facts. Flags and the types
 of `with` objects are variables too, so that one question is about every request.
 """
 
@@ -19,12 +19,12 @@ from privtab.ir.facts import (
     Carrier,
     Fact,
     Facts,
+    FactSemantics,
     Granted,
     HasRole,
     Is,
     Joined,
     Owned,
-    Reading,
 )
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
@@ -76,7 +76,7 @@ class Solver:
     is left; `renew` gives the full budget again.
     """
 
-    def __init__(self, *readings: Reading) -> None:
+    def __init__(self, *readings: FactSemantics) -> None:
         self.readings = readings
         self._alone = len({id(reading) for reading in readings}) == 1
         self._engine: Engine | None = None
@@ -207,7 +207,7 @@ class Solver:
         return self._known[key]
 
     def _atom(self, atom: Atom, side: int) -> int:
-        """An atom as the reading has it: `Reading.atom` as a circuit."""
+        """An atom as the reading has it: `FactSemantics.atom` as a circuit."""
         reading = self.readings[side]
         match atom:
             case Has(privilege=privilege, target=target):

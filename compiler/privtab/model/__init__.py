@@ -23,7 +23,7 @@ from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy
 from privtab.model.rows import Rows
 from privtab.model.same import same_meaning
-from privtab.model.select import Chosen, Selection, apply_readings, find_variant, select
+from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, select
 from privtab.model.walk import flags_read
 from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
 
@@ -102,7 +102,7 @@ def resolve(
 
 
 def _resolve_rows(
-    rows: Rows, pairs: Iterable[tuple[m.PairKey, Chosen]], found: list[Diagnostic]
+    rows: Rows, pairs: Iterable[tuple[m.PairKey, ChosenRow]], found: list[Diagnostic]
 ) -> dict[m.PairKey, m.Row]:
     resolved: dict[m.PairKey, m.Row] = {}
     shared: list[tuple[Diagnostic, str]] = []
@@ -166,8 +166,8 @@ def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
     told: set[int] = set()
     for clash in selection.clashes:
         mine: list[Diagnostic] = []
-        first = rows.resolve(clash.pair[0], Chosen(clash.first, clash.origin), [])
-        second = rows.resolve(clash.pair[0], Chosen(clash.second, clash.origin), mine)
+        first = rows.resolve(clash.pair[0], ChosenRow(clash.first, clash.origin), [])
+        second = rows.resolve(clash.pair[0], ChosenRow(clash.second, clash.origin), mine)
         shared.extend((d, clash.pair[0]) for d in mine)
         if first is None or second is None or id(clash.second) in told:
             continue

@@ -23,8 +23,8 @@ from privtab.findings import (
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
-from privtab.model.names import Names
-from privtab.model.select import Chosen
+from privtab.model.names import DeclaredNames
+from privtab.model.select import ChosenRow
 from privtab.syntax import expression as x
 from privtab.syntax.nodes import Cell, ConditionCell
 
@@ -37,8 +37,8 @@ class Scope:
     """
 
     entity: str
-    names: Names
-    pairs: Mapping[m.PairKey, Chosen]
+    names: DeclaredNames
+    pairs: Mapping[m.PairKey, ChosenRow]
     owners: bool
     """Whether conditions may speak of owners."""
     objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Scope:
 
     def _condition(self, expression: x.Expression, cell: Cell) -> m.Condition | None:
         match expression:
-            case x.Held():
+            case x.PrivilegeTerm():
                 return self._held(expression, cell)
             case x.Related(kind=kind, targets=targets, word=word):
                 return self._related(kind, targets, word, cell)
@@ -96,7 +96,7 @@ class Scope:
             if condition is not None:
                 yield condition
 
-    def _held(self, term: x.Held, cell: Cell) -> m.Condition | None:
+    def _held(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
         uses = tuple(use for name in term.privileges if (use := self.privilege(name, cell)) is not None)
         places = self._places(term.targets, cell)
         if len(uses) < len(term.privileges) or len(places) < len(term.targets):
@@ -108,9 +108,9 @@ class Scope:
                     on = self.names.privileges[wrong[0]].on
                     span = use.spot.span
                     self.fail(p206_privilege_cannot_bind.finding(span, use.written, wrong, place.types, on))
-        return m.Held(uses, term.every, places) if uses and places else None
+        return m.HoldsPrivilege(uses, term.every, places) if uses and places else None
 
-    def _unbound(self, use: m.PrivilegeUse, place: m.Place) -> tuple[str, ...]:
+    def _unbound(self, use: m.PrivilegeUse, place: m.TargetSlot) -> tuple[str, ...]:
         binds = self.names.binds
         return tuple(p for p in use.members if binds[p].isdisjoint(place.types))
 
@@ -127,14 +127,14 @@ class Scope:
             return None
         return m.PrivilegeUse(name.text, members, name.text in self.names.sets, m.Spot(cell, name.start, name.end))
 
-    def _places(self, targets: tuple[x.Name, ...], cell: Cell) -> tuple[m.Place, ...]:
+    def _places(self, targets: tuple[x.Name, ...], cell: Cell) -> tuple[m.TargetSlot, ...]:
         return tuple(place for target in targets if (place := self.place(target, cell)) is not None)
 
-    def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.Place | None:
+    def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.TargetSlot | None:
         """The object that a target names; with `children` a type right inside the row's entity too."""
         name, spot = target.text, m.Spot(cell, target.start, target.end)
         if name in self.objects:
-            return m.Place(name, self.objects[name], name, spot)
+            return m.TargetSlot(name, self.objects[name], name, spot)
         if name in self.poisoned_objects:
             self.poisoned = True
             return None
@@ -147,7 +147,7 @@ class Scope:
         if type_ is not None and type_ in hierarchy.entities:
             inside = children and hierarchy.entities[type_].parent == self.entity
             if inside or hierarchy.reaches(self.entity, type_):
-                return m.Place(RESOURCE, (type_,), name, spot)
+                return m.TargetSlot(RESOURCE, (type_,), name, spot)
         self._lost(name, spot)
         return None
 
@@ -195,7 +195,7 @@ class Scope:
         operation = term.operation.text
         spot = m.Spot(cell, term.operation.start, term.operation.end)
         places = self._places(term.targets, cell)
-        good: list[m.Place] = []
+        good: list[m.TargetSlot] = []
         for place in places:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
             objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
@@ -216,7 +216,7 @@ class Scope:
 
 
 def fitting_types(
-    name: str, cells: list[ConditionCell], names: Names, pairs: Mapping[m.PairKey, Chosen]
+    name: str, cells: list[ConditionCell], names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
 ) -> tuple[str, ...]:
     """The entity types for which every mention of the `with` object `name` makes sense."""
     tests: list[Callable[[str], bool]] = []
@@ -229,7 +229,7 @@ def fitting_types(
 def privilege_names(expression: x.Expression) -> Iterator[x.Name]:
     """Every privilege, alias or set that an expression names."""
     match expression:
-        case x.Held(privileges=privileges):
+        case x.PrivilegeTerm(privileges=privileges):
             yield from privileges
         case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
             for part in parts:
@@ -241,10 +241,10 @@ def privilege_names(expression: x.Expression) -> Iterator[x.Name]:
 
 
 def _tests(
-    expression: x.Expression, name: str, names: Names, pairs: Mapping[m.PairKey, Chosen]
+    expression: x.Expression, name: str, names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
 ) -> Iterator[Callable[[str], bool]]:
     match expression:
-        case x.Held(privileges=privileges, every=every, targets=targets):
+        case x.PrivilegeTerm(privileges=privileges, every=every, targets=targets):
             if any(t.text == name for t in targets):
                 members = [names.members(p.text) for p in privileges]
                 known = [m_ for m_ in members if m_ is not None]

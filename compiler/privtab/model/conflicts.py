@@ -8,14 +8,14 @@ from dataclasses import replace
 from privtab.diagnostics import Diagnostic, Located
 from privtab.findings import p105_unknown_operation
 from privtab.ir.nodes import Conflict
-from privtab.model.names import Names
+from privtab.model.names import DeclaredNames
 from privtab.model.nodes import PairKey
 from privtab.syntax.nodes import ConflictDecl, Word
 
 
 def resolve_conflicts(
     decls: tuple[ConflictDecl, ...],
-    names: Names,
+    names: DeclaredNames,
     pairs: Collection[PairKey],
     rows_unknown: frozenset[str],
     found: list[Diagnostic],

@@ -103,7 +103,7 @@ class Lowering:
     def formula(self, condition: m.Condition) -> ir.Formula:
         """One condition."""
         match condition:
-            case m.Held(uses=uses, every=every, places=places):
+            case m.HoldsPrivilege(uses=uses, every=every, places=places):
                 terms = [_any(_all(self.has(p, place) for p in use.members) for place in places) for use in uses]
                 return _all(terms) if every else _any(terms)
             case m.Related(kind="owner", places=places):
@@ -127,12 +127,12 @@ class Lowering:
             case _:
                 assert_never(condition)
 
-    def has(self, privilege: str, place: m.Place) -> ir.Formula:
+    def has(self, privilege: str, place: m.TargetSlot) -> ir.Formula:
         """A privilege on a place, for the types that it can be granted on."""
         on = self.policy.privileges[privilege].on
         return self.at(place, lambda t: ir.Has(privilege=privilege, target=t), privilege, lambda type_: type_ in on)
 
-    def can(self, operation: str, place: m.Place) -> ir.Formula:
+    def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
         """An operation on a place, for the types that have a row for it which needs no objects of its own."""
         rows = self.policy.rows
         return self.at(
@@ -148,7 +148,7 @@ class Lowering:
 
     def at(
         self,
-        place: m.Place,
+        place: m.TargetSlot,
         make: Callable[[ir.Target], ir.Formula],
         text: str,
         fits: Callable[[str], bool] = lambda _: True,

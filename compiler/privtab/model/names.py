@@ -24,7 +24,7 @@ _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "
 
 
 @dataclass(slots=True)
-class Names:
+class DeclaredNames:
     """What the file declares; `poisoned` holds names that exist but have a finding already."""
 
     hierarchy: Hierarchy
@@ -78,9 +78,9 @@ class Names:
         return False
 
 
-def resolve_names(tables: Tables, found: list[Diagnostic]) -> Names:
+def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
     """Everything that rows refer to."""
-    names = Names(
+    names = DeclaredNames(
         hierarchy=Hierarchy(_entities(tables, found)),
         lost=tables.lost,
         types_known="entities" not in tables.unreadable,
@@ -113,7 +113,7 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
     return entities
 
 
-def _privileges(decls: Iterable[PrivilegeDecl], names: Names, found: list[Diagnostic]) -> None:
+def _privileges(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
     aliases: dict[str, PrivilegeDecl] = {}
     everywhere = tuple(names.entities)
     anything = frozenset(everywhere)
@@ -136,7 +136,7 @@ def _privileges(decls: Iterable[PrivilegeDecl], names: Names, found: list[Diagno
     _aliases(aliases, names, found)
 
 
-def _aliases(aliases: dict[str, PrivilegeDecl], names: Names, found: list[Diagnostic]) -> None:
+def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
     done: set[str] = set()
     for name in aliases:
         path: list[str] = []
@@ -164,7 +164,7 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: Names, found: list[Diagno
         done.update(path)
 
 
-def _sets(decls: Iterable[SetDecl], names: Names, found: list[Diagnostic]) -> None:
+def _sets(decls: Iterable[SetDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
     by_name: dict[str, SetDecl] = {}
     for decl in decls:
         name = decl.name.value
@@ -180,7 +180,7 @@ def _sets(decls: Iterable[SetDecl], names: Names, found: list[Diagnostic]) -> No
     names.sets = {name: names.sets[name] for name in by_name}
 
 
-def _expand(decls: Mapping[str, SetDecl], names: Names, found: list[Diagnostic]) -> None:
+def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
     """The members of each set, those of a set in it first; without recursion: such a chain may be long."""
     members: dict[str, dict[str, None]] = {}
     for start in decls:
@@ -216,7 +216,7 @@ def _expand(decls: Mapping[str, SetDecl], names: Names, found: list[Diagnostic])
             names.poisoned.add(name)
 
 
-def resolve_semantics(tables: Tables, names: Names, found: list[Diagnostic]) -> Semantics:
+def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Semantics:
     """`semantics`, with what owners hold written out."""
     decl = tables.semantics
     owner = None
@@ -245,7 +245,7 @@ def resolve_semantics(tables: Tables, names: Names, found: list[Diagnostic]) -> 
     )
 
 
-def resolve_roles(decls: Iterable[RoleDecl], names: Names, found: list[Diagnostic]) -> dict[str, Role]:
+def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[Diagnostic]) -> dict[str, Role]:
     """Roles with their sets and aliases written out; each member must bind on the type."""
     roles: dict[str, Role] = {}
     for decl in decls:
@@ -275,7 +275,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: Names, found: list[Diagnosti
 
 
 def unbound(
-    names: Names, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Span]
+    names: DeclaredNames, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Span]
 ) -> list[Diagnostic]:
     """A finding where a privilege, or a member of a set, can be granted on none of the types."""
     wrong = [m for m in members if m not in names.poisoned and names.binds[m].isdisjoint(types)]

@@ -41,7 +41,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TargetSlot:
     """A target: the slot of the request's object and the types that it may have; one, save for `with` objects."""
 
     slot: str
@@ -61,12 +61,12 @@ class PrivilegeUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HoldsPrivilege:
     """Any of the privileges, or with `every` each of them, on any of the places."""
 
     uses: tuple[PrivilegeUse, ...]
     every: bool
-    places: tuple[Place, ...]
+    places: tuple[TargetSlot, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Related:
     """Owns, belongs to or holds any of the places."""
 
     kind: Literal["owner", "member", "holds"]
-    places: tuple[Place, ...]
+    places: tuple[TargetSlot, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class CanDo:
     """The row of the operation holds for any of the places."""
 
     operation: str
-    places: tuple[Place, ...]
+    places: tuple[TargetSlot, ...]
     spot: Spot
 
 
@@ -125,7 +125,7 @@ class Required:
     """`when FLAG`."""
 
 
-Condition: TypeAlias = Held | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required
+Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required
 
 
 @dataclass(frozen=True, slots=True)

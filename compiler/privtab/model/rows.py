@@ -19,8 +19,8 @@ from privtab.findings import (
 from privtab.ir.nodes import PRINCIPAL_TABLES, RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
-from privtab.model.names import Names, unbound
-from privtab.model.select import Chosen
+from privtab.model.names import DeclaredNames, unbound
+from privtab.model.select import ChosenRow
 from privtab.syntax.expression import Name
 from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Tables
 
@@ -30,9 +30,9 @@ class Rows:
     """Resolves the rows of one file, under one choice of rows by pair."""
 
     tables: Tables
-    names: Names
+    names: DeclaredNames
     semantics: Semantics
-    pairs: Mapping[m.PairKey, Chosen]
+    pairs: Mapping[m.PairKey, ChosenRow]
     sources: Mapping[str, str]
     rows_unknown: frozenset[str] = frozenset()
     """Types whose rows could not be read; the empty name stands for all."""
@@ -41,7 +41,7 @@ class Rows:
     """The types of `with` objects of any type, which are the same for whatever type the row is for."""
     gate_found: list[tuple[Diagnostic, str]] = field(default_factory=list)
 
-    def resolve(self, entity: str, chosen: Chosen, found: list[Diagnostic]) -> m.Row | None:
+    def resolve(self, entity: str, chosen: ChosenRow, found: list[Diagnostic]) -> m.Row | None:
         """The row for a pair; None with findings where it has no meaning."""
         decl = chosen.decl
         scope = self._scope(entity)
@@ -219,7 +219,7 @@ class Rows:
     def _speaks(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition looks at the entity itself, or at something that hangs off it."""
         match condition:
-            case m.Held(places=places) | m.Related(places=places) | m.CanDo(places=places):
+            case m.HoldsPrivilege(places=places) | m.Related(places=places) | m.CanDo(places=places):
                 inside = self.names.hierarchy.within
                 return any(p.slot == RESOURCE and inside(p.types[0], entity) for p in places)
             case m.IsSelf():

@@ -26,7 +26,7 @@ def _row(row: m.Row) -> Hashable:
 
 def _form(condition: m.Condition) -> Hashable:
     match condition:
-        case m.Held(uses=uses, every=every, places=places):
+        case m.HoldsPrivilege(uses=uses, every=every, places=places):
             terms = [_any(_all(("has", p, _place(place)) for p in use.members) for place in places) for use in uses]
             return _all(terms) if every else _any(terms)
         case m.Related(kind=kind, places=places):
@@ -47,7 +47,7 @@ def _form(condition: m.Condition) -> Hashable:
             assert_never(condition)
 
 
-def _place(place: m.Place) -> Hashable:
+def _place(place: m.TargetSlot) -> Hashable:
     return (place.slot, place.types)
 
 

@@ -9,14 +9,14 @@ from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
 from privtab.hints import hint, nearest
 from privtab.ir.nodes import Origin
-from privtab.model.names import Names
+from privtab.model.names import DeclaredNames
 from privtab.model.nodes import PairKey
-from privtab.syntax.expression import AllOf, AnyOf, CanDo, Expression, Held, Related, Required
+from privtab.syntax.expression import AllOf, AnyOf, CanDo, Expression, PrivilegeTerm, Related, Required
 from privtab.syntax.nodes import ConditionCell, Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenRow:
     """The row for a pair and where it comes from."""
 
     decl: RowDecl
@@ -37,7 +37,7 @@ class Clash:
 class Selection:
     """All rows by pair, in the order of entities and then of the file, and the rows that clash."""
 
-    pairs: Mapping[PairKey, Chosen]
+    pairs: Mapping[PairKey, ChosenRow]
     clashes: tuple[Clash, ...]
 
 
@@ -50,7 +50,7 @@ class _Layer:
     core: list[RowDecl]
 
 
-def select(tables: Tables, variant: VariantDecl | None, names: Names, found: list[Diagnostic]) -> Selection:
+def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, found: list[Diagnostic]) -> Selection:
     """The rows of the file under a variant."""
     clashes: list[Clash] = []
     base = _layer(tables.tables, tables.any, tables.core, names, found, clashes)
@@ -60,7 +60,7 @@ def select(tables: Tables, variant: VariantDecl | None, names: Names, found: lis
             base.own.setdefault(type_, {}).update(rows)
         base.any = _overlaid(base.any, over.any)
         base.core = _overlaid(base.core, over.core)
-    pairs: dict[PairKey, Chosen] = {}
+    pairs: dict[PairKey, ChosenRow] = {}
     everywhere = [row for row in base.any if row.for_types is None]
     somewhere: dict[str, list[RowDecl]] = {}
     for row in base.any:
@@ -68,18 +68,18 @@ def select(tables: Tables, variant: VariantDecl | None, names: Names, found: lis
             somewhere.setdefault(word.value, []).append(row)
     for type_ in names.entities:
         for operation, decl in base.own.get(type_, {}).items():
-            pairs[type_, operation] = Chosen(decl, "row")
+            pairs[type_, operation] = ChosenRow(decl, "row")
         mine: dict[str, RowDecl] = {}
         for decl in (*somewhere.get(type_, ()), *everywhere):
             first = mine.setdefault(decl.operation.value, decl)
             if first is not decl and first.span != decl.span:
                 clashes.append(Clash((type_, decl.operation.value), "any", first, decl))
         for operation, decl in mine.items():
-            pairs.setdefault((type_, operation), Chosen(decl, "any"))
+            pairs.setdefault((type_, operation), ChosenRow(decl, "any"))
         root = names.entities[type_].parent is None
         for decl in base.core:
             if not (root and _names_parent(decl)):
-                pairs.setdefault((type_, decl.operation.value), Chosen(decl, "core"))
+                pairs.setdefault((type_, decl.operation.value), ChosenRow(decl, "core"))
     return Selection(pairs, tuple(clashes))
 
 
@@ -140,7 +140,7 @@ def _layer(
     tables: Iterable[TableDecl],
     any_: tuple[RowDecl, ...],
     core: tuple[RowDecl, ...],
-    names: Names,
+    names: DeclaredNames,
     found: list[Diagnostic],
     clashes: list[Clash],
 ) -> _Layer:
@@ -166,7 +166,7 @@ def _layer(
     return _Layer(own, list(any_), _once(core, names, clashes))
 
 
-def _once(rows: tuple[RowDecl, ...], names: Names, clashes: list[Clash]) -> list[RowDecl]:
+def _once(rows: tuple[RowDecl, ...], names: DeclaredNames, clashes: list[Clash]) -> list[RowDecl]:
     first: dict[str, RowDecl] = {}
     for decl in rows:
         if first.setdefault(decl.operation.value, decl) is not decl:
@@ -193,7 +193,7 @@ def _mentions_parent(cell: ConditionCell | None) -> bool:
 def target_names(expression: Expression) -> set[str]:
     """Every target name in an expression."""
     match expression:
-        case Held(targets=targets) | Related(targets=targets) | CanDo(targets=targets):
+        case PrivilegeTerm(targets=targets) | Related(targets=targets) | CanDo(targets=targets):
             return {t.text for t in targets}
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return {name for part in parts for name in target_names(part)}

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from privtab.model import nodes as m
 
-Term: TypeAlias = m.Held | m.Related | m.IsSelf | m.IsServiceAdmin | m.CanDo
+Term: TypeAlias = m.HoldsPrivilege | m.Related | m.IsSelf | m.IsServiceAdmin | m.CanDo
 
 
 def terms(condition: m.Condition | None) -> Iterator[Term]:
@@ -118,7 +118,7 @@ def first_spot(condition: m.Condition) -> m.Spot | None:
     """Where a condition begins, as far as its names tell."""
     for term in terms(condition):
         match term:
-            case m.Held(uses=uses):
+            case m.HoldsPrivilege(uses=uses):
                 return uses[0].spot
             case m.CanDo(spot=spot) | m.IsSelf(spot=spot) | m.IsServiceAdmin(spot=spot):
                 return spot

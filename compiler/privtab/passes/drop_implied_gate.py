@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from privtab.errors import Undecided
-from privtab.ir.exact import Exact
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import anchor, flat, rule_flags, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Program, Rule, Target
 
@@ -18,7 +18,7 @@ NONE: frozenset[str] = frozenset()
 
 def drop_implied_gate(program: Program) -> Program:
     """Drop each gate that `requires` implies whatever the flags are, and whether or not the request says the last name."""
-    exact = Exact(program)
+    exact = ImplicationChecker(program)
     rules = {}
     for key, rule in program.rules.items():
         kept = rule

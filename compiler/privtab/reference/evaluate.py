@@ -59,7 +59,7 @@ class Reference:
     def explanation(self, request: Request) -> Explanation:
         """The answer to one request with all that is to be said of it; raises InvalidRequest as `decide` does."""
         self.vocabulary.check(request)
-        asked = Asked(self, request)
+        asked = EvaluationContext(self, request)
         rule = self.program.rules[request.resource.type, request.action]
         condition = asked.condition(rule)
         types = {w.name: asked.types[w.name] for w in rule.withs}
@@ -76,7 +76,7 @@ class Reason:
     through: str
 
 
-class Asked:
+class EvaluationContext:
     """One request, and what its caller holds."""
 
     def __init__(self, reference: Reference, request: Request) -> None:

@@ -10,13 +10,13 @@ from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
 from privtab.ir.serialise import source_text
 
 if TYPE_CHECKING:
-    from privtab.reference.evaluate import Asked
+    from privtab.reference.evaluate import EvaluationContext
 
 
 class Explanation:
     """An answer and what is to be said of it: the `context` of a decision (§5)."""
 
-    def __init__(self, asked: Asked, rule: Rule, listing: Listing, *, allowed: bool) -> None:
+    def __init__(self, asked: EvaluationContext, rule: Rule, listing: Listing, *, allowed: bool) -> None:
         self.asked = asked
         self.rule = rule
         self.sets, self.complete = listing

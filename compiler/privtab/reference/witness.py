@@ -16,7 +16,7 @@ GROUP, BROUGHT = "team", "guests"
 """The group of the state, and the one that a request brings."""
 
 
-class Scene:
+class WitnessBuilder:
     """Names for the objects of one request of a rule and for its caller."""
 
     def __init__(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from privtab.errors import RegistryError
 from privtab.registry import names
-from privtab.registry.copies import CHANNEL
 from privtab.registry.nodes import Channel, NewerFormat, channel_of
+from privtab.registry.static_mirror import CHANNEL
 from privtab.registry.stores import Missing, Store
 
 MOST = 99_999_999

@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
-from privtab.registry import fits, names, place, records
-from privtab.registry.copies import Copies
+from privtab.registry import location_preflight, names, preflight, records
 from privtab.registry.history import History, Unread
 from privtab.registry.holds import Holds
 from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin
 from privtab.registry.records import now
+from privtab.registry.static_mirror import StaticMirror
 from privtab.registry.stores import Exists, Missing, Store, opened
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Registry:
         if replace:
             self.store.replace(names.SETTINGS, encoded(settings))
             return
-        place.refuse_other_things(self.store)
+        location_preflight.refuse_other_things(self.store)
         try:
             self.store.create(names.SETTINGS, encoded(settings))
         except Exists:
             raise RegistryConflict(f"{self.url} is a registry already") from None
-        place.try_creating(self.store, encoded(settings))
+        location_preflight.try_creating(self.store, encoded(settings))
 
     def settings(self) -> Mapping[str, Any]:
         """What the registry asks of bundles; empty where there is no registry yet."""
@@ -242,7 +242,7 @@ class Registry:
                     raise RegistryConflict(_other(self.channel(channel, system), expect)) from None
                 continue
             try:
-                Copies(self).refresh(after)
+                StaticMirror(self).refresh(after)
             except RegistryError as error:
                 raise RegistryError(
                     f"{channel}/{system} is at release {after.sequence} now, but its copies for static servers are not: "
@@ -274,7 +274,7 @@ class Registry:
         if not (policy or state or shards or canary or before.canary or (before.held and before.sequence)):
             raise UsageError("what is to run? name a policy, a state or a canary")
         if canary is not None:
-            fits.check_canary(canary)
+            preflight.check_canary(canary)
         after = replace(
             before,
             sequence=before.last + 1,
@@ -292,7 +292,7 @@ class Registry:
                 digests[known] = self._digest(before, known, kind, identity, shard)
         if not after.policy and canary is not None and canary.policy:
             raise UsageError("a canary stands beside what the others run: release a policy to the channel first")
-        fits.check_layouts(after, lambda policy: self._policy(after, policy))
+        preflight.check_layouts(after, lambda policy: self._policy(after, policy))
         return replace(after, digests=digests)
 
     def _digest(self, before: Channel, known: str, kind: str, identity: str, shard: str) -> str:

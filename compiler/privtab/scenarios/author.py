@@ -13,7 +13,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request, said
 from privtab.scenarios.nodes import Because, Case, Expected
 from privtab.scenarios.params import Combinations, Params
-from privtab.scenarios.tree import Fields, Reader
+from privtab.scenarios.tree import Fields, ScenarioReader
 from privtab.scenarios.ways import WaysReader
 from privtab.scenarios.worlds import Worlds
 from privtab.state.nodes import State
@@ -31,7 +31,7 @@ class Author:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ScenarioReader,
         program: Program,
         folder: Path,
         params: Params,

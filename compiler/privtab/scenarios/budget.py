@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from privtab.errors import Undecided
-from privtab.ir.exact import Exact
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.nodes import Rule
 
 STEPS = 100_000
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 class Budget:
     """What is left for one rule; `Undecided` is raised where it is gone."""
 
-    def __init__(self, exact: Exact, rule: Rule) -> None:
+    def __init__(self, exact: ImplicationChecker, rule: Rule) -> None:
         self._exact = exact
         self._rule = rule
         self._steps = STEPS
@@ -35,7 +35,7 @@ class Budget:
             raise Undecided(f"`{self._rule.id}` takes more than {STEPS:,} steps")
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """The answer to a question that `Exact` asks of its solver."""
+        """The answer to a question that `ImplicationChecker` asks of its solver."""
         if self._questions <= 0:
             raise Undecided(f"`{self._rule.id}` asks too much of the solver")
         self._exact.solver.renew()

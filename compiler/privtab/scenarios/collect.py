@@ -14,7 +14,7 @@ from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.findings import finding
 from privtab.scenarios.nodes import Case, Plan, Subject
 from privtab.scenarios.script import Script, cases_of, read_script
-from privtab.scenarios.tree import Reader
+from privtab.scenarios.tree import ScenarioReader
 from privtab.state.nodes import State
 
 MARK = "scenarios:"
@@ -128,7 +128,7 @@ def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -
 
 def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
     """What a file chooses and the policy does not have: its variant, else each bad reading, at its row or its name."""
-    reader = Reader(script.source, [])
+    reader = ScenarioReader(script.source, [])
     if subject.variant is not None:
         try:
             check_policy(subject.policy, variant=subject.variant)

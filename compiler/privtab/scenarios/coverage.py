@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_text, canonical
-from privtab.ir.exact import Exact, settings
+from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition, rule_flags
 from privtab.ir.nodes import And, ByType, Or, Program, Rule
 from privtab.scenarios.budget import KIND, Budget
@@ -66,7 +66,7 @@ class Coverage:
     def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
         self.program = program
         self._form = canonical(program)
-        self._exact = Exact(program)
+        self._exact = ImplicationChecker(program)
         said = program.semantics
         self._owners_hold = said.deny == "overrides" and said.owner is not None and bool(said.owner.holds)
         cells: list[Cell] = []

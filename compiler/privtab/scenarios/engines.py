@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from privtab.errors import OpaError
 from privtab.ir.nodes import Effect, Program
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Decision, Request
 from privtab.state.nodes import State
 
@@ -57,14 +57,14 @@ class ReferenceEngine:
         return self._kept[id(state)][1]
 
     def _briefly(self, reference: Reference, request: Request) -> Decision:
-        asked = Asked(reference, request)
+        asked = EvaluationContext(reference, request)
         rule = self.program.rules[request.resource.type, request.action]
         allowed = asked.holds(asked.condition(rule))
         effects = [effect_text(asked, effect) for effect in rule.effects] if allowed else []
         return Decision(allowed=allowed, context={"effects": effects})
 
 
-def effect_text(asked: Asked, effect: Effect) -> str:
+def effect_text(asked: EvaluationContext, effect: Effect) -> str:
     """What success does, as decisions have it: `grant ALL (namespace:i/n)`."""
     path = asked.path(effect.target)
     return f"{effect.kind} {effect.what} ({path[-1] if path else effect.target.type})"

@@ -10,7 +10,7 @@ from privtab.scenarios.needs import Caller, Callers
 from privtab.scenarios.nodes import Case
 from privtab.scenarios.params import Values
 from privtab.scenarios.tree import Fields
-from privtab.scenarios.ways import Held
+from privtab.scenarios.ways import HeldAtom
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.syntax.yaml_tree import Node
 
@@ -21,7 +21,7 @@ KEYS = (
 
 def read_needs(author: Author, node: Node) -> None:
     """Read the entries of `needs`; all callers share one state, since what one is given no other sees."""
-    cast = Cast(author.program)
+    cast = GeneratedCallers(author.program)
     begun = len(author.cases)
     for item in author.reader.items(node, "`needs`"):
         for entry, values in author.combinations.of(item):
@@ -33,7 +33,7 @@ def read_needs(author: Author, node: Node) -> None:
         assert world == len(author.states) - 1
 
 
-def _need(author: Author, fields: Fields, span: Span, values: Values, cast: Cast) -> None:
+def _need(author: Author, fields: Fields, span: Span, values: Values, cast: GeneratedCallers) -> None:
     if ("by" in fields) == ("all" in fields):
         author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
         return
@@ -62,7 +62,7 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, cast: Cast
             )
 
 
-class Cast:
+class GeneratedCallers:
     """The made-up callers of a file and the rows that give them what they hold."""
 
     def __init__(self, program: Program) -> None:
@@ -82,7 +82,7 @@ class Cast:
         user = f"caller{self.number}"
         old = str(request.resource)
         resource = request.resource
-        if Held("self") in caller.given:
+        if HeldAtom("self") in caller.given:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
         for held in caller.given:
             self._give(user, held, str(resource) if held.on == old else held.on)
@@ -94,7 +94,7 @@ class Cast:
             user=user, action=request.action, resource=resource, groups=groups, with_=request.with_, flags=request.flags
         )
 
-    def _give(self, user: str, held: Held, key: str) -> None:
+    def _give(self, user: str, held: HeldAtom, key: str) -> None:
         match held.kind:
             case "has":
                 grant = Grant(grantee=f"user:{user}", effect="allow", privilege=held.what, entity=self._entity(key))

@@ -20,7 +20,7 @@ from privtab.ir.nodes import (
     Rule,
     When,
 )
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.scenarios.nodes import Case
 
 Key: TypeAlias = tuple[str, str]
@@ -28,7 +28,7 @@ Key: TypeAlias = tuple[str, str]
 Mask: TypeAlias = int
 
 
-class Reach:
+class RuleDependencies:
     """Which rules ask which others by `can`."""
 
     def __init__(self, program: Program) -> None:
@@ -63,7 +63,7 @@ class Observed:
         self.rule = rule
         listed = tuple(cases)
         self.cases = tuple(case for case, _ in listed)
-        self.asked = tuple(Asked(reference, case.request) for case, reference in listed)
+        self.asked = tuple(EvaluationContext(reference, case.request) for case, reference in listed)
         self.every: Mask = (1 << len(self.cases)) - 1
         self.named = self._mask(RESOURCE in asked.complete for asked in self.asked)
         self._atoms: dict[Atom, Mask] = {}
@@ -77,7 +77,7 @@ class Observed:
     def _mask(bits: Iterable[bool]) -> Mask:
         return sum(1 << i for i, bit in enumerate(bits) if bit)
 
-    def outcome(self, rule: Rule, changed: Rule | None = None, reach: Reach | None = None) -> Mask:
+    def outcome(self, rule: Rule, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
         """The cases that a rule allows, which may be another than the one that they ask. `changed`: as for `holds`."""
         call = self.holds(rule.requires, changed, reach)
         if rule.gate != ALWAYS:
@@ -86,11 +86,11 @@ class Observed:
             return call
         return call & (self.holds(rule.each, changed, reach) | (self.every & ~self.named))
 
-    def holds(self, formula: Formula, changed: Rule | None = None, reach: Reach | None = None) -> Mask:
+    def holds(self, formula: Formula, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
         """The cases in which a condition holds; with `changed`, where that rule stands in place of its original."""
         return _Holding(self, changed, reach).fold(formula)
 
-    def can(self, can: Can, changed: Rule | None, reach: Reach | None) -> Mask:
+    def can(self, can: Can, changed: Rule | None, reach: RuleDependencies | None) -> Mask:
         """The cases in which the rule that a `can` names holds for its object."""
         key = can.target.type, can.operation
         if changed is not None and reach is not None and (changed.entity, changed.operation) in reach.of(key):
@@ -136,7 +136,7 @@ class Observed:
 class _Holding(Algebra[Mask]):
     """The cases in which conditions hold; arguments as of `Observed.holds`."""
 
-    def __init__(self, observed: Observed, changed: Rule | None, reach: Reach | None) -> None:
+    def __init__(self, observed: Observed, changed: Rule | None, reach: RuleDependencies | None) -> None:
         self._observed = observed
         self._changed = changed
         self._reach = reach

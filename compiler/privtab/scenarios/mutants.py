@@ -31,8 +31,8 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.scenarios.masks import Reach
-from privtab.state.names import Names
+from privtab.scenarios.masks import RuleDependencies
+from privtab.state.names import StateNames
 
 Change: TypeAlias = Literal["drop", "any-all", "privilege", "target", "effect", "each", "report", "gate", "flag"]
 CHANGES: Mapping[Change, str] = {
@@ -63,10 +63,10 @@ class Mutant:
 class Mutants:
     """Makes the mutants of a program's rules."""
 
-    def __init__(self, program: Program, reach: Reach) -> None:
+    def __init__(self, program: Program, reach: RuleDependencies) -> None:
         self.program = program
         self.reach = reach
-        self.names = Names(program)
+        self.names = StateNames(program)
         self._on: dict[str, tuple[str, ...]] = {}
 
     def of(self, rule: Rule) -> Iterator[Mutant]:

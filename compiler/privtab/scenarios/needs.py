@@ -15,9 +15,9 @@ from typing import TypeAlias
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request
-from privtab.scenarios.ways import Held, HeldSet, Ways, smallest
+from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 
-Denied: TypeAlias = frozenset[Held]
+Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
 MOST = 2_000
 """Smallest ways to refuse that are looked for; conditions of tables have a handful."""
@@ -92,7 +92,7 @@ class Callers:
         """The set with one of its privileges held by owning the object: no denial touches that."""
         for atom in sorted(one, key=str):
             if atom.kind == "has" and atom.what in self.owned:
-                yield one - {atom} | {Held("owner", "", atom.on)}
+                yield one - {atom} | {HeldAtom("owner", "", atom.on)}
 
     def denials(self, one: HeldSet, given: HeldSet) -> Denied:
         """The privileges of a set denied wherever that leaves the set alone: further down, for the most part."""
@@ -100,7 +100,7 @@ class Callers:
         if self.denies and self.down:
             for privilege in sorted({atom.what for atom in one if atom.kind == "has"}):
                 for key in self.objects:
-                    more = denied | {Held("has", privilege, key)}
+                    more = denied | {HeldAtom("has", privilege, key)}
                     binds = key.partition(":")[0] in self.program.privileges[privilege].on
                     if binds and self.suffices(one, given, more):
                         denied = more
@@ -117,7 +117,7 @@ class Callers:
             if denied:
                 yield self._allowed(one, given, denied)
 
-    def _lacking(self, one: HeldSet, atom: Held) -> Iterator[Caller]:
+    def _lacking(self, one: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
         """Who lacks one atom of a set, unless what is left, or comes with it, is enough."""
         rest = one - {atom}
         for denied in (frozenset(), self.denials(rest, rest)):
@@ -147,8 +147,8 @@ class Callers:
         No grant here nor above leaves what lies below, a denial leaves what lies above. So at the bottom it is a denial, at
         the top no grant, and in between the one and the other.
         """
-        fixed: set[Held] = set()
-        both: list[Held] = []
+        fixed: set[HeldAtom] = set()
+        both: list[HeldAtom] = []
         for atom in sorted(lacking, key=str) if self.denies and self.down else ():
             above, below = self._beside(atom) if atom.kind == "has" else (False, False)
             if above and below and len(both) < MOST_MIXED:
@@ -158,7 +158,7 @@ class Callers:
         for chosen in product((False, True), repeat=len(both)):
             yield frozenset(fixed) | frozenset(atom for atom, denied in zip(both, chosen, strict=True) if denied)
 
-    def _beside(self, atom: Held) -> tuple[bool, bool]:
+    def _beside(self, atom: HeldAtom) -> tuple[bool, bool]:
         """Whether the privilege can be granted above its object, and on one of the request's objects below it."""
         on = self.program.privileges[atom.what].on
         above = any(key != atom.on and key.partition(":")[0] in on for key in self.looked_at(atom.on))
@@ -167,21 +167,21 @@ class Callers:
         )
         return above, below
 
-    def everything(self) -> Iterator[Held]:
+    def everything(self) -> Iterator[HeldAtom]:
         """All that can be given on the objects of the request and on what they lie in, and all that the ways speak of."""
         for key in self.objects:
             type_ = key.partition(":")[0]
             for privilege in self.program.privileges.values():
                 if type_ in privilege.on:
-                    yield Held("has", privilege.name, key)
+                    yield HeldAtom("has", privilege.name, key)
             if self.has_owners:
-                yield Held("owner", "", key)
-            yield Held("member", "", key)
+                yield HeldAtom("owner", "", key)
+            yield HeldAtom("member", "", key)
             if self.program.entities[type_].principal == "role":
-                yield Held("holds", "", key)
-        yield Held("admin")
+                yield HeldAtom("holds", "", key)
+        yield HeldAtom("admin")
         if self.program.entities[self.request.resource.type].principal == "user":
-            yield Held("self")
+            yield HeldAtom("self")
         yield from (atom for one in self.ways for atom in one)
 
     def _around(self, entity: Entity) -> Iterator[str]:
@@ -205,7 +205,7 @@ class Callers:
         """Whether a set holds for who is given some things and denied others."""
         return all(self.holds(atom, given, denied) for atom in one)
 
-    def holds(self, atom: Held, given: HeldSet, denied: Denied) -> bool:
+    def holds(self, atom: HeldAtom, given: HeldSet, denied: Denied) -> bool:
         """Whether an atom holds for who is given some things and denied others."""
         if atom.kind != "has":
             return atom in given
@@ -216,7 +216,7 @@ class Callers:
             return False
         return any(fact.kind == "has" and self._gives(fact, atom) for fact in given)
 
-    def _gives(self, fact: Held, atom: Held) -> bool:
+    def _gives(self, fact: HeldAtom, atom: HeldAtom) -> bool:
         """Whether a fact alone, nothing being denied, makes an atom hold."""
         if fact == atom:
             return True
@@ -243,7 +243,7 @@ def transversals(ways: Ways) -> Ways:
     return found
 
 
-def _listed(atoms: Iterable[Held]) -> str:
+def _listed(atoms: Iterable[HeldAtom]) -> str:
     return ", ".join(sorted(map(str, atoms)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TypeAlias
 
-from privtab.scenarios.tree import LATE, PLACEHOLDER, Reader, fill, filled, scalars
+from privtab.scenarios.tree import LATE, PLACEHOLDER, ScenarioReader, fill, filled, scalars
 from privtab.syntax import yaml_tree
 from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node
@@ -16,7 +16,7 @@ Params: TypeAlias = dict[str, tuple[Values, ...]]
 """For each parameter what it stands for in turn: `{kind: table}`, or `{leaf.kind: table, leaf.read: SELECT_TABLE}`."""
 
 
-def read_params(reader: Reader, node: Node | None) -> Params:
+def read_params(reader: ScenarioReader, node: Node | None) -> Params:
     """`params:` — for each name a list of texts, or a list of mappings whose fields are `{name.field}`."""
     params: Params = {}
     for key, value in reader.entries(node, "`params`"):
@@ -40,7 +40,7 @@ def read_params(reader: Reader, node: Node | None) -> Params:
 class Combinations:
     """Fills entries with the parameters and named parts of a file."""
 
-    def __init__(self, reader: Reader, params: Params, lets: Mapping[str, Node]) -> None:
+    def __init__(self, reader: ScenarioReader, params: Params, lets: Mapping[str, Node]) -> None:
         self.reader = reader
         self.params = params
         self.lets = lets

@@ -16,7 +16,7 @@ from privtab.request import why_denied
 from privtab.scenarios.coverage import Cell, Coverage
 from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, Plan
-from privtab.scenarios.rows import Taken, row_lines, taken_reading
+from privtab.scenarios.rows import TakenReading, row_lines, taken_reading
 from privtab.scenarios.run import Failure, reasons
 from privtab.scenarios.score import Score
 
@@ -62,7 +62,7 @@ class Result:
         """The rule that a case asks."""
         return self.plan.program.rules[case.request.resource.type, case.request.action]
 
-    def taken(self, case: Case) -> Taken | None:
+    def taken(self, case: Case) -> TakenReading | None:
         """The other reading by which that rule was taken."""
         return taken_reading(self.plan.subject, self.rule(case))
 
@@ -114,7 +114,7 @@ def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
     }
 
 
-def _taken_json(taken: Taken | None) -> dict[str, Any] | None:
+def _taken_json(taken: TakenReading | None) -> dict[str, Any] | None:
     return None if taken is None else {"name": taken.name, "text": taken.text, "line": taken.span.line}
 
 

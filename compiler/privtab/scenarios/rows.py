@@ -35,7 +35,7 @@ def _lines(path: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class TakenReading:
     """Another reading of a row, in place of its own words."""
 
     name: str
@@ -43,7 +43,7 @@ class Taken:
     span: Span
 
 
-def taken_reading(subject: Subject, rule: Rule) -> Taken | None:
+def taken_reading(subject: Subject, rule: Rule) -> TakenReading | None:
     """The reading that a rule was taken by; None where the row's own words decide."""
     chosen = dict(subject.readings)
     rows = (f"{rule.entity}/{rule.operation}", f"{rule.origin}/{rule.operation}")
@@ -51,7 +51,7 @@ def taken_reading(subject: Subject, rule: Rule) -> Taken | None:
     for name in (chosen[row] for row in rows if row in chosen):
         if name in offered:
             span = _readings(subject.policy).get((rule.span, name), rule.span)
-            return Taken(name=name, text=offered[name], span=span)
+            return TakenReading(name=name, text=offered[name], span=span)
     return None
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from privtab.errors import Undecided
-from privtab.ir.exact import Exact
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import call_condition, item_condition, leaves
 from privtab.ir.nodes import Formula, Program, Rule
 from privtab.scenarios.budget import Budget
 from privtab.scenarios.coverage import percent
 from privtab.scenarios.engines import effect_text
-from privtab.scenarios.masks import Key, Observed, Reach
+from privtab.scenarios.masks import Key, Observed, RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
 
 
@@ -45,9 +45,9 @@ class Scoring:
         self.program = program
         self.rules = rules
         self.observed = observed
-        self.reach = Reach(program)
+        self.reach = RuleDependencies(program)
         self.mutants = Mutants(program, self.reach)
-        self.exact = Exact(program)
+        self.exact = ImplicationChecker(program)
 
     def score(self, said: Callable[[int], None] = lambda _: None) -> Score:
         """The score over all rules; `said` is told how many rules are done."""

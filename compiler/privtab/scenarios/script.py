@@ -15,7 +15,7 @@ from privtab.scenarios.expand import read_needs
 from privtab.scenarios.nodes import Case, Subject
 from privtab.scenarios.params import read_params
 from privtab.scenarios.suites import read_suites
-from privtab.scenarios.tree import Fields, Reader
+from privtab.scenarios.tree import Fields, ScenarioReader
 from privtab.scenarios.walks import read_walkthroughs
 from privtab.source import SourceFile
 from privtab.state.nodes import State
@@ -43,7 +43,7 @@ def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Sc
     root = compose(text, found, _BEGINS)
     if root is None:
         return None
-    reader = Reader(text, found)
+    reader = ScenarioReader(text, found)
     fields = reader.fields(root, "a scenario file", KEYS, required=("scenarios",))
     if fields is None:
         return None
@@ -72,7 +72,7 @@ def _policy(path: Path, name: str) -> Path:
 
 def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple[list[State], list[Case]]:
     """All cases of a file and the states that they are asked in."""
-    reader = Reader(script.source, found)
+    reader = ScenarioReader(script.source, found)
     fields: Fields = dict(script.fields)
     named = reader.entries(fields.get("let"), "`let`")
     lets = {key.text: value for key, value in named}

@@ -19,7 +19,7 @@ LATE = frozenset({"user", "resource"})
 Fields = dict[str, Node]
 
 
-class Reader(DocumentReader):
+class ScenarioReader(DocumentReader):
     """The reader of a scenario file."""
 
     NAMES: ClassVar = CODES

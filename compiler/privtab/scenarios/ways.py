@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.scenarios.params import Values
-from privtab.scenarios.tree import Reader, fill
-from privtab.state.names import Names, Problem
+from privtab.scenarios.tree import ScenarioReader, fill
+from privtab.state.names import Problem, StateNames
 from privtab.syntax import yaml_tree
 from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node, Scalar
@@ -24,7 +24,7 @@ AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldAtom:
     """One thing that a caller can have: a privilege on an entity, ownership, membership, a role; or what they are."""
 
     kind: AtomKind
@@ -44,7 +44,7 @@ class Held:
                 return f"{self.kind} ({self.on})"
 
 
-HeldSet: TypeAlias = frozenset[Held]
+HeldSet: TypeAlias = frozenset[HeldAtom]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
 MOST = 2_000
@@ -54,9 +54,9 @@ MOST = 2_000
 class WaysReader:
     """Reads `by` and `all`, following the names of `let`."""
 
-    def __init__(self, reader: Reader, program: Program, lets: Mapping[str, Node]) -> None:
+    def __init__(self, reader: ScenarioReader, program: Program, lets: Mapping[str, Node]) -> None:
         self.reader = reader
-        self.names = Names(program)
+        self.names = StateNames(program)
         self.lets = lets
         self._read: dict[tuple[str, tuple[tuple[str, str], ...]], Ways | None] = {}
         self._open: list[str] = []
@@ -171,9 +171,9 @@ class WaysReader:
             return None
         plain = _SPACES.sub(" ", text.value.strip())
         if plain == "self":
-            return (frozenset({Held("self")}),)
+            return (frozenset({HeldAtom("self")}),)
         if plain == "service admin":
-            return (frozenset({Held("admin")}),)
+            return (frozenset({HeldAtom("admin")}),)
         parts = _ON.fullmatch(plain)
         if parts is None:
             self._malformed(node, f"`{text.value}` is no atom")
@@ -185,14 +185,14 @@ class WaysReader:
     def _on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
         match what:
             case "owner" | "member" | "holds":
-                return tuple(frozenset({Held(what, "", str(key))}) for key in keys)
+                return tuple(frozenset({HeldAtom(what, "", str(key))}) for key in keys)
             case _:
                 found: list[HeldSet] = []
                 for name, key in product((one.strip() for one in what.split("/")), keys):
                     given = self._privileges(node, name, key)
                     if given is None:
                         return None
-                    found.append(frozenset(Held("has", privilege, str(key)) for privilege in given))
+                    found.append(frozenset(HeldAtom("has", privilege, str(key)) for privilege in given))
                 return tuple(dict.fromkeys(found))
 
     def _privileges(self, node: Node, name: str, on: Entity) -> tuple[str, ...] | None:

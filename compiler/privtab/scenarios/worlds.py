@@ -10,10 +10,10 @@ from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import OwnerKind, Program
 from privtab.names import encode_name
 from privtab.request import Entity
-from privtab.scenarios.tree import Reader
+from privtab.scenarios.tree import ScenarioReader
 from privtab.state.load import load
-from privtab.state.nodes import TABLES, Place, State, StateFinding
-from privtab.state.raw import RawState, Reading
+from privtab.state.nodes import TABLES, RowLocation, State, StateFinding
+from privtab.state.raw import RawReader, RawState
 from privtab.state.validate import validate
 from privtab.syntax.yaml_tree import Mapping, Node
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Worlds:
     """States of one policy, each read once."""
 
-    def __init__(self, reader: Reader, program: Program, folder: Path) -> None:
+    def __init__(self, reader: ScenarioReader, program: Program, folder: Path) -> None:
         self.reader = reader
         self.program = program
         self.folder = folder
@@ -42,10 +42,10 @@ class Worlds:
 
     def rows(self, node: Node) -> State | None:
         """Tables that stand in the scenario file itself."""
-        reading = Reading()
+        reading = RawReader()
         before = self.reader.mistakes
         for key, value in self.reader.entries(node, "a state"):
-            place = Place(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
+            place = RowLocation(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
             if key.text not in TABLES:
                 reading.unknown_table(key.text, place)
                 continue

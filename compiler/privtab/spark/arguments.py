@@ -40,7 +40,7 @@ _LONGEST = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
+class RequestColumns:
     """The requests of a DataFrame's rows: by canonical name, what is a column and what is the same for all rows.
 
     The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`.
@@ -84,7 +84,7 @@ def asked(
     flags: FlagsLike = (),
     groups: ColumnLike | None = None,
     taken: Iterable[str] = (),
-) -> Asked:
+) -> RequestColumns:
     """Read the arguments of `decide`; `taken`: names that columns are going to have.
 
     Raises UsageError for a column that is not there or is of no such kind, InvalidRequest where an action, a type, an object or a
@@ -107,7 +107,7 @@ def asked(
     reader.check_kinds()
     unasked = F.coalesce(*reader.unasked) if reader.unasked else None
     hidden = reader.hidden
-    return Asked(
+    return RequestColumns(
         frame=df.select("*", *(column.alias(name) for name, column in hidden.items())) if hidden else df,
         columns=reader.columns,
         constants=reader.constants,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
+from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.joins.figures import Figures, JoinLimits
@@ -98,7 +98,7 @@ def plan(
 
 
 def settled(
-    request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
+    request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
 ) -> tuple[Choice, Joining | None]:
     """The choice for requests that were read, and for joins the joins.
 
@@ -129,7 +129,7 @@ def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
     return str(followed(policy, state, refresh, BY_BATCH))
 
 
-def chosen(request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
+def chosen(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
     """The choice alone."""
     match plan:
         case "kernel":
@@ -146,7 +146,7 @@ def chosen(request: Asked, policy: OpenPolicy, state: Any, *, plan: str, limits:
     return _by_size(request, counted(policy, state, request.frame.sparkSession), limits)
 
 
-def _by_size(request: Asked, counts: Mapping[str, int], limits: Limits) -> Choice:
+def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits) -> Choice:
     rows = sum(counts.values())
     size = sum(count * _WIDTH[table] for table, count in counts.items())
     figures: dict[str, int] = {**counts, "rows": rows, "arrays, about, in bytes": size}
@@ -168,7 +168,7 @@ def _by_size(request: Asked, counts: Mapping[str, int], limits: Limits) -> Choic
     return Choice(plan="kernel", why=why, figures=figures)
 
 
-def _sampled(request: Asked, few: int) -> tuple[int, bool]:
+def _sampled(request: RequestColumns, few: int) -> tuple[int, bool]:
     """How many distinct requests the first rows have, and whether those are nearly all there are to see."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
-from privtab.spark.arguments import Asked, ColumnLike, FlagsLike, ResourceLike, asked
+from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked
 from privtab.spark.choose import Limits, settled
 from privtab.spark.following import REFRESH, Followed, followed
 from privtab.spark.frames import Frame, opened
@@ -84,7 +84,7 @@ def decide(
 
 
 def _by_kernel(
-    request: Asked, policy: OpenPolicy, state: Any, allowed: str, reason: str, refresh: float | None
+    request: RequestColumns, policy: OpenPolicy, state: Any, allowed: str, reason: str, refresh: float | None
 ) -> DataFrame:
     from privtab.spark.kernel import decide_by_kernel
     from privtab.spark.preflight import check_executors
@@ -100,7 +100,9 @@ def _by_kernel(
     return answered(request, frame, yes, why, allowed, reason)
 
 
-def answered(request: Asked, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str) -> DataFrame:
+def answered(
+    request: RequestColumns, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str
+) -> DataFrame:
     """The answer as columns; rows that are no requests are denied here, whatever a plan made of them."""
     if request.unasked is not None:
         why = F.coalesce(request.unasked, why)

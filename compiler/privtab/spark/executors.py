@@ -20,7 +20,7 @@ import pyarrow as pa
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
 from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
-from privtab.engines.repeats import distinct
+from privtab.engines.dedupe import distinct
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.request import NOT_SET, Entity, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, asked

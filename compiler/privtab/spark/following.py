@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
-from privtab.client._bundles import Content, Found, Keep, Place
+from privtab.client._bundles import BundleLocation, Content, Found, Keep
 from privtab.client.embedded import _place
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -127,13 +127,13 @@ def _engine(source: Followed) -> BundledEngine:
     )
 
 
-def _state_place(source: Followed) -> Place:
+def _state_place(source: Followed) -> BundleLocation:
     if is_bundle(source.where):
         return _StatePlace(_place(source.where, _config.resolve({})))
     return _RowsPlace(source.policy, source.where)
 
 
-class _PolicyPlace(Place):
+class _PolicyPlace(BundleLocation):
     """The policy that the stream began with."""
 
     def __init__(self, policy: OpenPolicy) -> None:
@@ -147,10 +147,10 @@ class _PolicyPlace(Place):
         return [before.get(self.where) or Found(where=self.where, mark=None, content=content)]
 
 
-class _StatePlace(Place):
+class _StatePlace(BundleLocation):
     """A place of bundles, of which the states alone count."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BundleLocation) -> None:
         super().__init__(place.where)
         self.place = place
 
@@ -165,7 +165,7 @@ class _StatePlace(Place):
         ]
 
 
-class _RowsPlace(Place):
+class _RowsPlace(BundleLocation):
     """A file or a folder with rows, checked and indexed where it is read."""
 
     def __init__(self, policy: OpenPolicy, where: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.spark.arguments import Asked
+from privtab.spark.arguments import RequestColumns
 from privtab.spark.joins.decide import Joins, joins_for
 from privtab.spark.joins.figures import Figures
 from privtab.spark.policies import OpenPolicy
@@ -29,7 +29,7 @@ AGAIN = (
 class Joining:
     """Requests with the joins that will decide them, and what is known of the rows."""
 
-    asked: Asked
+    asked: RequestColumns
     rows: DataFrame
     joins: Joins
     figures: Figures
@@ -55,7 +55,7 @@ class Joining:
         return decided.select(*kept, yes, why).toDF(*names, allowed, reason)
 
 
-def joining(asked: Asked, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
+def joining(asked: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
     """Prepare the state, and count the rows, roughly, where `limits` does not say what is known of them."""
     from privtab.spark.states import spark_state
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.engines.columns import REASONS
-from privtab.engines.repeats import distinct
-from privtab.spark.arguments import Asked
+from privtab.engines.dedupe import distinct
+from privtab.spark.arguments import RequestColumns
 from privtab.spark.following import Followed, current
 from privtab.spark.shipping import Shipped
 
@@ -49,7 +49,7 @@ class Layout:
 
 
 def decide_by_kernel(
-    asked: Asked, shipped: Shipped | Followed, *, rows: int = ROWS
+    asked: RequestColumns, shipped: Shipped | Followed, *, rows: int = ROWS
 ) -> tuple[DataFrame, Column, Column]:
     """The frame with one more column, `asked.code`, and whether and why by it."""
     layout = Layout(
@@ -62,7 +62,7 @@ def decide_by_kernel(
     return _coded(asked, shipped, layout), *told(asked)
 
 
-def told(asked: Asked) -> tuple[Column, Column]:
+def told(asked: RequestColumns) -> tuple[Column, Column]:
     """Whether and why, by the column of codes."""
     code = F.col(asked.code)
     allowed = F.coalesce(code == 0, F.lit(col=False))
@@ -70,7 +70,7 @@ def told(asked: Asked) -> tuple[Column, Column]:
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
-def _coded(asked: Asked, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _coded(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
@@ -81,12 +81,12 @@ def _coded(asked: Asked, shipped: Shipped | Followed, layout: Layout) -> DataFra
     return asked.frame.select("*", decide(*asked.columns.values()).alias(asked.code))
 
 
-def _mapped(asked: Asked, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _mapped(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
     """For Spark 4.0, which has no Arrow functions of columns: rows travel whole."""
     return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
 
 
-def mapped(asked: Asked, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
+def mapped(asked: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
     """The frame with its codes, by a function for `mapInArrow` that is made from how many columns come before the request's."""
     from pyspark.sql.types import ByteType, StructField, StructType
 

@@ -93,11 +93,11 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
 
 
 def _bundled(where: str) -> Mapping[str, Any]:
-    from privtab.client._bundles import LocalPlace
+    from privtab.client._bundles import LocalLocation
 
     programs = {
         name: program
-        for found in LocalPlace(where).read({}, lambda document: document)
+        for found in LocalLocation(where).read({}, lambda document: document)
         for name, program in found.content.programs.items()
     }
     if len(programs) != 1:

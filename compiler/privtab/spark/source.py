@@ -15,9 +15,9 @@ from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.request import Entity
 from privtab.spark.matrix import named
+from privtab.spark.matrix.broadcast import opened, parcel
 from privtab.spark.matrix.compute import COLUMNS, DDL, Matrix, Question, check
 from privtab.spark.matrix.opening import asked_about, everybody, open_state, open_world
-from privtab.spark.matrix.travel import opened, parcel
 from privtab.spark.policies import open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import Shipped

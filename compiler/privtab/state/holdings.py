@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from privtab.ir.nodes import Program
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.nodes import State
 
 _NOBODY: frozenset[str] = frozenset()
@@ -20,7 +20,7 @@ class Holdings:
     """
 
     def __init__(self, program: Program, state: State) -> None:
-        names = Names(program)
+        names = StateNames(program)
         sources = program.semantics.groups
         self._takes_request_groups = "request" in sources
         self._bound = {role.name for role in program.roles.values() if role.scope is not None}

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, State
 from privtab.state.uses import Uses, uses
 
@@ -74,7 +74,7 @@ def _digest(text: str, document: Mapping[str, Any]) -> str:
 def unstamped(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision: what a revision is the hash of."""
     with _no_collection():
-        grants = _grants(program, Names(program), state, _scopes(state))
+        grants = _grants(program, StateNames(program), state, _scopes(state))
         return {
             "allow": grants["allow"],
             "deny": grants["deny"],
@@ -112,7 +112,7 @@ def _scopes(state: State) -> dict[str, dict[str, Entity]]:
 
 
 def _grants(
-    program: Program, names: Names, state: State, scopes: Mapping[str, Mapping[str, Entity]]
+    program: Program, names: StateNames, state: State, scopes: Mapping[str, Mapping[str, Entity]]
 ) -> dict[Effect, dict[str, Truths]]:
     """By effect: privilege → entity → grantees, each with `true`, or for a role within a scope with the entities of its rows."""
     inherits = program.semantics.inheritance == "down"

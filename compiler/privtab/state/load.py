@@ -8,8 +8,8 @@ from pathlib import Path
 from privtab.errors import FileError, UsageError
 from privtab.formats import LOCAL, WHOLE, YAML
 from privtab.hints import nearest
-from privtab.state.nodes import TABLES, Place, StateFinding
-from privtab.state.raw import LARGEST, RawState, Reading
+from privtab.state.nodes import TABLES, RowLocation, StateFinding
+from privtab.state.raw import LARGEST, RawReader, RawState
 from privtab.state.read_csv import read_csv
 from privtab.state.read_json import read_json, read_value
 from privtab.state.read_parquet import read_parquet
@@ -24,7 +24,7 @@ def load(path: Path | str) -> RawState:
     path = Path(path)
     if not path.exists():
         raise FileError(f"no such state: {path}")
-    reading = Reading()
+    reading = RawReader()
     if path.is_dir() and path.suffix != ".parquet":
         _directory(path, reading)
     elif path.suffix.lower() in set(LOCAL) - set(WHOLE):
@@ -52,12 +52,12 @@ def no_table(where: Path | str, noted: Sequence[StateFinding] = ()) -> str:
 
 def from_tables(tables: object, path: str) -> RawState:
     """Rows from a mapping of tables to lists of mappings, as JSON has them; `path` says where they came from."""
-    reading = Reading()
+    reading = RawReader()
     read_value(tables, path, reading)
     return reading.done()
 
 
-def _directory(directory: Path, reading: Reading) -> None:
+def _directory(directory: Path, reading: RawReader) -> None:
     """Read the file of each table; a table with two files has none that can be trusted."""
     files = sorted(directory.iterdir(), key=lambda f: f.name)
     for table in TABLES:
@@ -68,18 +68,18 @@ def _directory(directory: Path, reading: Reading) -> None:
             _file(found[0], reading, table)
         elif found:
             names = " and ".join(f"`{f.name}`" for f in found)
-            place = Place(path=str(directory), table=table, row=0)
+            place = RowLocation(path=str(directory), table=table, row=0)
             reading.report("S005", f"table `{table}` has {len(found)} files: {names}", place, help="keep one of them")
     for file in files:
         _ignored(file, reading)
 
 
-def _ignored(file: Path, reading: Reading) -> None:
+def _ignored(file: Path, reading: RawReader) -> None:
     """Note a file that is not read though its name is nearly that of a table."""
     stem, suffix = file.stem, file.suffix.lower()
     if (stem in TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
         return
-    place = Place(path=str(file), table="", row=0)
+    place = RowLocation(path=str(file), table="", row=0)
     near = nearest(stem, TABLES, cutoff=0.75)
     if near and suffix in LOCAL:
         advice = f"did you mean `{near}{suffix}`?"
@@ -89,13 +89,13 @@ def _ignored(file: Path, reading: Reading) -> None:
         reading.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")
 
 
-def _file(file: Path, reading: Reading, table: str | None) -> None:
+def _file(file: Path, reading: RawReader, table: str | None) -> None:
     """Read a file that holds all tables, or the one that `table` names."""
     path, suffix = str(file), file.suffix.lower()
     if suffix == ".parquet" and table is not None:
         read_parquet(file, path, reading, table)
         return
-    place = Place(path=path, table=table or "", row=0)
+    place = RowLocation(path=path, table=table or "", row=0)
     try:
         if (size := file.stat().st_size) > LARGEST:
             reading.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
@@ -103,7 +103,7 @@ def _file(file: Path, reading: Reading, table: str | None) -> None:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = bytes(error.object[: error.start]).count(b"\n") + 1
-        place = Place(path=path, table=table or "", row=0, line=line)
+        place = RowLocation(path=path, table=table or "", row=0, line=line)
         reading.report("S001", "not UTF-8", place, help="save the file as UTF-8")
         return
     except OSError as error:

@@ -33,7 +33,7 @@ def unusable_name(text: str) -> Problem | None:
     return Problem("S116", f"`{text}` holds the character {character}", advice)
 
 
-class Names(PrivilegeNames):
+class StateNames(PrivilegeNames):
     """Reads names of one policy; an entity that occurs in many rows is looked at once."""
 
     def __init__(self, program: Program) -> None:

@@ -14,7 +14,7 @@ TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RowLocation:
     """Where a row stands: the file, its table, its 1-based number in the table, and the line where that is known."""
 
     path: str
@@ -70,7 +70,7 @@ class StateFinding:
     A place without a table speaks of the whole file; row 0 speaks of the whole table.
     """
 
-    place: Place
+    place: RowLocation
     message: str
     code: str
     severity: Literal["error", "warning", "note"] = "error"

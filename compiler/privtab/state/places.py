@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from privtab.state.nodes import Place
+from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawRow
 
 
@@ -15,7 +15,7 @@ class Places:
 
     rows: Mapping[str, tuple[RawRow, ...]] = field(default_factory=dict)
 
-    def of(self, table: str, number: int) -> Place | None:
+    def of(self, table: str, number: int) -> RowLocation | None:
         """The place of the row with this 0-based number in the state's table."""
         rows = self.rows.get(table, ())
         return rows[number].place if number < len(rows) else None
@@ -24,7 +24,7 @@ class Places:
 NOWHERE = Places()
 
 
-def place_text(place: Place | None) -> str:
+def place_text(place: RowLocation | None) -> str:
     """`state.yaml:12`, or `state.json: grants row 3` where no line is known; empty for no place."""
     if place is None:
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from privtab.hints import did_you_mean
-from privtab.state.nodes import TABLES, Place, StateFinding
+from privtab.state.nodes import TABLES, RowLocation, StateFinding
 
 LARGEST = 1 << 30
 """Bytes of a file that is read here as a whole, and that a Parquet file unpacks to."""
@@ -52,9 +52,9 @@ class RawRow:
     cells: Mapping[str, str]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RowLocation:
         """Where the row stands."""
-        return Place(path=self.path, table=self.table, row=self.number, line=self.line)
+        return RowLocation(path=self.path, table=self.table, row=self.number, line=self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class NotText:
         return self.what
 
 
-class Reading:
+class RawReader:
     """Collects rows and findings while the files of one state are read."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Reading:
         self,
         code: str,
         message: str,
-        place: Place,
+        place: RowLocation,
         *,
         help: str | None = None,  # noqa: A002 - the name that findings have for it
         row: Mapping[str, object] | None = None,
@@ -107,16 +107,16 @@ class Reading:
             StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
         )
 
-    def too_much(self, what: str, place: Place) -> None:
+    def too_much(self, what: str, place: RowLocation) -> None:
         """Report a file or a table that is larger than what is read here."""
         self.report("S007", f"{what}; nothing after this place was read", place, help=_ADVICE)
 
-    def unknown_table(self, name: str, place: Place) -> None:
+    def unknown_table(self, name: str, place: RowLocation) -> None:
         """Report a table that no state has."""
         advice = did_you_mean(name, TABLES) or f"the tables are {', '.join(TABLES)}"
         self.report("S003", f"unknown table `{name}`", place, help=advice)
 
-    def header(self, table: str, names: Sequence[str], place: Place) -> bool:
+    def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:
         """Check the column names of a table that has them once for all rows; False where its rows cannot be read."""
         columns = COLUMNS[table]
         before = len(self.findings)
@@ -184,12 +184,12 @@ class Reading:
             self._full.add(row.table)
             self.too_much(f"`{row.table}` has more than {MOST_ROWS:,} rows", row.place)
 
-    def _unknown_column(self, table: str, name: str, place: Place, cells: dict[str, object]) -> None:
+    def _unknown_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
         known = COLUMNS[table].all
         advice = did_you_mean(name, known) or f"the columns of `{table}` are {', '.join(known)}"
         self.report("S101", f"unknown column `{name}` in `{table}`", place, help=advice, row=plain(cells))
 
-    def _missing_column(self, table: str, name: str, place: Place, cells: dict[str, object]) -> None:
+    def _missing_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
         self.report("S102", f"column `{name}` is missing in `{table}`", place, row=plain(cells))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 
-from privtab.state.nodes import Place
-from privtab.state.raw import RawRow, Reading
+from privtab.state.nodes import RowLocation
+from privtab.state.raw import RawReader, RawRow
 
 
-def read_csv(text: str, path: str, reading: Reading, table: str) -> None:
+def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
     """Read the rows of `table`. Blank lines are no rows; a row's line is the one that it begins on."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] | None = None
@@ -21,7 +21,7 @@ def read_csv(text: str, path: str, reading: Reading, table: str) -> None:
                 continue
             if names is None:
                 names = cells
-                if not reading.header(table, names, Place(path=path, table=table, row=0, line=start)):
+                if not reading.header(table, names, RowLocation(path=path, table=table, row=0, line=start)):
                     return
                 continue
             number += 1
@@ -31,11 +31,11 @@ def read_csv(text: str, path: str, reading: Reading, table: str) -> None:
             elif len(cells) == len(names):
                 reading.row(path, table, number, start, dict(zip(names, cells, strict=True)))
             else:
-                place = Place(path=path, table=table, row=number, line=start)
+                place = RowLocation(path=path, table=table, row=number, line=start)
                 message = f"the row has {len(cells)} cell(s), the header {len(names)}"
                 advice = "put cells that hold commas in double quotes" if len(cells) > len(names) else None
                 reading.report("S107", message, place, help=advice, row=dict(zip(names, cells, strict=False)))
     except csv.Error as error:
-        place = Place(path=path, table=table, row=number + 1 if names else 0, line=line)
+        place = RowLocation(path=path, table=table, row=number + 1 if names else 0, line=line)
         message = f"not CSV: {error}; nothing after this place was read"
         reading.report("S002", message, place, help="a double quote inside quotes is written twice")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
-from privtab.state.nodes import TABLES, Place
-from privtab.state.raw import MOST_VALUES, NotText, Reading
+from privtab.state.nodes import TABLES, RowLocation
+from privtab.state.raw import MOST_VALUES, NotText, RawReader
 
 
 class _Pairs(dict[str, object]):
@@ -16,28 +16,30 @@ class _Pairs(dict[str, object]):
     repeated: tuple[str, ...] = ()
 
 
-def read_json(text: str, path: str, reading: Reading, table: str | None = None) -> None:
+def read_json(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
     """Read the tables of a state, or one table where `table` names it. Rows have numbers, not lines."""
     if len(text) > MOST_VALUES and sum(map(text.count, ",{[")) > MOST_VALUES:
-        reading.too_much(f"the text holds more than {MOST_VALUES:,} values", Place(path=path, table=table or "", row=0))
+        reading.too_much(
+            f"the text holds more than {MOST_VALUES:,} values", RowLocation(path=path, table=table or "", row=0)
+        )
         return
     try:
         value = json.loads(text, object_pairs_hook=_pairs, parse_int=str, parse_float=str, parse_constant=_constant)
     except json.JSONDecodeError as error:
-        place = Place(path=path, table=table or "", row=0, line=error.lineno)
+        place = RowLocation(path=path, table=table or "", row=0, line=error.lineno)
         reading.report("S002", f"not JSON: {error.msg} at column {error.colno}", place)
     except RecursionError:
         reading.report(
-            "S002", "not JSON that can be read: nested too deeply", Place(path=path, table=table or "", row=0)
+            "S002", "not JSON that can be read: nested too deeply", RowLocation(path=path, table=table or "", row=0)
         )
     else:
         if value is not None or table is None:
             read_value(value, path, reading, table)
 
 
-def read_value(value: object, path: str, reading: Reading, table: str | None = None) -> None:
+def read_value(value: object, path: str, reading: RawReader, table: str | None = None) -> None:
     """Read tables from a mapping of lists of mappings; with `table`, that one from a list, or from such a mapping."""
-    place = Place(path=path, table=table or "", row=0)
+    place = RowLocation(path=path, table=table or "", row=0)
     if isinstance(value, Mapping):
         for name in value.repeated if isinstance(value, _Pairs) else ():
             reading.report("S106", f"`{_mended(name)}` stands twice", place)
@@ -56,16 +58,16 @@ def read_value(value: object, path: str, reading: Reading, table: str | None = N
         reading.report("S004", message, place, help=f"the tables are {', '.join(TABLES)}")
 
 
-def _rows(rows: object, path: str, table: str, reading: Reading) -> None:
+def _rows(rows: object, path: str, table: str, reading: RawReader) -> None:
     reading.tables.add(table)
     if rows is None:
         return
     if not isinstance(rows, list | tuple):
-        place = Place(path=path, table=table, row=0)
+        place = RowLocation(path=path, table=table, row=0)
         reading.report("S004", f"`{table}` is {_what(rows)}, not a list of rows", place)
         return
     for number, row in enumerate(rows, start=1):
-        place = Place(path=path, table=table, row=number)
+        place = RowLocation(path=path, table=table, row=number)
         if not isinstance(row, Mapping):
             reading.report("S004", f"a row of `{table}` is {_what(row)}, not a mapping from columns to text", place)
         elif isinstance(row, _Pairs) and row.repeated:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from privtab._install import how_to_install
-from privtab.state.nodes import Place
-from privtab.state.raw import LARGEST, MOST_ROWS, NotText, Reading
+from privtab.state.nodes import RowLocation
+from privtab.state.raw import LARGEST, MOST_ROWS, NotText, RawReader
 
 LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
 """Where a table of a format that has versions says which of its files count."""
 
 
-def read_parquet(file: Path, path: str, reading: Reading, table: str) -> None:
+def read_parquet(file: Path, path: str, reading: RawReader, table: str) -> None:
     """Read the rows of `table`; columns are text, or whole numbers."""
-    place = Place(path=path, table=table, row=0)
+    place = RowLocation(path=path, table=table, row=0)
     try:
         import pyarrow
         import pyarrow.parquet
@@ -42,7 +42,7 @@ def read_parquet(file: Path, path: str, reading: Reading, table: str) -> None:
         reading.report("S001", f"not a Parquet file that can be read: {said}", place)
 
 
-def _batches(file: Path, table: str, reading: Reading, place: Place) -> Iterator[Any]:
+def _batches(file: Path, table: str, reading: RawReader, place: RowLocation) -> Iterator[Any]:
     """Some rows at a time, their texts as dictionaries, which repeat nothing; none where there are too many or columns are wrong.
 
     A kilobyte of Parquet may say one long text ten million times: sizes are asked of the file before anything is read.

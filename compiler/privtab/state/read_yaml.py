@@ -21,8 +21,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from privtab.state.nodes import TABLES, Place
-from privtab.state.raw import NotText, Reading
+from privtab.state.nodes import TABLES, RowLocation
+from privtab.state.raw import NotText, RawReader
 from privtab.yaml_text import DEEPEST, check_line_breaks
 
 # YAML 1.2's core schema: `no`, `on` and `y` are words; numbers are taken as they are written.
@@ -41,31 +41,31 @@ class _Stop(Exception):
         self.advice = advice
 
 
-def read_yaml(text: str, path: str, reading: Reading, table: str | None = None) -> None:
+def read_yaml(text: str, path: str, reading: RawReader, table: str | None = None) -> None:
     """Read the tables of a state, or one table where `table` names it."""
     try:
         check_line_breaks(text)
         _Tables(text, path, reading).read(table)
     except _Stop as stop:
-        place = Place(path=path, table=table or "", row=0, line=stop.line)
+        place = RowLocation(path=path, table=table or "", row=0, line=stop.line)
         reading.report("S002", stop.message, place, help=stop.advice)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Place(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)
+        place = RowLocation(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)
         said = (
             f"{error.context}: {error.problem}" if error.context and error.problem else error.problem or error.context
         )
         reading.report("S002", f"not YAML: {said}; nothing after this place was read", place)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
-        place = Place(path=path, table=table or "", row=0, line=line)
+        place = RowLocation(path=path, table=table or "", row=0, line=line)
         reading.report("S002", f"not YAML: {error.reason}", place)
 
 
 class _Tables:
     """Walks the events of one document and hands its rows on."""
 
-    def __init__(self, text: str, path: str, reading: Reading) -> None:
+    def __init__(self, text: str, path: str, reading: RawReader) -> None:
         # libyaml where PyYAML was built with it: ten times faster, the same events.
         self.events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.path = path
@@ -172,9 +172,9 @@ class _Tables:
             event = self.next()
             depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
 
-    def place(self, event: Event, table: str = "", row: int = 0) -> Place:
+    def place(self, event: Event, table: str = "", row: int = 0) -> RowLocation:
         """Where an event stands."""
-        return Place(path=self.path, table=table, row=row, line=_line(event))
+        return RowLocation(path=self.path, table=table, row=row, line=_line(event))
 
 
 def _scalar(event: ScalarEvent) -> object:

@@ -11,8 +11,8 @@ from privtab.ir.nodes import Program
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state.findings import in_order
-from privtab.state.names import Names, Problem
-from privtab.state.nodes import Assignment, Effect, Grant, Place, State, StateFinding
+from privtab.state.names import Problem, StateNames
+from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
 from privtab.state.uses import uses
@@ -93,7 +93,7 @@ class _Checker:
     def __init__(self, program: Program, raw: RawState) -> None:
         self.program = program
         self.raw = raw
-        self.names = Names(program)
+        self.names = StateNames(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
         self.kept: dict[str, list[RawRow]] = {}
@@ -310,7 +310,7 @@ class _Checker:
         for (path, table, code, severity), number in self.alike.items():
             if number > MOST_ALIKE:
                 message = f"{number - MOST_ALIKE:,} more rows of `{table}` have a finding of this kind"
-                place = Place(path=path, table=table, row=0)
+                place = RowLocation(path=path, table=table, row=0)
                 self.findings.append(StateFinding(place=place, message=message, code=code, severity=severity))
 
     def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:

@@ -26,7 +26,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PrivilegeTerm:
     """Privileges on targets: any of them (`/`), or with `every` each of them (`+`), on any of the targets."""
 
     privileges: tuple[Name, ...]
@@ -83,7 +83,7 @@ class Required:
     word: Name
 
 
-Expression: TypeAlias = Held | Related | CanDo | Word | AllOf | AnyOf | Required
+Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf | Required
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _Tree(Transformer[Token, Expression]):
     def held(self, children: list[Any]) -> Expression:
         *tokens, targets = children
         names = tuple(_name(t) for t in tokens if t.type == "NAME")
-        return Held(names, any(t.type == "PLUS" for t in tokens), targets)
+        return PrivilegeTerm(names, any(t.type == "PLUS" for t in tokens), targets)
 
     def owner(self, children: list[Any]) -> Expression:
         return Related("owner", children[1], _name(children[0]))
@@ -244,8 +244,8 @@ def _placed(shape: Expression, words: Mapping[int, Name]) -> Expression:
         return tuple([words[name.start] for name in of])
 
     match shape:
-        case Held(privileges, every, targets):
-            return Held(names(privileges), every, names(targets))
+        case PrivilegeTerm(privileges, every, targets):
+            return PrivilegeTerm(names(privileges), every, names(targets))
         case Related(kind, targets, word):
             return Related(kind, names(targets), words[word.start])
         case CanDo(operation, targets, word):

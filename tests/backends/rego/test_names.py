@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from privtab import _resources
-from privtab.backends.rego.names import RESERVED, Names
+from privtab.backends.rego.names import RESERVED, FunctionNames
 
 
 def test_a_name_is_handed_out_once() -> None:
-    names = Names()
+    names = FunctionNames()
     assert [names.take("a_b"), names.take("a_b"), names.take("a_b_2")] == ["a_b", "a_b_2", "a_b_2_2"]
 
 

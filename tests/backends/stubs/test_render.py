@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import studio
+import studio_policy
 from mypy import api
-from shop import POLICY
+from shop_policy import POLICY
 
 from privtab import AsyncClient, Entity
 from privtab.backends.stubs import render
@@ -122,7 +122,7 @@ def test_the_same_policy_gives_the_same_text_in_any_process(shop: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return studio.write(tmp_path_factory.mktemp("studio"))
+    return studio_policy.write(tmp_path_factory.mktemp("studio"))
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 
 from privtab.errors import UsageError
 from privtab.registry import Registry
-from privtab.registry.deploy.canary import Count, Counts, compare, counts, part, since
+from privtab.registry.deploy.canary import Counts, RuleCount, compare, counts, part, since
+from privtab.registry.deploy.canary_analysis import CanaryCounts, CanaryPlan, observe, sides
 from privtab.registry.deploy.nodes import Feed, Fleet, Sidecar, Tally
 from privtab.registry.deploy.rollout import Rollout
-from privtab.registry.deploy.trial import Counted, Trial, observe, sides
 from privtab.registry.nodes import Canary, Channel
 
 DURING = Channel(
@@ -23,12 +23,12 @@ DURING = Channel(
 )
 
 
-def sample(allowed: float, asked: int, seed: int, undefined: float = 0.0) -> Count:
+def sample(allowed: float, asked: int, seed: int, undefined: float = 0.0) -> RuleCount:
     chance = random.Random(seed)
     draws = [chance.random() for _ in range(asked)]
     empty = sum(draw < undefined for draw in draws)
     yes = sum(undefined <= draw < undefined + allowed for draw in draws)
-    return Count(allowed=yes, denied=asked - yes - empty, undefined=empty)
+    return RuleCount(allowed=yes, denied=asked - yes - empty, undefined=empty)
 
 
 def verdicts(found: Counts, tolerance: float = 0.02) -> dict[tuple[str, str], str]:
@@ -49,12 +49,19 @@ def test_answers_that_are_left_off_are_compared_too() -> None:
 
 
 def test_few_decisions_say_nothing() -> None:
-    found = {(True, "r"): Count(denied=19), (False, "r"): Count(allowed=3000), (False, "q"): Count(allowed=9)}
+    found = {
+        (True, "r"): RuleCount(denied=19),
+        (False, "r"): RuleCount(allowed=3000),
+        (False, "q"): RuleCount(allowed=9),
+    }
     assert set(verdicts(found).values()) == {"few"}
 
 
 def test_what_lies_within_the_tolerance_has_not_moved() -> None:
-    found = {(True, "r"): Count(allowed=51_000, denied=49_000), (False, "r"): Count(allowed=500_000, denied=500_000)}
+    found = {
+        (True, "r"): RuleCount(allowed=51_000, denied=49_000),
+        (False, "r"): RuleCount(allowed=500_000, denied=500_000),
+    }
     assert verdicts(found, tolerance=0.02)["r", "allowed"] == "alike"
     assert verdicts(found, tolerance=0.005)["r", "allowed"] == "moved"
 
@@ -77,9 +84,11 @@ def test_only_the_two_revisions_count_and_only_from_the_start_on() -> None:
         Tally(revision="older", rule="r", allowed=100),
     )
     found = counts(tallies, "new", "old")
-    assert found == {(True, "r"): Count(allowed=5), (False, "r"): Count(denied=7)}
-    assert since(found, {(True, "r"): Count(allowed=2)})[True, "r"] == Count(allowed=3)
-    assert since(found, {(True, "r"): Count(allowed=50)})[True, "r"] == Count(allowed=5), "the server was restarted"
+    assert found == {(True, "r"): RuleCount(allowed=5), (False, "r"): RuleCount(denied=7)}
+    assert since(found, {(True, "r"): RuleCount(allowed=2)})[True, "r"] == RuleCount(allowed=3)
+    assert since(found, {(True, "r"): RuleCount(allowed=50)})[True, "r"] == RuleCount(allowed=5), (
+        "the server was restarted"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,12 +112,12 @@ def test_what_is_no_part(text: str) -> None:
         part(text)
 
 
-def trial(**more: object) -> Trial:
+def trial(**more: object) -> CanaryPlan:
     given = {"part": part("10%"), "seconds": 0.0, "decisions": 100, "tolerance": 0.02, "quiet_ok": False, **more}
-    return Trial(**given)  # type: ignore[arg-type]
+    return CanaryPlan(**given)  # type: ignore[arg-type]
 
 
-def growing(canary: Count, others: Count) -> Callable[[], Fleet]:
+def growing(canary: RuleCount, others: RuleCount) -> Callable[[], Fleet]:
     """A fleet that has decided nothing at the start, and so much afterwards."""
     looks = [Fleet()]
 
@@ -118,7 +127,7 @@ def growing(canary: Count, others: Count) -> Callable[[], Fleet]:
     return read
 
 
-def tally(revision: str, count: Count) -> Tally:
+def tally(revision: str, count: RuleCount) -> Tally:
     return Tally(revision=revision, rule="r", allowed=count.allowed, denied=count.denied, undefined=count.undefined)
 
 
@@ -129,9 +138,9 @@ def test_a_trial_ends_good_bad_or_without_a_word() -> None:
     assert (bad.outcome, bad.good) == ("moved", False)
     assert bad.says.startswith("1 of 1 moved: r: allowed")
     assert bad.json()["compared"][0]["verdict"] == "moved"
-    quiet = observe(growing(Count(allowed=3), Count(allowed=900)), DURING, trial(), None)
+    quiet = observe(growing(RuleCount(allowed=3), RuleCount(allowed=900)), DURING, trial(), None)
     assert (quiet.outcome, quiet.good) == ("quiet", False)
-    assert observe(growing(Count(), Count()), DURING, trial(quiet_ok=True), None).good
+    assert observe(growing(RuleCount(), RuleCount()), DURING, trial(quiet_ok=True), None).good
 
 
 def test_sides_are_told_apart_by_the_policy_else_by_the_state() -> None:
@@ -147,27 +156,27 @@ def test_a_part_in_words(text: str, words: str) -> None:
     assert trial(part=part(text)).words == words
 
 
-def tried(since: str, canary: Count, others: Count, started: str = "1") -> Fleet:
+def tried(since: str, canary: RuleCount, others: RuleCount, started: str = "1") -> Fleet:
     tallies = (tally("new", canary), tally("old", others))
-    late = (tally("old", Count(denied=9999)),)
+    late = (tally("old", RuleCount(denied=9999)),)
     return Fleet(tallies=late, trials={"dev/shop": (since, tallies)}, started=started)
 
 
 def test_what_was_decided_before_the_canary_and_told_late_does_not_count() -> None:
-    counted = Counted(DURING, tried("t1", Count(), Count()))
-    found = counted.now(tried("t1", Count(allowed=5), Count(allowed=7)))
-    assert found == {(True, "r"): Count(allowed=5), (False, "r"): Count(allowed=7)}
+    counted = CanaryCounts(DURING, tried("t1", RuleCount(), RuleCount()))
+    found = counted.now(tried("t1", RuleCount(allowed=5), RuleCount(allowed=7)))
+    assert found == {(True, "r"): RuleCount(allowed=5), (False, "r"): RuleCount(allowed=7)}
 
 
 def test_a_server_that_is_started_anew_goes_on_counting() -> None:
-    counted = Counted(DURING, tried("t1", Count(), Count()))
-    counted.now(tried("t1", Count(allowed=5, denied=5), Count(allowed=50, denied=50)))
+    counted = CanaryCounts(DURING, tried("t1", RuleCount(), RuleCount()))
+    counted.now(tried("t1", RuleCount(allowed=5, denied=5), RuleCount(allowed=50, denied=50)))
     # More than before, and yet from nothing: no difference of the two would be one of what was decided.
-    found = counted.now(tried("t2", Count(allowed=4, denied=20), Count(allowed=20, denied=100), started="2"))
-    assert found[True, "r"] == Count(allowed=9, denied=25)
-    assert found[False, "r"] == Count(allowed=70, denied=150)
-    found = counted.now(tried("t2", Count(allowed=4, denied=21), Count(allowed=20, denied=100), started="2"))
-    assert found[True, "r"] == Count(allowed=9, denied=26)
+    found = counted.now(tried("t2", RuleCount(allowed=4, denied=20), RuleCount(allowed=20, denied=100), started="2"))
+    assert found[True, "r"] == RuleCount(allowed=9, denied=25)
+    assert found[False, "r"] == RuleCount(allowed=70, denied=150)
+    found = counted.now(tried("t2", RuleCount(allowed=4, denied=21), RuleCount(allowed=20, denied=100), started="2"))
+    assert found[True, "r"] == RuleCount(allowed=9, denied=26)
 
 
 def test_a_canary_of_a_state_needs_one_before() -> None:

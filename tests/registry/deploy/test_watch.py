@@ -9,11 +9,20 @@ import pytest
 
 from privtab.registry.deploy import watch as watching
 from privtab.registry.deploy.fleet import fleet_of
-from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Standing, Wanted, moment_of, reported
-from privtab.registry.deploy.watch import Look, age, judge, watch
+from privtab.registry.deploy.nodes import (
+    DesiredRevisions,
+    Feed,
+    Fleet,
+    Loaded,
+    Sidecar,
+    SidecarProgress,
+    moment_of,
+    reported,
+)
+from privtab.registry.deploy.watch import FleetSnapshot, age, judge, watch
 
 NOW = datetime.now(tz=UTC)
-WANTED = Wanted(policy="new", state="same")
+WANTED = DesiredRevisions(policy="new", state="same")
 
 
 def sidecar(name: str = "one", policy: str | None = "new", problem: str | None = None, **more: object) -> Sidecar:
@@ -27,7 +36,7 @@ def read(*fleets: Iterable[Sidecar] | Fleet) -> Callable[[], Fleet]:
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 
 
-def last(looks: Iterable[Look]) -> Look:
+def last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
     found = list(looks)
     assert [look.over for look in found] == [False] * (len(found) - 1) + [True]
     return found[-1]
@@ -36,31 +45,31 @@ def last(looks: Iterable[Look]) -> Look:
 @pytest.mark.parametrize(
     ("seen", "standing", "why"),
     [
-        (sidecar(), Standing.ACTIVE, ""),
-        (sidecar(policy="old"), Standing.WAITING, "still runs policy old"),
-        (sidecar(policy=None), Standing.WAITING, "still runs no policy"),
-        (sidecar(policy="old", problem="bad signature"), Standing.REFUSED, "policy: bad signature"),
-        (sidecar(problem="a later one is broken"), Standing.ACTIVE, "policy: a later one is broken"),
-        (sidecar(policy="old", seen=NOW - timedelta(minutes=20)), Standing.SILENT, "silent for 20 min"),
-        (sidecar(problem=None, bundles=(), seen=None), Standing.WAITING, "still runs no policy, no state"),
-        (Sidecar(id="x", problem="no answer"), Standing.UNREACHABLE, "no answer"),
+        (sidecar(), SidecarProgress.ACTIVE, ""),
+        (sidecar(policy="old"), SidecarProgress.WAITING, "still runs policy old"),
+        (sidecar(policy=None), SidecarProgress.WAITING, "still runs no policy"),
+        (sidecar(policy="old", problem="bad signature"), SidecarProgress.REFUSED, "policy: bad signature"),
+        (sidecar(problem="a later one is broken"), SidecarProgress.ACTIVE, "policy: a later one is broken"),
+        (sidecar(policy="old", seen=NOW - timedelta(minutes=20)), SidecarProgress.SILENT, "silent for 20 min"),
+        (sidecar(problem=None, bundles=(), seen=None), SidecarProgress.WAITING, "still runs no policy, no state"),
+        (Sidecar(id="x", problem="no answer"), SidecarProgress.UNREACHABLE, "no answer"),
     ],
 )
-def test_how_far_a_sidecar_is(seen: Sidecar, standing: Standing, why: str) -> None:
+def test_how_far_a_sidecar_is(seen: Sidecar, standing: SidecarProgress, why: str) -> None:
     found = judge(seen, WANTED, "shop", NOW)
     assert (found.standing, found.why) == (standing, why)
 
 
 def test_no_shard_may_be_an_old_one() -> None:
     shards = (Loaded(name="policy", revision="new"), Loaded(name="a", revision="a1"), Loaded(name="b", revision="b2"))
-    wanted = Wanted(policy="new", outdated=frozenset({"a1", "b1"}))
+    wanted = DesiredRevisions(policy="new", outdated=frozenset({"a1", "b1"}))
     found = judge(Sidecar(id="x", bundles=shards, seen=NOW), wanted, "shop", NOW)
-    assert (found.standing, found.why) == (Standing.WAITING, "still runs a a1")
+    assert (found.standing, found.why) == (SidecarProgress.WAITING, "still runs a a1")
 
 
 def test_what_a_sidecar_shows_when_it_asks_counts_too() -> None:
     feed = Feed(channel="dev", system="shop", kind="policy", holds="new")
-    assert judge(sidecar(policy="old", feeds=(feed,)), WANTED, "shop", NOW).standing is Standing.ACTIVE
+    assert judge(sidecar(policy="old", feeds=(feed,)), WANTED, "shop", NOW).standing is SidecarProgress.ACTIVE
 
 
 def test_a_watch_ends_when_the_last_one_comes() -> None:
@@ -182,9 +191,9 @@ def test_a_server_whose_clock_is_wrong_makes_nobody_silent() -> None:
     entry = {"id": "one", "last_seen": "2001-01-01T00:00:00.000Z", "bundles": {"policy": {"revision": "old"}}}
     feeds = {"dev/shop/policy": {"holds": "old", "waiting": False}}
     fleet = fleet_of({"sidecars": [entry | {"feeds": feeds, "seconds_unseen": 2.0}]})
-    assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is Standing.WAITING
+    assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is SidecarProgress.WAITING
     fleet = fleet_of({"sidecars": [entry | {"feeds": feeds, "seconds_unseen": 2000.0}]})
-    assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is Standing.SILENT
+    assert judge(fleet.sidecars[0], WANTED, "shop", datetime.now(tz=UTC)).standing is SidecarProgress.SILENT
 
 
 @pytest.mark.parametrize("waiting", [True, False])

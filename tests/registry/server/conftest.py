@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import sidecars
-from pdp import Server, start
-from shelf import Bundles
+from authzen_server import Server, start
+from kept_bundles import Bundles
 from sidecars import Opa
 
 from privtab.registry import Registry

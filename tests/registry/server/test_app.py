@@ -13,15 +13,15 @@ from typing import Any
 import httpx
 import pytest
 from inprocess import POLICY, STATE, figure, until, waiting, within
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.bundle.delta import proof
 from privtab.errors import RegistryError
 from privtab.registry import Canary, Channel, Registry
 from privtab.registry.server import bodies, feeds
 from privtab.registry.server.app import GZIP, LONG_POLL, Served
+from privtab.registry.server.desired_revision import SidecarIdentity, chosen
 from privtab.registry.server.fleet import MOST_REFUSED, Fleet
-from privtab.registry.server.wanted import Sidecar, chosen
 
 DELTA = {"Prefer": "modes=snapshot,delta"}
 
@@ -306,7 +306,7 @@ def test_a_share_is_always_the_same_and_grows() -> None:
         channel = Channel(
             channel="dev", system="shop", sequence=1, policy="p1", canary=Canary(policy=policy, share=share)
         )
-        return {name for name in names if chosen(channel, Sidecar(instance=name, labels={}))}
+        return {name for name in names if chosen(channel, SidecarIdentity(instance=name, labels={}))}
 
     tenth, half = those(0.1), those(0.5)
     assert 140 < len(tenth) < 260
@@ -314,7 +314,7 @@ def test_a_share_is_always_the_same_and_grows() -> None:
     assert tenth < half < those(1.0) == set(names)
     assert those(0.1, "p3") != tenth
     channel = Channel(channel="dev", system="shop", policy="p1", canary=Canary(policy="p2"))
-    assert not chosen(channel, Sidecar(instance="", labels={}))
+    assert not chosen(channel, SidecarIdentity(instance="", labels={}))
 
 
 def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,10 +323,12 @@ def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_SIDECARS", 500)
     fleet = Fleet()
     for at in range(MOST_REFUSED * 3):
-        fleet.refused(Sidecar(instance=str(at), labels={}), "1.2.3.4", "/", 401, "no")
+        fleet.refused(SidecarIdentity(instance=str(at), labels={}), "1.2.3.4", "/", 401, "no")
     assert len(fleet.turned_away()) == MOST_REFUSED
     for at in range(module.MOST_SIDECARS + 50):
-        fleet.reports(Sidecar(instance=f"{at:05}", labels={}), "1.2.3.4", {"bundles": {str(i): {} for i in range(3)}})
+        fleet.reports(
+            SidecarIdentity(instance=f"{at:05}", labels={}), "1.2.3.4", {"bundles": {str(i): {} for i in range(3)}}
+        )
     assert len(fleet.sidecars()) == module.MOST_SIDECARS
     for at in range(3_000):
         event = {
@@ -335,7 +337,7 @@ def test_memory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}},
         }
         fleet.decided(
-            Sidecar(instance="00100", labels={}), "", [event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]
+            SidecarIdentity(instance="00100", labels={}), "", [event | {"bundles": {"p": {"revision": f"r{at % 300}"}}}]
         )
     counts = fleet.counts.to_json()
     assert len(counts) == 100
@@ -352,14 +354,14 @@ def test_what_thousands_tell_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None
     wordy = {"message": "x" * 10_000, "code": "y" * 10_000}
     for at in range(50):
         fleet.reports(
-            Sidecar(instance=f"made-up-{at}", labels={}), "", {"bundles": {str(i): wordy for i in range(300)}}
+            SidecarIdentity(instance=f"made-up-{at}", labels={}), "", {"bundles": {str(i): wordy for i in range(300)}}
         )
     assert 1 <= len(fleet.sidecars()) < 10
     assert len(json.dumps(fleet.sidecars())) < 3_000_000
     for at in range(500):
         event = {"path": "privtab/x/allow", "input": {"resource": {"type": f"t{at}"}, "action": {"name": "a"}}}
         fleet.decided(
-            Sidecar(instance="a", labels={f"made-up-{at}": "1"}),
+            SidecarIdentity(instance="a", labels={f"made-up-{at}": "1"}),
             "",
             [event | {"bundles": {"p": {"revision": f"r{at % 7}"}}}, event | {"bundles": {"p": {"revision": str(at)}}}],
         )
@@ -404,9 +406,9 @@ def test_a_long_log_holds_nobody_up(registry: Registry) -> None:
 
 def test_who_was_not_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(forget=10)
-    fleet.reports(Sidecar(instance="a", labels={}), "", {})
+    fleet.reports(SidecarIdentity(instance="a", labels={}), "", {})
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 9)
-    fleet.reports(Sidecar(instance="b", labels={}), "", {})
+    fleet.reports(SidecarIdentity(instance="b", labels={}), "", {})
     monkeypatch.setattr(time, "time", lambda: now + 12)
     assert [one["id"] for one in fleet.sidecars()] == ["b"]

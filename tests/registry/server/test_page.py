@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import requests
-from pdp import Server
-from shelf import Bundles
+from authzen_server import Server
+from kept_bundles import Bundles
 
 from privtab.registry import Canary, Registry
 

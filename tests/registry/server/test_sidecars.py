@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from authzen_server import Server
 from buckets import bucket
-from pdp import Server
-from shelf import Bundles
+from kept_bundles import Bundles
 from sidecars import Opa, configuration, until
 
 from privtab.bundle.delta import contents

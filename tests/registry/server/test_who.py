@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from inprocess import POLICY, STATE, until, waiting, within
-from shelf import Bundles
+from kept_bundles import Bundles
 
 from privtab.errors import UsageError
 from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.fleet import fleet_of
-from privtab.registry.deploy.nodes import Fleet, Sidecar, Wanted
+from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Sidecar
 from privtab.registry.deploy.watch import watch
 from privtab.registry.server.app import Role, Served
 from privtab.serving.tokens import Tokens
@@ -187,7 +187,12 @@ def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
         loaded = (Loaded(name="policy", revision=revision),)
         one = Sidecar(id="x", bundles=loaded, places=("dev/shop", "prod/shop"), certain=False)
         looks = watch(
-            lambda: Fleet(sidecars=(one,)), Wanted(policy="new"), "shop", timeout=0.05, expect=expect, every=0.02
+            lambda: Fleet(sidecars=(one,)),
+            DesiredRevisions(policy="new"),
+            "shop",
+            timeout=0.05,
+            expect=expect,
+            every=0.02,
         )
         return list(looks)[-1]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
-from privtab.analysis.diff.fork import Child, helpers
 from privtab.analysis.diff.nodes import Declared, Detail, Diff, Named, Pair, RowChange, Verdict
 from privtab.analysis.diff.renames import Renames, recognise
+from privtab.analysis.diff.worker import Worker, helpers
 from privtab.ir.nodes import Program
 
 ENOUGH_FOR_ONE = 100
@@ -44,7 +44,7 @@ def _rows(row: Callable[[Pair], RowChange], pairs: Sequence[Pair], comparison: C
     if shares < 2:
         return list(map(row, pairs))
     # In turns: neighbours are alike, and so is the work for them.
-    children = [Child.start(lambda share=asked[n::shares]: list(map(row, share))) for n in range(1, shares)]  # type: ignore[misc]
+    children = [Worker.start(lambda share=asked[n::shares]: list(map(row, share))) for n in range(1, shares)]  # type: ignore[misc]
     done = {pair: row(pair) for pair in asked[::shares]}
     for n, child in enumerate(children, start=1):
         done |= zip(asked[n::shares], child.result(), strict=True)

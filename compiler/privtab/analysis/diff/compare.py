@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, assert_never
 
+from privtab.analysis.diff.counterexample import Separation, meeting, separation
 from privtab.analysis.diff.effects import compare_effects, effect_texts, together, verdict
-from privtab.analysis.diff.mapping import Names
+from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
-from privtab.analysis.diff.separate import Separation, meeting, separation
 from privtab.analysis.diff.shapes import Shape
-from privtab.analysis.diff.witness import Trial
+from privtab.analysis.diff.witness import WitnessCheck
 from privtab.errors import Undecided
-from privtab.ir.exact import Exact
-from privtab.ir.facts import Reading
+from privtab.ir.exact import ImplicationChecker
+from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import item_condition, leaves, references, walk
 from privtab.ir.nodes import (
     ALWAYS,
@@ -42,16 +42,16 @@ class Comparison:
         # depth is another type.
         known = before.entities.keys() & after.entities.keys()
         apart = {t: f"{t}\N{PRIME}" for t in after.entities if t in known and before.depth(t) != after.depth(t)}
-        self._apart = Names(types=apart)
+        self._apart = Renaming(types=apart)
         self._plain = {there: name for name, there in apart.items()}
         self._met = self._apart.program(after) if apart else after
         known = {*before.privileges, *before.aliases, *before.sets}
         # A set or an alias that is new says old things: no state has it yet, and nobody holds more for it.
         unsaid = frozenset({*after.aliases, *after.sets} - known)
-        self._forward = Exact(before, self._met, unsaid)
-        self._backward = Exact(self._met, before, unsaid)
+        self._forward = ImplicationChecker(before, self._met, unsaid)
+        self._backward = ImplicationChecker(self._met, before, unsaid)
         self._declared = tuple(d for d in declared if d.meaning and d.verdict is not Verdict.RENAMED)
-        self._after = Reading(after)
+        self._after = FactSemantics(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
         self._flags: tuple[dict[Pair, frozenset[str]], dict[Pair, frozenset[str]]] = ({}, {})
         self._same: dict[Pair, bool] = {}
@@ -121,7 +121,9 @@ class Comparison:
 
     def _same_words(self, privilege: str) -> bool:
         if privilege not in self._words:
-            self._words[privilege] = self._forward.here.words(privilege) == self._forward.there.words(privilege)
+            self._words[privilege] = self._forward.here.grantable_names(
+                privilege
+            ) == self._forward.there.grantable_names(privilege)
         return self._words[privilege]
 
     def _reached(self, pair: Pair) -> Iterator[str]:
@@ -210,8 +212,8 @@ class Comparison:
             Shape.of(self._met, self._met.rules[met], self._flags[1]),
         )
 
-    def _trial(self, pair: Pair) -> Trial:
-        return Trial((self._forward.here, self.before.rules[pair]), (self._after, self.after.rules[pair]))
+    def _trial(self, pair: Pair) -> WitnessCheck:
+        return WitnessCheck((self._forward.here, self.before.rules[pair]), (self._after, self.after.rules[pair]))
 
 
 def parts(before: Rule, after: Rule) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from privtab.analysis.diff.effects import verdict
 from privtab.analysis.diff.nodes import Declared, Detail, Verdict
 from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role, Semantics
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
 
 def _sets(before: Program, after: Program) -> Iterator[Declared]:
     """Sets by the privileges that they stand for; a set can be granted and asked for, so that more is neither."""
-    names = Names(before), Names(after)
+    names = StateNames(before), StateNames(after)
     for name, one, other in _pairs(before.sets, after.sets):
         members = [
             None if s is None else sorted(n.privileges(name) or ()) for s, n in zip((one, other), names, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from privtab.analysis.diff.nodes import Diff, RowChange, Verdict
-from privtab.analysis.diff.words import answers_text, holding_texts, request_text
+from privtab.analysis.diff.summary import answers_text, holding_texts, request_text
 from privtab.diagnostics import Diagnostic, Related, Severity, Span
 
 CODES = {

@@ -26,7 +26,7 @@ from privtab.ir.nodes import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class Renaming:
     """Old name → new name; what is not there keeps its name."""
 
     types: Mapping[str, str] = field(default_factory=dict)

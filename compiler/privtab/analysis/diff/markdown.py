@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
-from privtab.analysis.diff.words import (
+from privtab.analysis.diff.summary import (
     Group,
     also_by,
     answers_text,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TypeAlias, assert_never
 
-from privtab.analysis.diff.mapping import Names
+from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Pair
 from privtab.ir.formula import walk
 from privtab.ir.nodes import (
@@ -49,7 +49,7 @@ Key: TypeAlias = object
 class Renames:
     """Old name → new name, and for each by what it was recognised."""
 
-    names: Names = field(default_factory=Names)
+    names: Renaming = field(default_factory=Renaming)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
     """Old names of privileges that both sides still take, as aliases."""
     types_by: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ def _privileges(before: Program, after: Program, found: Renames) -> Renames:
     gone = [p for p in before.privileges if p not in after.privileges]
     new = [p for p in after.privileges if p not in before.privileges]
     both = {found.names.pair(*pair) for pair in before.rules} & after.rules.keys()
-    mine, theirs = _sites(before, gone, found.names, both), _sites(after, new, Names(), both)
+    mine, theirs = _sites(before, gone, found.names, both), _sites(after, new, Renaming(), both)
     where: dict[object, list[str]] = defaultdict(list)
     for name in new:
         for site in theirs[name]:
@@ -181,7 +181,7 @@ def _by_alias(before: Program, after: Program, name: str) -> str | None:
 
 
 def _sites(
-    program: Program, privileges: Iterable[str], names: Names, both: AbstractSet[Pair]
+    program: Program, privileges: Iterable[str], names: Renaming, both: AbstractSet[Pair]
 ) -> dict[str, set[object]]:
     """Where each privilege is asked for, given, or part of a set or a role.
 

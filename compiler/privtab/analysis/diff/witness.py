@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from privtab.analysis.diff.counterexample import Separation
 from privtab.analysis.diff.nodes import Answer, Tables, Witness
-from privtab.analysis.diff.separate import Separation
 from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
-from privtab.ir.facts import Reading
+from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import atoms, item_condition, references
 from privtab.ir.nodes import Has, Program, Rule, ServiceAdmin, Target
-from privtab.reference.evaluate import Asked, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
-from privtab.reference.witness import Scene
+from privtab.reference.witness import WitnessBuilder
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
 
 
-class Stage(Scene):
+class ProgramPairWitnessBuilder(WitnessBuilder):
     """A scene for two programs: what only one of them knows has a place on the path too, by its depth."""
 
     def __init__(
@@ -42,10 +42,10 @@ class Stage(Scene):
         return Entity(self.plain.get(target.type, target.type), "/".join(names))
 
 
-class Trial:
+class WitnessCheck:
     """One row on both sides, decided by the reference meaning; a row of a state that a side does not know is left out."""
 
-    def __init__(self, before: tuple[Reading, Rule], after: tuple[Reading, Rule]) -> None:
+    def __init__(self, before: tuple[FactSemantics, Rule], after: tuple[FactSemantics, Rule]) -> None:
         self.before = _only(*before)
         self.after = _only(*after)
 
@@ -61,7 +61,7 @@ class Trial:
         wanted = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
         made: Witness | None = None
         for apart in (False, True) if shape.rule.withs else (True,):
-            stage = Stage(shape, other, plain, found, apart=apart)
+            stage = ProgramPairWitnessBuilder(shape, other, plain, found, apart=apart)
             made = self._tried(shows, stage.request(found.flags), stage.tables())
             if (made.before == "allow", made.after == "allow") == wanted:
                 return made
@@ -92,14 +92,14 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, 
         return "invalid", ()
     assert rule is not None
     # What `Reference.decide` does, without what it says of other ways to an allow.
-    asked = Asked(reference, request)
+    asked = EvaluationContext(reference, request)
     if not asked.holds(asked.condition(rule)):
         return "deny", ()
     explained = Explanation(asked, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explained.effect_text, rule.effects))
 
 
-def _only(reading: Reading, rule: Rule) -> Program:
+def _only(reading: FactSemantics, rule: Rule) -> Program:
     """The program with a row and those that it refers to, and what lies on their paths: decisions ask nothing else."""
     program = reading.program
     rules: dict[tuple[str, str], Rule] = {}

@@ -33,7 +33,7 @@ RESERVED = frozenset(
 )
 
 
-class Names:
+class FunctionNames:
     """Hands out each name once."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from privtab.backends.rego.names import Names
+from privtab.backends.rego.names import FunctionNames
 from privtab.ir.formula import anchor, call_condition, conjunction, followed, item_condition, leaves, references
 from privtab.ir.nodes import (
     ALWAYS,
@@ -76,7 +76,7 @@ class Emitter:
     program: Program
     sharded: bool = False
     """Whether the state comes in shards by root entity: look-ups by a single key then say the root's key too."""
-    names: Names = field(default_factory=Names)
+    names: FunctionNames = field(default_factory=FunctionNames)
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
     referred: set[str] = field(default_factory=set)
     """The functions that `can` calls; other rows need none beside their clause of `allowed`."""

@@ -23,7 +23,7 @@ LEAST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class RuleCount:
     """Decisions of one side by one rule."""
 
     allowed: int = 0
@@ -40,18 +40,18 @@ class Count:
         part = self.allowed if of == "allowed" else self.undefined
         return part / self.asked if self.asked else 0.0
 
-    def __add__(self, other: Count) -> Count:
-        return Count(
+    def __add__(self, other: RuleCount) -> RuleCount:
+        return RuleCount(
             allowed=self.allowed + other.allowed,
             denied=self.denied + other.denied,
             undefined=self.undefined + other.undefined,
         )
 
-    def __sub__(self, other: Count) -> Count:
+    def __sub__(self, other: RuleCount) -> RuleCount:
         # A server may forget a revision that nobody decided by for long, and count from 0 again.
         if self.asked < other.asked:
             return self
-        return Count(
+        return RuleCount(
             allowed=max(0, self.allowed - other.allowed),
             denied=max(0, self.denied - other.denied),
             undefined=max(0, self.undefined - other.undefined),
@@ -59,12 +59,12 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class RuleComparison:
     """One rule on both sides. `p`: how often chance alone makes a difference as great as this."""
 
     rule: str
-    canary: Count
-    others: Count
+    canary: RuleCount
+    others: RuleCount
     of: Literal["allowed", "undefined"]
     p: float
     verdict: Verdict
@@ -94,7 +94,7 @@ class Compared:
         }
 
 
-Counts: TypeAlias = dict[tuple[bool, str], Count]
+Counts: TypeAlias = dict[tuple[bool, str], RuleCount]
 """(whether of the canary, rule) → decisions."""
 
 
@@ -104,7 +104,7 @@ def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
     for tally in tallies:
         if tally.revision in {canary, others}:
             key = tally.revision == canary, tally.rule
-            found[key] = found.get(key, Count()) + Count(
+            found[key] = found.get(key, RuleCount()) + RuleCount(
                 allowed=tally.allowed, denied=tally.denied, undefined=tally.undefined
             )
     return found
@@ -112,12 +112,12 @@ def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
 
 def since(now: Counts, start: Counts) -> Counts:
     """What was decided from the start on."""
-    return {key: count - start.get(key, Count()) for key, count in now.items()}
+    return {key: count - start.get(key, RuleCount()) for key, count in now.items()}
 
 
 def added(one: Counts, other: Counts) -> Counts:
     """Both together."""
-    return {key: one.get(key, Count()) + other.get(key, Count()) for key in one.keys() | other.keys()}
+    return {key: one.get(key, RuleCount()) + other.get(key, RuleCount()) for key in one.keys() | other.keys()}
 
 
 def asked(found: Counts, *, canary: bool) -> int:
@@ -125,15 +125,15 @@ def asked(found: Counts, *, canary: bool) -> int:
     return sum(count.asked for (own, _), count in found.items() if own is canary)
 
 
-def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tuple[Compared, ...]:
+def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tuple[RuleComparison, ...]:
     """Every rule that either side was asked by, those that moved first.
 
     A rule moved where its share is other by more than `tolerance` (0 to 1), and that is no chance.
     """
     rules = sorted({rule for _, rule in found})
-    pairs = [(rule, found.get((True, rule), Count()), found.get((False, rule), Count())) for rule in rules]
+    pairs = [(rule, found.get((True, rule), RuleCount()), found.get((False, rule), RuleCount())) for rule in rules]
     tested = 2 * sum(min(one.asked, other.asked) >= LEAST for _, one, other in pairs)
-    made: list[Compared] = []
+    made: list[RuleComparison] = []
     for rule, one, other in pairs:
         for of in ("allowed", "undefined"):
             if of == "undefined" and one.undefined + other.undefined == 0:
@@ -143,12 +143,12 @@ def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tup
             enough = min(one.asked, other.asked) >= LEAST
             moved = enough and apart > tolerance and p < rate / max(1, tested)
             verdict: Verdict = "moved" if moved else "alike" if enough else "few"
-            made.append(Compared(rule=rule, canary=one, others=other, of=of, p=p, verdict=verdict))
+            made.append(RuleComparison(rule=rule, canary=one, others=other, of=of, p=p, verdict=verdict))
     order = {"moved": 0, "alike": 1, "few": 2}
     return tuple(sorted(made, key=lambda c: (order[c.verdict], -abs(c.difference), c.rule)))
 
 
-def chance(one: Count, other: Count, of: Literal["allowed", "undefined"]) -> float:
+def chance(one: RuleCount, other: RuleCount, of: Literal["allowed", "undefined"]) -> float:
     """The two-sided p of a test of two proportions with a pooled share; 1 where a side has nothing.
 
     >>> chance(Count(allowed=50, denied=50), Count(allowed=50, denied=50), "allowed")

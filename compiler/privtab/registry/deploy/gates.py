@@ -14,12 +14,12 @@ from typing import Any, Literal
 from privtab.analysis.diff import diff
 from privtab.analysis.diff.as_json import diff_json
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Declared, Diff, RowChange, Verdict, Waiver
+from privtab.analysis.diff.summary import folded
 from privtab.analysis.diff.waivers import apply_waivers, failing
-from privtab.analysis.diff.words import folded
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
-from privtab.pipeline import Checked, lint_policy
+from privtab.pipeline import PolicyCheck, lint_policy
 from privtab.registry.deploy.program import comparable
 from privtab.scenarios.collect import plans
 from privtab.scenarios.engines import Engine, ReferenceEngine, opa
@@ -102,7 +102,7 @@ class Gate:
         }
 
 
-def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, Checked]:
+def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, PolicyCheck]:
     """The findings that `privtab lint` has, failing where it fails."""
     started = time.perf_counter()
     checked = lint_policy(policy, variant=variant, readings=readings)

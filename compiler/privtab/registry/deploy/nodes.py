@@ -131,7 +131,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredRevisions:
     """The revisions that sidecars are to run; None: whichever."""
 
     policy: str | None = None
@@ -145,7 +145,7 @@ class Wanted:
         return tuple(revision for revision in (self.policy, self.state) if revision)
 
 
-class Standing(StrEnum):
+class SidecarProgress(StrEnum):
     """How far a sidecar is."""
 
     ACTIVE = "active"
@@ -158,11 +158,11 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stood:
+class SidecarStatus:
     """A sidecar and how far it is; `why` says what it runs instead, or what it has against it."""
 
     sidecar: Sidecar
-    standing: Standing
+    standing: SidecarProgress
     why: str = ""
 
     def json(self) -> dict[str, Any]:

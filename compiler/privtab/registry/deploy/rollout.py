@@ -15,14 +15,14 @@ from privtab.bundle.sign import SigningKey, signed
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
-from privtab.registry.copies import Copies
-from privtab.registry.deploy.nodes import Sidecar, Wanted
-from privtab.registry.deploy.watch import SILENT, Look, Reader, watch
+from privtab.registry.deploy.nodes import DesiredRevisions, Sidecar
+from privtab.registry.deploy.watch import SILENT, FleetSnapshot, Reader, watch
 from privtab.registry.nodes import Canary, Channel
 from privtab.registry.registry import Registry
+from privtab.registry.static_mirror import StaticMirror
 from privtab.state.nodes import State
 
-Follow = Callable[[Iterator[Look], str], Look]
+Follow = Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]
 """Shows the looks of a watch under a title, and gives the last one."""
 
 
@@ -97,10 +97,10 @@ def same_as(channel: Channel) -> Next:
     return Next(policy=channel.policy, state=None if shards else channel.state, shards=shards)
 
 
-def wanted(before: Channel, after: Channel, *, canary: bool = False) -> Wanted:
+def wanted(before: Channel, after: Channel, *, canary: bool = False) -> DesiredRevisions:
     """What sidecars run once a release has come to them."""
     new, old = after.runs(canary=canary), before.runs()
-    return Wanted(
+    return DesiredRevisions(
         policy=new.get(("policy", "")),
         state=new.get(("state", "")),
         outdated=frozenset(old.values()) - frozenset(new.values()),
@@ -150,7 +150,7 @@ class Rollout:
 
     def settle(self, current: Channel) -> None:
         """Bring the copies for static servers up to date where somebody died before they had written them."""
-        copies = Copies(self.registry)
+        copies = StaticMirror(self.registry)
         if self.registry.store.writable and copies.stale(current):
             copies.refresh(current)
 
@@ -165,7 +165,7 @@ class Rollout:
         """Let the part run what all others do."""
         return self.registry.release(self.channel, self.system, why=why, expect=during.last)
 
-    def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> Look | None:
+    def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> FleetSnapshot | None:
         """Watch until every sidecar, or every one of the canary, runs what it is to run; None where nobody watches."""
         if self.read is None:
             return None
@@ -193,8 +193,8 @@ class Rollout:
         """Whether a release is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""
         if during is None:
             return sidecar.reads(self.channel, self.system)
-        from privtab.registry.server.wanted import Sidecar as Asking
-        from privtab.registry.server.wanted import chosen
+        from privtab.registry.server.desired_revision import SidecarIdentity as Asking
+        from privtab.registry.server.desired_revision import chosen
 
         # The server's own choice: also those that have not asked yet since the release are waited for.
         return (

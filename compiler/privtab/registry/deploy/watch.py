@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from privtab.registry.deploy.nodes import Fleet, Kind, Loaded, Sidecar, Standing, Stood, Wanted
+from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Kind, Loaded, Sidecar, SidecarProgress, SidecarStatus
 
 Reader = Callable[[], Fleet]
 SILENT = timedelta(minutes=5)
@@ -19,34 +19,34 @@ GRACE = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class FleetSnapshot:
     """One look at the fleet. The last one of a watch has `over`."""
 
-    stood: tuple[Stood, ...]
+    stood: tuple[SidecarStatus, ...]
     seconds: float
     expected: int = 0
     problem: str | None = None
     over: bool = False
 
     @property
-    def awaited(self) -> tuple[Stood, ...]:
+    def awaited(self) -> tuple[SidecarStatus, ...]:
         """Those that count: who has been silent for long does not."""
-        return tuple(one for one in self.stood if one.standing is not Standing.SILENT)
+        return tuple(one for one in self.stood if one.standing is not SidecarProgress.SILENT)
 
     @property
-    def active(self) -> tuple[Stood, ...]:
+    def active(self) -> tuple[SidecarStatus, ...]:
         """Those that run what they are to run."""
-        return tuple(one for one in self.stood if one.standing is Standing.ACTIVE)
+        return tuple(one for one in self.stood if one.standing is SidecarProgress.ACTIVE)
 
     @property
-    def sure(self) -> tuple[Stood, ...]:
+    def sure(self) -> tuple[SidecarStatus, ...]:
         """Those of them of which is known that they read what is watched."""
         return tuple(one for one in self.active if one.sidecar.certain)
 
     @property
-    def late(self) -> tuple[Stood, ...]:
+    def late(self) -> tuple[SidecarStatus, ...]:
         """Those that do not, and should."""
-        return tuple(one for one in self.awaited if one.standing is not Standing.ACTIVE)
+        return tuple(one for one in self.awaited if one.standing is not SidecarProgress.ACTIVE)
 
     @property
     def complete(self) -> bool:
@@ -70,14 +70,14 @@ class Look:
 
 def watch(
     read: Reader,
-    wanted: Wanted,
+    wanted: DesiredRevisions,
     system: str,
     *,
     timeout: float,
     expect: int = 0,
     every: float = 0.2,
     only: Callable[[Sidecar], bool] = lambda _: True,
-) -> Iterator[Look]:
+) -> Iterator[FleetSnapshot]:
     """Looks at the fleet until it is complete or time is up; the last look says `over`.
 
     `expect`: how many sidecars there must be at least. `only`: which of them this is about.
@@ -91,7 +91,7 @@ def watch(
         stood = tuple(
             judge(sidecar, wanted, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
         )
-        look = Look(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
+        look = FleetSnapshot(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem)
         if first is None:
             first = dict(_tries(look))
         stuck = bool(look.late) and all(_refuses_still(one, first) for one in look.late)
@@ -99,50 +99,58 @@ def watch(
         given_up = refused_since is not None and now - refused_since > PATIENCE
         alone = not look.awaited and not expect and now - begun < min(GRACE, timeout)
         if (look.complete and not alone) or given_up or now - begun >= timeout:
-            yield Look(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem, over=True)
+            yield FleetSnapshot(stood=stood, seconds=now - begun, expected=expect, problem=fleet.problem, over=True)
             return
         yield look
         time.sleep(min(every, max(0.0, begun + timeout - now)))
 
 
-def _tries(look: Look) -> Iterator[tuple[tuple[str, str], str | None]]:
+def _tries(look: FleetSnapshot) -> Iterator[tuple[tuple[str, str], str | None]]:
     """When each bundle was last asked for by each sidecar."""
     for one in look.stood:
         for bundle in one.sidecar.bundles:
             yield (one.sidecar.id, bundle.name), bundle.tried
 
 
-def _refuses_still(one: Stood, first: Mapping[tuple[str, str], str | None]) -> bool:
+def _refuses_still(one: SidecarStatus, first: Mapping[tuple[str, str], str | None]) -> bool:
     """Whether a sidecar has asked again since the watch began, and refuses what it got: before, it spoke of something else."""
-    return one.standing is Standing.REFUSED and any(
+    return one.standing is SidecarProgress.REFUSED and any(
         bundle.problem is not None
         and (bundle.tried is None or bundle.tried != first.get((one.sidecar.id, bundle.name)))
         for bundle in one.sidecar.bundles
     )
 
 
-def judge(sidecar: Sidecar, wanted: Wanted, system: str, now: datetime) -> Stood:
+def judge(sidecar: Sidecar, wanted: DesiredRevisions, system: str, now: datetime) -> SidecarStatus:
     """How far one sidecar is."""
     if sidecar.problem is not None:
-        return Stood(sidecar=sidecar, standing=Standing.UNREACHABLE, why=sidecar.problem)
+        return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNREACHABLE, why=sidecar.problem)
     missing = [revision for revision in wanted.revisions if not sidecar.runs(revision)]
     old = [bundle for bundle in sidecar.bundles if bundle.revision in wanted.outdated]
     if not missing and not old:
         # A later bundle that it refuses is not what was asked about; it is shown all the same.
-        return Stood(sidecar=sidecar, standing=Standing.ACTIVE, why="; ".join(_with(sidecar.problems, sidecar.doubt)))
+        return SidecarStatus(
+            sidecar=sidecar, standing=SidecarProgress.ACTIVE, why="; ".join(_with(sidecar.problems, sidecar.doubt))
+        )
     if sidecar.seen is not None and now - sidecar.seen > SILENT:
-        return Stood(sidecar=sidecar, standing=Standing.SILENT, why=f"silent for {age(now - sidecar.seen)}")
+        return SidecarStatus(
+            sidecar=sidecar, standing=SidecarProgress.SILENT, why=f"silent for {age(now - sidecar.seen)}"
+        )
     if sidecar.problems:
-        return Stood(sidecar=sidecar, standing=Standing.REFUSED, why="; ".join(sidecar.problems))
+        return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.REFUSED, why="; ".join(sidecar.problems))
     instead = _instead(sidecar, wanted, system, missing, old)
-    return Stood(sidecar=sidecar, standing=Standing.WAITING, why="; ".join(_with([instead], sidecar.doubt)))
+    return SidecarStatus(
+        sidecar=sidecar, standing=SidecarProgress.WAITING, why="; ".join(_with([instead], sidecar.doubt))
+    )
 
 
 def _with(said: Sequence[str], more: str) -> list[str]:
     return [*said, more] if more else list(said)
 
 
-def _instead(sidecar: Sidecar, wanted: Wanted, system: str, missing: Sequence[str], old: Sequence[Loaded]) -> str:
+def _instead(
+    sidecar: Sidecar, wanted: DesiredRevisions, system: str, missing: Sequence[str], old: Sequence[Loaded]
+) -> str:
     said = [f"{bundle.name} {bundle.revision}" for bundle in old]
     kinds: tuple[tuple[Kind, str | None], ...] = (("policy", wanted.policy), ("state", wanted.state))
     for kind, revision in kinds:

@@ -25,12 +25,12 @@ from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.printable import printable_json
 from privtab.registry.server import decisions
 from privtab.registry.server.bodies import document
+from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.files import file
-from privtab.registry.server.fleet import Asked, Fleet, sidecar
+from privtab.registry.server.fleet import Fleet, LastPoll, sidecar
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
-from privtab.registry.server.wanted import Sidecar, Wanted
 from privtab.serving.endpoint import answered, running
 from privtab.serving.envelope import Envelope, caller_of, note
 from privtab.serving.guard import Refused, authorize, check_binding
@@ -168,7 +168,7 @@ async def _bundle(served: Served, request: Request, *, folder: str = "") -> Resp
     return Response(body, media_type=GZIP if waits is None else LONG_POLL, headers=headers)
 
 
-async def _wanted(served: Served, channel: str, system: str, name: str, who: Sidecar) -> Wanted:
+async def _wanted(served: Served, channel: str, system: str, name: str, who: SidecarIdentity) -> DesiredRevision:
     current = await served.feeds.channel(channel, system)
     wanted = served.feeds.wanted(current, name, who) if current is not None else None
     if current is not None and current.sequence == 0:
@@ -178,7 +178,9 @@ async def _wanted(served: Served, channel: str, system: str, name: str, who: Sid
     return wanted
 
 
-async def _body(served: Served, request: Request, wanted: Wanted, held: str | None, asks: str) -> tuple[bytes, str]:
+async def _body(
+    served: Served, request: Request, wanted: DesiredRevision, held: str | None, asks: str
+) -> tuple[bytes, str]:
     """What is sent, and how. A delta goes to each sidecar once: if it asks again, it could not be used."""
     tried = (asks, held or "", wanted.etag)
     if held and _deltas(request) and tried not in served.tried:
@@ -192,8 +194,14 @@ async def _body(served: Served, request: Request, wanted: Wanted, held: str | No
 
 
 async def _poll(
-    served: Served, request: Request, asked: Asked | None, wanted: Wanted, name: str, who: Sidecar, seconds: float
-) -> Wanted:
+    served: Served,
+    request: Request,
+    asked: LastPoll | None,
+    wanted: DesiredRevision,
+    name: str,
+    who: SidecarIdentity,
+    seconds: float,
+) -> DesiredRevision:
     """Wait until there is another bundle for this sidecar, the time is over, it goes away, or the server ends."""
     deadline = time.monotonic() + min(seconds, LONGEST_WAIT)
     gone = asyncio.create_task(_gone(request))
@@ -334,7 +342,7 @@ async def _file(served: Served, request: Request) -> Response:
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-def _who(request: Request) -> tuple[Sidecar, str]:
+def _who(request: Request) -> tuple[SidecarIdentity, str]:
     who = sidecar(request.headers.get("x-privtab-instance"), request.headers.get("x-privtab-labels"))
     return who, request.client.host if request.client else ""
 

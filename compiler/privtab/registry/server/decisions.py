@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab.registry.server.words import texts
+from privtab.registry.server.sanitize import texts
 
 MOST_REVISIONS = 100
 """Those that decided last are kept."""
@@ -69,7 +69,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class RunningCanary:
     """A canary that is under way."""
 
     place: str
@@ -81,7 +81,7 @@ class Begun:
 
 
 @dataclass(slots=True)
-class Decided:
+class CountedEvents:
     """What the events of one sidecar come to."""
 
     labels: dict[str, str]
@@ -91,7 +91,7 @@ class Decided:
     """(place, revisions, rule, answer) → how often, since a canary began there."""
 
 
-def tally(events: Any, begun: Collection[Begun] = ()) -> dict[str, Decided] | None:
+def tally(events: Any, begun: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
     """A log by the ids that OPAs made up for themselves; None where it is none. Touches nothing: for another thread.
 
     `begun`: canaries, for each of which is counted what was decided after its begin. Logs come late: what they tell of
@@ -99,7 +99,7 @@ def tally(events: Any, begun: Collection[Begun] = ()) -> dict[str, Decided] | No
     """
     if not isinstance(events, list):
         return None
-    found: dict[str, Decided] = {}
+    found: dict[str, CountedEvents] = {}
     pairs = 0
     for event in events:
         if not isinstance(event, dict):
@@ -113,7 +113,7 @@ def tally(events: Any, begun: Collection[Begun] = ()) -> dict[str, Decided] | No
             name = ""
         one = found.get(name)
         if one is None:
-            one = found[name] = Decided(labels if name else {})
+            one = found[name] = CountedEvents(labels if name else {})
         by = tuple(revisions(event)) or ("unknown",)
         for (rule, answer), number in Counter(told).items():
             key = by, rule, answer

@@ -24,8 +24,8 @@ from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.registry import Registry
-from privtab.registry.server.decisions import Begun
-from privtab.registry.server.wanted import MARK, Sidecar, Wanted, chosen
+from privtab.registry.server.decisions import RunningCanary
+from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, chosen
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -82,7 +82,7 @@ class Feeds:
         """What each revision that ran since the start is of."""
         self.places: dict[str, set[str]] = {}
         """Where each of them ran, as `channel/system`."""
-        self.canaries: dict[str, Begun] = {}
+        self.canaries: dict[str, RunningCanary] = {}
         """Those that are under way, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
         self._confirmed = time.monotonic()
@@ -136,13 +136,13 @@ class Feeds:
         await self._take(found)
         return self._channels.get((name, system))
 
-    def wanted(self, channel: Channel, file: str, sidecar: Sidecar) -> Wanted | None:
+    def wanted(self, channel: Channel, file: str, sidecar: SidecarIdentity) -> DesiredRevision | None:
         """What a sidecar is to run, by the file that it asks for; None where the channel has no such stream."""
         canary = chosen(channel, sidecar)
         for (kind, shard), identity in channel.runs(canary=canary).items():
             if names.served(kind, shard) == file:
                 self._asked.setdefault((channel.channel, channel.system), set()).add((kind, shard))
-                return Wanted(
+                return DesiredRevision(
                     channel=channel,
                     kind=kind,
                     shard=shard,
@@ -180,7 +180,7 @@ class Feeds:
             assert found is not None
         return found
 
-    async def delta(self, wanted: Wanted, held: str) -> bytes | None:
+    async def delta(self, wanted: DesiredRevision, held: str) -> bytes | None:
         """The delta from the bundle that an ETag names; None where it is none of this stream, or a delta does not pay."""
         identity, point, mark = held.strip('"').rpartition(".")
         if not point or (identity, mark) == (wanted.id, wanted.digest[:MARK]) or wanted.kind not in ("state", "shard"):
@@ -275,7 +275,7 @@ class Feeds:
         elif before is None or before.canary != after.canary or before.runs() != after.runs():
             runs = {*after.runs().values(), *after.runs(canary=True).values()}
             since = datetime.now(UTC).isoformat(timespec="seconds")[:19]
-            self.canaries[place] = Begun(place=place, since=since, revisions=frozenset(runs))
+            self.canaries[place] = RunningCanary(place=place, since=since, revisions=frozenset(runs))
 
     def _sort(self) -> None:
         """Bundles that run are kept apart from those that may go."""
@@ -297,7 +297,7 @@ class Feeds:
             self._keep(digest, found)
         return found
 
-    async def _delta(self, wanted: Wanted, identity: str, mark: str) -> bytes | None:
+    async def _delta(self, wanted: DesiredRevision, identity: str, mark: str) -> bytes | None:
         key = f'"{identity}.{mark}"→{wanted.digest}'
         try:
             old = await self._older(wanted, identity, mark)
@@ -314,7 +314,7 @@ class Feeds:
             self._keep(key, found)
         return found
 
-    async def _older(self, wanted: Wanted, identity: str, mark: str) -> bytes | None:
+    async def _older(self, wanted: DesiredRevision, identity: str, mark: str) -> bytes | None:
         """A bundle of the same feed that was kept before; None where the registry does not know it."""
         try:
             record = await asyncio.to_thread(

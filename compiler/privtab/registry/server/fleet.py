@@ -18,9 +18,9 @@ from typing import Any
 from privtab.errors import UsageError
 from privtab.registry import names
 from privtab.registry.server import decisions
-from privtab.registry.server.decisions import Begun, Counts, Decided
-from privtab.registry.server.wanted import Sidecar, Wanted
-from privtab.registry.server.words import fit, texts
+from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
+from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
+from privtab.registry.server.sanitize import sanitize, texts
 
 MOST_SIDECARS = 10_000
 MOST_REFUSED = 100
@@ -36,7 +36,7 @@ MOST_CHARACTERS = 64 << 20
 
 
 @dataclass(slots=True)
-class Asked:
+class LastPoll:
     """What a sidecar last asked for of one stream."""
 
     wanted: str
@@ -50,7 +50,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownSidecar:
     """A sidecar."""
 
     id: str
@@ -64,7 +64,7 @@ class Known:
     seen: float = 0.0
     reported: float = 0.0
     bundles: dict[str, dict[str, Any]] = field(default_factory=dict)
-    asked: dict[str, Asked] = field(default_factory=dict)
+    asked: dict[str, LastPoll] = field(default_factory=dict)
     sought: dict[str, float] = field(default_factory=dict)
     """Where it asked for bundles, as `channel/system`, whether there are such or not; and when."""
     counts: Counts = field(default_factory=lambda: Counts(most=MOST_COUNTED))
@@ -84,7 +84,7 @@ class Fleet:
         self.counts = Counts()
         self._forget = forget
         # What an OPA calls itself is no name of a sidecar: none can be taken for another by it.
-        self._known: OrderedDict[tuple[bool, str], Known] = OrderedDict()
+        self._known: OrderedDict[tuple[bool, str], KnownSidecar] = OrderedDict()
         self._nameless: OrderedDict[str, dict[str, float]] = OrderedDict()
         """By address, where those without a name asked for bundles."""
         self._tried: dict[str, tuple[str, Counts]] = {}
@@ -94,7 +94,7 @@ class Fleet:
 
     # --- what comes in ---
 
-    def seeks(self, sidecar: Sidecar, address: str, channel: str, system: str) -> None:
+    def seeks(self, sidecar: SidecarIdentity, address: str, channel: str, system: str) -> None:
         """A sidecar looks for bundles of a channel, which there may be or not."""
         try:
             place = f"{names.checked('the channel', channel)}/{names.checked('the system', system)}"
@@ -112,12 +112,14 @@ class Fleet:
         while len(sought) > MOST_PLACES:
             del sought[next(iter(sought))]
 
-    def asks(self, sidecar: Sidecar, address: str, wanted: Wanted, held: str | None) -> Asked | None:
+    def asks(
+        self, sidecar: SidecarIdentity, address: str, wanted: DesiredRevision, held: str | None
+    ) -> LastPoll | None:
         """A sidecar looks for a bundle and shows the ETag of what it runs."""
         if not sidecar.instance:
             return None
         known = self._see(sidecar, sidecar.instance, address)
-        holds = fit((held or "").strip('"').rpartition(".")[0]) or None
+        holds = sanitize((held or "").strip('"').rpartition(".")[0]) or None
         stream = f"{wanted.channel.channel}/{wanted.channel.system}/{wanted.kind}"
         stream += f"/{wanted.shard}" if wanted.shard else ""
         before = known.asked.get(stream)
@@ -125,13 +127,13 @@ class Fleet:
         if before is None:
             if len(known.asked) >= MOST_BUNDLES:
                 return None
-            before = known.asked[stream] = Asked(wanted.id, holds, wanted.canary, now, now)
+            before = known.asked[stream] = LastPoll(wanted.id, holds, wanted.canary, now, now)
         if before.holds != holds:
             before.since = now
         before.wanted, before.holds, before.canary, before.at = wanted.id, holds, wanted.canary, now
         return before
 
-    def reports(self, sidecar: Sidecar, address: str, report: Any) -> bool:
+    def reports(self, sidecar: SidecarIdentity, address: str, report: Any) -> bool:
         """OPA's status; False where it is none."""
         if not isinstance(report, dict):
             return False
@@ -144,23 +146,23 @@ class Fleet:
         bundles = report.get("bundles")
         if isinstance(bundles, dict):
             known.bundles = {
-                fit(str(bundle)): _bundle(status)
+                sanitize(str(bundle)): _bundle(status)
                 for bundle, status in list(bundles.items())[:MOST_BUNDLES]
                 if isinstance(status, dict)
             }
         self._weigh(known)
         return True
 
-    def decided(self, sidecar: Sidecar, address: str, events: Any) -> bool:
+    def decided(self, sidecar: SidecarIdentity, address: str, events: Any) -> bool:
         """OPA's decision log; False where it is none."""
         return self.counted(sidecar, address, decisions.tally(events))
 
     def counted(
         self,
-        sidecar: Sidecar,
+        sidecar: SidecarIdentity,
         address: str,
-        tallied: Mapping[str, Decided] | None,
-        begun: Collection[Begun] = (),
+        tallied: Mapping[str, CountedEvents] | None,
+        begun: Collection[RunningCanary] = (),
     ) -> bool:
         """A decision log that `decisions.tally` went through, with the same canaries; False where it was none."""
         self._try(begun)
@@ -179,7 +181,7 @@ class Fleet:
                         self._tried[place][1].add(revision, rule, answer, number)
         return tallied is not None
 
-    def _try(self, begun: Collection[Begun]) -> None:
+    def _try(self, begun: Collection[RunningCanary]) -> None:
         """Count for these canaries from now on, and for no others."""
         wanted = {canary.place: canary.since for canary in begun}
         for place in [place for place, (since, _) in self._tried.items() if wanted.get(place) != since]:
@@ -187,7 +189,9 @@ class Fleet:
         for place, since in wanted.items():
             self._tried.setdefault(place, (since, Counts()))
 
-    def refused(self, sidecar: Sidecar, address: str, path: str, status: int, why: str, token: str = "") -> None:
+    def refused(
+        self, sidecar: SidecarIdentity, address: str, path: str, status: int, why: str, token: str = ""
+    ) -> None:
         """Somebody was turned away; `token`: whose token they showed, where it is known."""
         told = {
             "instance": sidecar.instance,
@@ -204,7 +208,7 @@ class Fleet:
                 return
         self._refused.append({**told, "times": 1, "last": time.time()})
 
-    def touch(self, sidecar: Sidecar) -> None:
+    def touch(self, sidecar: SidecarIdentity) -> None:
         """A sidecar is there still."""
         known = self._known.get((True, sidecar.instance))
         if known is not None:
@@ -222,7 +226,7 @@ class Fleet:
             found.append(_told(known, self._live(known)) | {"reads": here, "certain": certain})
         return found
 
-    def trials(self, begun: Collection[Begun]) -> dict[str, dict[str, Any]]:
+    def trials(self, begun: Collection[RunningCanary]) -> dict[str, dict[str, Any]]:
         """What was decided since canaries began that are under way, by `channel/system`."""
         self._try(begun)
         return {
@@ -245,11 +249,13 @@ class Fleet:
                 found[key] = found.get(key, 0) + 1
         return found
 
-    def _see(self, sidecar: Sidecar, name: str, address: str, told: Mapping[str, str] | None = None) -> Known:
+    def _see(
+        self, sidecar: SidecarIdentity, name: str, address: str, told: Mapping[str, str] | None = None
+    ) -> KnownSidecar:
         key = bool(sidecar.instance), name
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Known(name, named=bool(sidecar.instance))
+            known = self._known[key] = KnownSidecar(name, named=bool(sidecar.instance))
         known.said = sidecar.labels
         known.told = told or known.told
         known.address, known.seen = address, time.time()
@@ -257,7 +263,7 @@ class Fleet:
         self._weigh(known)
         return known
 
-    def _weigh(self, known: Known) -> None:
+    def _weigh(self, known: KnownSidecar) -> None:
         """Bound what all of them take together."""
         parts: list[Mapping[str, Any]] = [known.told, known.said, known.sought, *known.bundles.values()]
         characters = len(known.id) + sum(len(name) + len(str(text)) for part in parts for name, text in part.items())
@@ -275,12 +281,12 @@ class Fleet:
             self._characters -= known.characters
             del self._known[key]
 
-    def _live(self, known: Known) -> dict[str, Asked]:
+    def _live(self, known: KnownSidecar) -> dict[str, LastPoll]:
         """What it asks for still: it may have been told to read another channel."""
         oldest = time.time() - self._forget
         return {stream: one for stream, one in known.asked.items() if one.waiting or one.at > oldest}
 
-    def _reads(self, known: Known, places: Mapping[str, Collection[str]]) -> tuple[list[str], bool]:
+    def _reads(self, known: KnownSidecar, places: Mapping[str, Collection[str]]) -> tuple[list[str], bool]:
         """Which channels a sidecar reads, as `channel/system`, and whether that is sure.
 
         By what it asked for under its name. Without one its reports are known, and what somebody without a name asked for
@@ -303,18 +309,18 @@ class Fleet:
         return sorted(place for some in found for place in some), all(len(some) == 1 for some in found)
 
 
-def sidecar(instance: str | None, labels: str | None) -> Sidecar:
+def sidecar(instance: str | None, labels: str | None) -> SidecarIdentity:
     """Who asks, from the headers: a name, and labels as `app=x,zone=y`. What is none is left out."""
     name = (instance or "").strip()
     found: dict[str, str] = {}
     for part in (labels or "")[:4000].split(",")[:50]:
         key, equals, value = part.partition("=")
         if equals and key.strip():
-            found[fit(key.strip())] = fit(value.strip())
-    return Sidecar(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
+            found[sanitize(key.strip())] = sanitize(value.strip())
+    return SidecarIdentity(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 
-def _told(known: Known, live: Mapping[str, Asked]) -> dict[str, Any]:
+def _told(known: KnownSidecar, live: Mapping[str, LastPoll]) -> dict[str, Any]:
     return {
         "id": known.id,
         "named": known.named,
@@ -360,7 +366,7 @@ def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
     for name, ours in _STATUS.items():
         value = status.get(name)
         if isinstance(value, str):
-            value = fit(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
+            value = sanitize(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
         elif isinstance(value, int | float) and not abs(value) < 2**63:  # Nor is NaN.
             value = None
         found[ours] = value if isinstance(value, str | int | float | None) and value != "" else None
@@ -371,7 +377,7 @@ def _bundle(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return fit(text, LONGEST_TEXT, one_line=False)
+    return sanitize(text, LONGEST_TEXT, one_line=False)
 
 
 def _time(at: float) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from privtab import _resources
+from privtab.registry.maintenance import all_records
 from privtab.registry.nodes import Channel, Revision
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import Fleet
-from privtab.registry.upkeep import all_records
 
 MOST = 50
 """Revisions and sidecars that are shown."""

@@ -18,7 +18,7 @@ from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
 from privtab.spark.jobs import JOBS
 from privtab.spark.jobs._before import check, check_input, ending, near, pairs
-from privtab.spark.jobs._progress import Told
+from privtab.spark.jobs._progress import ProgressReporter
 from privtab.spark.jobs._session import session
 
 if TYPE_CHECKING:
@@ -233,7 +233,9 @@ def _table(spark: SparkSession, name: str) -> DataFrame:
     return frame
 
 
-def write(frame: DataFrame, options: argparse.Namespace, tell: Told, *, answers: bool = False) -> dict[str, Any]:
+def write(
+    frame: DataFrame, options: argparse.Namespace, tell: ProgressReporter, *, answers: bool = False
+) -> dict[str, Any]:
     """Write a result; where it lies and how many rows it has, and, of answers, how many are which. Nothing is there until all is."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -285,7 +287,7 @@ def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence
 
 def run(
     job: str,
-    body: Callable[[argparse.Namespace, Any, Told], int],
+    body: Callable[[argparse.Namespace, Any, ProgressReporter], int],
     made: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None = None,
@@ -303,7 +305,7 @@ def run(
 
 def _run(
     job: str,
-    body: Callable[[argparse.Namespace, Any, Told], int],
+    body: Callable[[argparse.Namespace, Any, ProgressReporter], int],
     made: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None,
@@ -314,7 +316,7 @@ def _run(
         options = made.parse_args(arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
-    tell = Told(quiet=options.quiet)
+    tell = ProgressReporter(quiet=options.quiet)
     try:
         if before is not None:
             before(options)

@@ -21,7 +21,7 @@ LOG = logging.getLogger("privtab.spark")
 
 
 @dataclass
-class Told:
+class ProgressReporter:
     """Progress: phases on standard error, with a sign of life while one lasts."""
 
     quiet: bool
@@ -101,7 +101,7 @@ def written_so_far(place: Path) -> str:
 
 
 class _Chosen(logging.Handler):
-    def __init__(self, tell: Told) -> None:
+    def __init__(self, tell: ProgressReporter) -> None:
         super().__init__(logging.INFO)
         self.tell = tell
 

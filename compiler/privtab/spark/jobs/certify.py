@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.spark.certification.findings import Finding
-    from privtab.spark.jobs._progress import Told
+    from privtab.spark.jobs._progress import ProgressReporter
     from privtab.spark.matrix.frame import EntitiesLike
 
 
@@ -63,7 +63,7 @@ def _wanted(options: argparse.Namespace) -> None:
         raise UsageError("`--plan process` starts no Spark: leave `--master` and `--remote` off")
 
 
-def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tell: Told) -> int:
+def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tell: ProgressReporter) -> int:
     from privtab.spark import certify
     from privtab.spark.certification.certifying import DESTRUCTIVE
     from privtab.spark.certification.findings import LEVELS

@@ -13,7 +13,7 @@ from privtab.spark.jobs import _job as job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.jobs._progress import Told
+    from privtab.spark.jobs._progress import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def _wanted(options: argparse.Namespace) -> None:
     job.wanted(options)
 
 
-def _decide(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
     from privtab.spark import decide, plan

@@ -15,7 +15,7 @@ from privtab.spark.jobs._before import check_input, lines, pairs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from privtab.spark.jobs._progress import Told
+    from privtab.spark.jobs._progress import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,7 +119,7 @@ def _entities(path: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
     from privtab.spark import entitlements

@@ -14,7 +14,7 @@ from privtab.spark.jobs import _job as job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.jobs._progress import Told
+    from privtab.spark.jobs._progress import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def _wanted(options: argparse.Namespace) -> None:
         raise FileError(f"no such file or folder: {options.sources}")
 
 
-def _state(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+def _state(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
     from privtab.spark import read_state
 
     tell(f"reading {options.sources}")

@@ -13,7 +13,7 @@ from privtab.spark.jobs import _job as job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.jobs._progress import Told
+    from privtab.spark.jobs._progress import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def _wanted(options: argparse.Namespace) -> None:
     job.wanted(options)
 
 
-def _visible(options: argparse.Namespace, spark: SparkSession, tell: Told) -> int:
+def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
     from privtab.spark import plan, user, visible
 
     tell(f"reading {options.input}, the policy and the state")

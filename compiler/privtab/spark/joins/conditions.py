@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
-from privtab.engines.conditions import RESOURCE, Fact, fold
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, Place
-from privtab.spark.joins.rows import GROUPS, WHO, Names
+from privtab.engines.conditions import RESOURCE, Atom, fold
+from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Case, Held, Layout, PathEntity
+from privtab.spark.joins.rows import GROUPS, WHO, ColumnNames
 from privtab.spark.joins.text import beginning, both, either, united
 from privtab.spark.paths import decoded, last_name
 
-Found: TypeAlias = Callable[[str, str, Place, int], str]
+Found: TypeAlias = Callable[[str, str, PathEntity, int], str]
 """The column of (part, type of its entity, place, word)."""
 
 
 class Texts:
     """Writes the conditions of a layout."""
 
-    def __init__(self, layout: Layout, names: Names, found: Found) -> None:
+    def __init__(self, layout: Layout, names: ColumnNames, found: Found) -> None:
         self.layout = layout
         self.names = names
         self.found = found
@@ -31,7 +31,7 @@ class Texts:
         """Whether a case's condition holds; never null."""
         return fold(case.condition, lambda fact: self._fact(fact, case), both, either)
 
-    def _fact(self, fact: Fact, case: Case) -> str:
+    def _fact(self, fact: Atom, case: Case) -> str:
         match fact.kind:
             case "has":
                 return self._has(fact, case)
@@ -48,7 +48,7 @@ class Texts:
             case _:
                 assert_never(fact.kind)
 
-    def _member(self, fact: Fact, case: Case) -> str:
+    def _member(self, fact: Atom, case: Case) -> str:
         own = self._set(MEMBER, fact, case, self.layout.tests(fact))
         if self.layout.reader.principal[fact.type] != "group" or not self.names.has("groups"):
             return own
@@ -56,11 +56,11 @@ class Texts:
         named = f"exists({GROUPS}, g -> g = {path} OR g = {decoded(last_name(path))})"
         return either([own, f"coalesce({named}, false)"])
 
-    def _path(self, fact: Fact) -> str:
+    def _path(self, fact: Atom) -> str:
         name = "path" if fact.slot == RESOURCE else f"with_{fact.slot}_path"
         return beginning(self.names.text(name), self.layout.reader.depth(fact.type))
 
-    def _has(self, fact: Fact, case: Case) -> str:
+    def _has(self, fact: Atom, case: Case) -> str:
         layout, meaning = self.layout, self.layout.meaning
         places = layout.looked_at(fact)
         word, allowed = self._bit(("allow", fact.privilege))
@@ -79,12 +79,12 @@ class Texts:
             truth = either([truth, self._set(OWNER, fact, case, places)])
         return truth
 
-    def _defaults(self, fact: Fact, case: Case, places: list[Place]) -> list[str]:
+    def _defaults(self, fact: Atom, case: Case, places: list[PathEntity]) -> list[str]:
         """By the default grants of declared roles: those held everywhere, and those whose scope an entity lies in."""
         chain = self.layout.chain(fact.type)
         found = []
         for place in places:
-            within = [Place(EVERYWHERE, 0), *chain[: chain.index(place) + 1]]
+            within = [PathEntity(EVERYWHERE, 0), *chain[: chain.index(place) + 1]]
             words: dict[int, int] = {}
             for role in self.layout.defaults(fact.privilege, place):
                 word, bit = self._bit(("role", role))
@@ -92,7 +92,7 @@ class Texts:
             found += [f"({self._words(fact, case, within, word)} & {bits}L) <> 0L" for word, bits in words.items()]
         return found
 
-    def _set(self, held: Held, fact: Fact, case: Case, places: list[Place]) -> str:
+    def _set(self, held: Held, fact: Atom, case: Case, places: list[PathEntity]) -> str:
         word, bit = self._bit(held)
         return f"({self._words(fact, case, places, word)} & {bit}L) <> 0L"
 
@@ -101,7 +101,7 @@ class Texts:
         self.masks[word] = self.masks.get(word, 0) | bit
         return word, bit
 
-    def _words(self, fact: Fact, case: Case, places: list[Place], word: int) -> str:
+    def _words(self, fact: Atom, case: Case, places: list[PathEntity], word: int) -> str:
         types = {RESOURCE: case.type, **dict(case.withs)}
         columns = []
         for place in places:

@@ -16,9 +16,9 @@ from privtab.errors import UsageError
 from privtab.spark.joins.conditions import Texts
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
-from privtab.spark.joins.places import Layout, Place, layout
+from privtab.spark.joins.places import Layout, PathEntity, layout
 from privtab.spark.joins.prepare import Prepared, prepare
-from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, Names, kind, piece, prepared, reason
+from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, WHO, ColumnNames, kind, piece, prepared, reason
 from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
 from privtab.spark.paths import decoded, last_name
 
@@ -67,14 +67,14 @@ def joins_for(
     state.fitting(opened)
     # Groups are taken from requests where the policy says so, and nowhere else.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}
-    names = Names(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
+    names = ColumnNames(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
     return Joins.of(opened, names, state, limits or JoinLimits())
 
 
 class Joins:
     """Requests of one kind over one state."""
 
-    def __init__(self, compiled: Layout, names: Names, holdings: Prepared, limits: JoinLimits) -> None:
+    def __init__(self, compiled: Layout, names: ColumnNames, holdings: Prepared, limits: JoinLimits) -> None:
         self.layout = compiled
         self.names = names
         self.holdings = holdings
@@ -87,11 +87,11 @@ class Joins:
         self.denials = texts.denials
 
     @classmethod
-    def of(cls, policy: OpenPolicy, names: Names, state: SparkState, limits: JoinLimits) -> Joins:
+    def of(cls, policy: OpenPolicy, names: ColumnNames, state: SparkState, limits: JoinLimits) -> Joins:
         """Compile what requests with these names may ask, and prepare the state."""
         return cls(compile_for(policy.json, names), names, prepare(policy, state, limits), limits)
 
-    def _found(self, part: str, type_: str, place: Place, number: int) -> str:
+    def _found(self, part: str, type_: str, place: PathEntity, number: int) -> str:
         at = self.layout.specs[part][type_].index(place)
         self.used.setdefault(part, {})[at, number] = None
         return f"coalesce({_column(part, at, number)}, 0L)"
@@ -239,7 +239,7 @@ class Joins:
         return answered.select(*kept, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(why).alias("reason"))
 
 
-def _plain(requests: DataFrame, names: Names) -> DataFrame:
+def _plain(requests: DataFrame, names: ColumnNames) -> DataFrame:
     """Requests whose texts are compared letter by letter, whatever the collation of their columns."""
     collated = {
         field.name: F.col(quoted(field.name)).cast("string")
@@ -249,7 +249,7 @@ def _plain(requests: DataFrame, names: Names) -> DataFrame:
     return requests.withColumns(collated) if collated else requests
 
 
-def compile_for(program: Mapping[str, Any], names: Names) -> Layout:
+def compile_for(program: Mapping[str, Any], names: ColumnNames) -> Layout:
     """The layout of what requests with these names may ask."""
     flags = {
         flag: names.flag(f"flag_{flag}")
@@ -274,7 +274,7 @@ def _column(part: str, at: int, number: int) -> str:
     return f"{HIDDEN}{part}_{at}_{number}"
 
 
-def _key(path: str, place: Place) -> str:
+def _key(path: str, place: PathEntity) -> str:
     """The key of a place on a path; null paths have none."""
     if place.depth == 0:
         return f"CASE WHEN {path} IS NOT NULL THEN {literal(place.prefix)} END"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.engines.conditions import Reader
-from privtab.engines.plan import Meaning
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, Held, Numbers
+from privtab.engines.conditions import ConditionReader
+from privtab.engines.plan import Semantics
+from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitNumbers, Held
 from privtab.spark.joins.text import beginning, chosen, literal, one_of, united
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class Holdings:
 
     def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame], counts: Mapping[str, int]) -> None:
         """`counts`: how many rows each table has. What comes of empty ones is left out: each part of a plan costs time."""
-        self.meaning = Meaning.read(program)
-        self.numbers = Numbers(program, self.meaning)
+        self.meaning = Semantics.read(program)
+        self.numbers = BitNumbers(program, self.meaning)
         self.tables = tables
         self._some = {table for table, count in counts.items() if count}
         self._privileges = list(program["privileges"])
-        self._chains = Reader(program).chains
+        self._chains = ConditionReader(program).chains
         self._state_groups = "state" in program["semantics"]["groups"]
         self._asked = {kind for rules in program["rules"].values() for rule in rules.values() for kind in _kinds(rule)}
         self._principal_types = {entity["principal"] for entity in program["entities"].values()}

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.engines.conditions import NEVER, RESOURCE, Condition, Fact, facts
+from privtab.engines.conditions import NEVER, RESOURCE, Atom, Condition, facts
 from privtab.engines.index import Index
-from privtab.engines.plan import Meaning, Plan
+from privtab.engines.plan import Plan, Semantics
 from privtab.engines.python import PythonEngine
 
 ABOVE, AT = "above", "at"
@@ -31,7 +31,7 @@ Held: TypeAlias = str | tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PathEntity:
     """Something on a path; its key is the prefix and the beginning of the path with that many names, or its last name alone."""
 
     prefix: str
@@ -77,10 +77,10 @@ class Rule:
     """Flags that every request must say."""
 
 
-class Numbers:
+class BitNumbers:
     """A bit for all that a policy may ask of a state, the same whatever requests ask: a state is prepared once."""
 
-    def __init__(self, program: Mapping[str, Any], meaning: Meaning) -> None:
+    def __init__(self, program: Mapping[str, Any], meaning: Semantics) -> None:
         held: list[Held | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in meaning.roles)]
         held += [None] * (len(held) % 2)  # A privilege and its denial share a word.
         for privilege in program["privileges"]:
@@ -104,42 +104,42 @@ class Layout:
         self.cases = tuple(cases)
         self.meaning = engine.meaning
         self.reader = engine.reader
-        self.specs: dict[str, dict[str, tuple[Place, ...]]] = {}
+        self.specs: dict[str, dict[str, tuple[PathEntity, ...]]] = {}
         """By part, then by the type of its entity: the places looked at."""
-        self.numbers = Numbers(engine.program, engine.meaning)
+        self.numbers = BitNumbers(engine.program, engine.meaning)
         self.roles = self._roles()
         """The declared roles whose default grants count, as `role:…`."""
-        found: dict[str, dict[str, dict[Place, None]]] = {}
+        found: dict[str, dict[str, dict[PathEntity, None]]] = {}
         for case in self.cases:
             for slot, type_, place in self._places(case):
                 found.setdefault(self.part(slot, type_, place), {}).setdefault(type_, {})[place] = None
         for part, types in sorted(found.items()):
             self.specs[part] = {type_: tuple(places) for type_, places in sorted(types.items())}
 
-    def part(self, slot: str, type_: str, place: Place) -> str:
+    def part(self, slot: str, type_: str, place: PathEntity) -> str:
         """The part of a request that a place belongs to."""
         if slot != RESOURCE:
             return slot_part(slot)
         return ABOVE if place.depth < self.reader.depth(type_) or place.prefix == EVERYWHERE else AT
 
-    def chain(self, type_: str) -> list[Place]:
+    def chain(self, type_: str) -> list[PathEntity]:
         """The places that count for what is held on an entity of a type, the root first."""
         return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
 
-    def looked_at(self, fact: Fact) -> list[Place]:
+    def looked_at(self, fact: Atom) -> list[PathEntity]:
         """The places whose grants count for a fact; its own last."""
         whole = self.chain(fact.type)
         return whole if self.meaning.down else whole[-1:]
 
-    def defaults(self, privilege: str, place: Place) -> list[str]:
+    def defaults(self, privilege: str, place: PathEntity) -> list[str]:
         """The declared roles that give a privilege on entities of a place's type."""
         type_ = place.prefix[:-1]
         return [role for role in self.roles if privilege in self.meaning.roles[role].get(type_, ())]
 
-    def tests(self, fact: Fact) -> list[Place]:
+    def tests(self, fact: Atom) -> list[PathEntity]:
         """The places where a fact is found that is no privilege and no ownership; none for `self`."""
         if fact.kind == "service_admin":
-            return [Place(EVERYWHERE, 0)]
+            return [PathEntity(EVERYWHERE, 0)]
         depth = self.reader.depth(fact.type) if fact.type else 0
         match fact.kind:
             case "member":
@@ -158,7 +158,7 @@ class Layout:
             if any(f.privilege in grants.get(link, ()) for f in asked for link, _ in self.reader.chains[f.type])
         )
 
-    def _places(self, case: Case) -> Iterator[tuple[str, str, Place]]:
+    def _places(self, case: Case) -> Iterator[tuple[str, str, PathEntity]]:
         """(slot, type of the slot's entity, place) for everything that a case's condition looks at."""
         types = {RESOURCE: case.type, **dict(case.withs)}
         for fact in facts(case.condition):
@@ -167,7 +167,7 @@ class Layout:
                 own = self.chain(fact.type)
                 places = own if whole else own[-1:]
                 if fact.kind == "has" and self.roles:
-                    yield RESOURCE, case.type, Place(EVERYWHERE, 0)
+                    yield RESOURCE, case.type, PathEntity(EVERYWHERE, 0)
             else:
                 places = self.tests(fact)
             for place in places:
@@ -180,14 +180,14 @@ def slot_part(slot: str) -> str:
     return f"with_{slot}"
 
 
-def entity_place(type_: str, depth: int) -> Place:
+def entity_place(type_: str, depth: int) -> PathEntity:
     """The entity of a type on a path."""
-    return Place(f"{type_}:", depth)
+    return PathEntity(f"{type_}:", depth)
 
 
-def named_places(kind: str, depth: int) -> list[Place]:
+def named_places(kind: str, depth: int) -> list[PathEntity]:
     """Where a principal of a kind is found by the entity's last name, or by its whole path."""
-    return [Place(f":{kind}/", depth, last=True), Place(f":{kind}=", depth)]
+    return [PathEntity(f":{kind}/", depth, last=True), PathEntity(f":{kind}=", depth)]
 
 
 def layout(

@@ -20,7 +20,7 @@ REASON, CASE, WHO, GROUPS = (HIDDEN + name for name in ("reason", "case", "who",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class ColumnNames:
     """How the canonical columns of requests are reached: columns of a frame, and constants."""
 
     columns: frozenset[str]
@@ -71,7 +71,7 @@ def kind(part: str) -> str:
     return f"{HIDDEN}{part}_type"
 
 
-def prepared(requests: DataFrame, layout: Layout, names: Names) -> DataFrame:
+def prepared(requests: DataFrame, layout: Layout, names: ColumnNames) -> DataFrame:
     """`requests` with the reason, the case, and for each part the user and the piece of a path that it depends on.
 
     Pieces are taken of rows that are no requests, too: what is found for them counts for nothing, and looking is dear.
@@ -86,7 +86,7 @@ def prepared(requests: DataFrame, layout: Layout, names: Names) -> DataFrame:
     return requests.select("*", *(F.expr(text).alias(name) for name, text in more.items()))
 
 
-def reason(layout: Layout, names: Names) -> str:
+def reason(layout: Layout, names: ColumnNames) -> str:
     """Why a row is not asked, in words; null where it is. In the order in which `decide_columns` looks."""
     unnamed = either(f"{names.text(name)} IS NULL" for name in ("action", "type"))
     known = _by_rule(layout, names, lambda rule: _wrong(rule, layout, names), _word(UNKNOWN))
@@ -99,7 +99,7 @@ def _word(code: int) -> str:
     return literal(text)
 
 
-def _wrong(rule: Rule, layout: Layout, names: Names) -> str:
+def _wrong(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     """What is wrong with a row of an operation; null: nothing."""
     user, path = names.text("user"), names.text("path")
     if not all(names.has(f"flag_{flag}") for flag in rule.required_flags):
@@ -141,7 +141,7 @@ def width(path: str) -> str:
     return f"CASE WHEN {path} = '' THEN 0 ELSE length({path}) - length(replace({path}, '/', '')) + 1 END"
 
 
-def _by_rule(layout: Layout, names: Names, of: Callable[[Rule], str], otherwise: str) -> str:
+def _by_rule(layout: Layout, names: ColumnNames, of: Callable[[Rule], str], otherwise: str) -> str:
     """A value for each operation: by type, then by operation."""
     types: dict[str, list[Rule]] = {}
     for rule in layout.rules:
@@ -162,7 +162,7 @@ def _gathered(values: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(either(conditions), value) for value, conditions in found.items()]
 
 
-def _case(rule: Rule, layout: Layout, names: Names) -> str:
+def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     arms = []
     path = names.text("path")
     for (named, flags, types), number in rule.cases.items():
@@ -181,7 +181,7 @@ def _case(rule: Rule, layout: Layout, names: Names) -> str:
     return numbers.pop() if len(numbers) == 1 else chosen(_gathered(arms), "-1")
 
 
-def _piece(layout: Layout, names: Names, part: str, specs: Mapping[str, object]) -> dict[str, str]:
+def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, object]) -> dict[str, str]:
     """The columns of a part: its piece, and the type that says what is looked at."""
     if part in (ABOVE, AT):
         type_, path = names.text("type"), names.text("path")

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from privtab.engines.conditions import All, Condition, Fact, Some
+from privtab.engines.conditions import AllOf, AnyOf, Atom, Condition
 from privtab.engines.lookups import Codes
-from privtab.spark.matrix.pairs import Entities
-from privtab.spark.matrix.people import NONE
+from privtab.spark.matrix.pairs import EntityBatch
+from privtab.spark.matrix.principals import NONE
 
 MOST = 400_000
 """Pairs that are asked about at once."""
 
 
-def chunks(entities: Entities, conditions: Sequence[Condition]) -> Iterator[tuple[Codes, Codes]]:
+def chunks(entities: EntityBatch, conditions: Sequence[Condition]) -> Iterator[tuple[Codes, Codes]]:
     """(entity, subject) pairs outside which no condition holds, each once, in portions that fit memory."""
     everybody = entities.world.people.count
     if not everybody or not entities.count:
@@ -37,7 +37,9 @@ def chunks(entities: Entities, conditions: Sequence[Condition]) -> Iterator[tupl
         yield _pairs(entities, conditions, part, whole[part])
 
 
-def _pairs(entities: Entities, conditions: Sequence[Condition], part: Codes, whole: np.ndarray) -> tuple[Codes, Codes]:
+def _pairs(
+    entities: EntityBatch, conditions: Sequence[Condition], part: Codes, whole: np.ndarray
+) -> tuple[Codes, Codes]:
     everybody = entities.world.people.count
     all_of = part[whole]
     few = part[~whole]
@@ -48,40 +50,40 @@ def _pairs(entities: Entities, conditions: Sequence[Condition], part: Codes, who
     return united >> 32, united & 0xFFFFFFFF
 
 
-def _expected(entities: Entities, condition: Condition) -> Codes:
+def _expected(entities: EntityBatch, condition: Condition) -> Codes:
     """How many candidates each entity has at the most."""
     match condition:
-        case All(parts=()):
+        case AllOf(parts=()):
             return np.full(entities.count, entities.world.people.count, np.int64)
-        case All():
+        case AllOf():
             found: Codes = min((_expected(entities, part) for part in condition.parts), key=lambda counts: counts.sum())
             return found
-        case Some():
+        case AnyOf():
             total = np.zeros(entities.count, np.int64)
             for part in condition.parts:
                 total += _expected(entities, part)
             return total
-        case Fact():
+        case Atom():
             return _expected_of(entities, condition)
 
 
-def _candidates(entities: Entities, condition: Condition, part: Codes) -> Iterator[Codes]:
+def _candidates(entities: EntityBatch, condition: Condition, part: Codes) -> Iterator[Codes]:
     """Pairs as keys; may repeat. `part`: the entities that are looked at."""
     match condition:
-        case All(parts=()):
+        case AllOf(parts=()):
             everybody = entities.world.people.count
             yield np.repeat(part, everybody) << 32 | np.tile(np.arange(everybody), len(part))
-        case All():
+        case AllOf():
             rarest = min(condition.parts, key=lambda inner: _expected(entities, inner)[part].sum())
             yield from _candidates(entities, rarest, part)
-        case Some():
+        case AnyOf():
             for inner in condition.parts:
                 yield from _candidates(entities, inner, part)
-        case Fact():
+        case Atom():
             yield from _of(entities, condition, part)
 
 
-def _expected_of(entities: Entities, fact: Fact) -> Codes:
+def _expected_of(entities: EntityBatch, fact: Atom) -> Codes:
     world = entities.world
     total = np.zeros(entities.count, np.int64)
     match fact.kind:
@@ -113,7 +115,7 @@ def _expected_of(entities: Entities, fact: Fact) -> Codes:
     return total
 
 
-def _of(entities: Entities, fact: Fact, part: Codes) -> Iterator[Codes]:
+def _of(entities: EntityBatch, fact: Atom, part: Codes) -> Iterator[Codes]:
     world = entities.world
     people = world.people
     match fact.kind:
@@ -147,7 +149,7 @@ def _of(entities: Entities, fact: Fact, part: Codes) -> Iterator[Codes]:
                 yield part[rows] << 32 | scopes.values[at]
 
 
-def _scopes(entities: Entities, fact: Fact) -> list[str]:
+def _scopes(entities: EntityBatch, fact: Atom) -> list[str]:
     """The types within whose entities a declared role counts for a fact."""
     return entities.world.chain(fact.type) if entities.world.meaning.roles else []
 
@@ -157,7 +159,7 @@ def _each(part: Codes, subjects: Codes) -> Codes:
     return pairs
 
 
-def _holders(entities: Entities, fact: Fact, type_: str, kind: str, part: Codes) -> Codes:
+def _holders(entities: EntityBatch, fact: Atom, type_: str, kind: str, part: Codes) -> Codes:
     """Who holds something by an entry at the entities of a type."""
     people, held = entities.world.people, entities.world.held[type_]
     column = held.owner() if kind == "owner" else held.allowed(fact.privilege)
@@ -170,7 +172,7 @@ def _holders(entities: Entities, fact: Fact, type_: str, kind: str, part: Codes)
     return pairs
 
 
-def _principals(entities: Entities, kind: str, fact: Fact, part: Codes) -> Iterator[Codes]:
+def _principals(entities: EntityBatch, kind: str, fact: Atom, part: Codes) -> Iterator[Codes]:
     holders = entities.world.people.holders
     for codes in entities.world.principals_named(kind, entities.at(fact.slot, fact.type)):
         rows, at = holders.spread(codes[part])

@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from privtab.engines.conditions import RESOURCE, Condition, Form
+from privtab.engines.conditions import RESOURCE, Condition, RequestShape
 from privtab.engines.lookups import Truth
 from privtab.engines.plan import beginnings
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.request import NOT_SET, Entity, said
 from privtab.spark.matrix.candidates import chunks
-from privtab.spark.matrix.pairs import Entities, Pairs
+from privtab.spark.matrix.pairs import EntityBatch, Pairs
 from privtab.spark.matrix.ways import LINKS, Way, links, way_of
 from privtab.spark.matrix.world import World
 from privtab.vocabulary import Vocabulary
@@ -111,7 +111,7 @@ class Matrix:
         for (type_, named), paths in by_form.items():
             operations = self.operations(type_, named=named)
             if operations:
-                entities = Entities(self.world, paths, self._withs)
+                entities = EntityBatch(self.world, paths, self._withs)
                 yield from self._rows(type_, operations, entities)
 
     def form(self, key: str | None) -> tuple[str, bool] | None:
@@ -175,7 +175,7 @@ class Matrix:
         rule: Mapping[str, Any] = self.world.program["rules"][type_][name]
         withs = {slot: (self.question.withs or {})[slot].type for slot in rule["with"]}
         flags = self.question.flags & frozenset(rule["flags"])
-        form = Form(flags=flags, types={RESOURCE: type_, **withs}, named=named)
+        form = RequestShape(flags=flags, types={RESOURCE: type_, **withs}, named=named)
         kinds = [f"{slot}={withs[slot]}" for slot in sorted(withs) if len(rule["with"][slot]) > 1]
         sets = rule["minimal"]["item" if named else "call"][" ".join([*sorted(flags), *kinds])]
         depth = {link: len(chain) for link, chain in self.world.reader.chains.items()}
@@ -185,7 +185,7 @@ class Matrix:
             ways=tuple(way_of(numbers, rule["atoms"], depth) for numbers in sets),
         )
 
-    def _rows(self, type_: str, operations: tuple[Operation, ...], entities: Entities) -> Iterator[pa.RecordBatch]:
+    def _rows(self, type_: str, operations: tuple[Operation, ...], entities: EntityBatch) -> Iterator[pa.RecordBatch]:
         whole = pa.array([path[-1] for path in entities.paths], pa.string())
         conditions = list(dict.fromkeys(operation.condition for operation in operations))
         for entity, subject in chunks(entities, conditions):

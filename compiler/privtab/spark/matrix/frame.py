@@ -13,10 +13,10 @@ from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix import named
+from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import DDL, Matrix, Question, Ways, tell_left_out
 from privtab.spark.matrix.named import listed, objects
 from privtab.spark.matrix.opening import Source, asked_about, open_state, open_world
-from privtab.spark.matrix.travel import opened, ship
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
@@ -108,7 +108,7 @@ def _apart(
     partitions: int | None,
 ) -> DataFrame:
     """The rows of a matrix of a state that stays in Spark; users stay there too, where they are a DataFrame."""
-    from privtab.spark.matrix.apart import Asked, matrix_apart
+    from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
 
     matrix = Matrix(open_world(policy, Source(rows=State()), users=()), question)
     tell_left_out(matrix)
@@ -118,13 +118,13 @@ def _apart(
     listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # no DataFrame: a list
     if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
         frames.append(_local(session, "user", people))
-    asked = Asked(
+    asked = MatrixRequest(
         entities=_entities(session, entities),
         everybody=users is None and principals is None,
         users=reduce(lambda one, other: one.union(other), frames).distinct() if frames else None,
         principals=tuple(principal for principal in listed_ones if not principal.startswith("user:")),
     )
-    return matrix_apart(policy, state, matrix, asked, partitions or _partitions(session))
+    return partitioned_matrix(policy, state, matrix, asked, partitions or _partitions(session))
 
 
 def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None:

@@ -13,7 +13,7 @@ from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.names import bare_name, is_wildcard, last_name
 from privtab.request import Entity
-from privtab.spark.matrix.people import Holding, Subject
+from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.world import World
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, whole

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privtab.engines.conditions import Condition, Fact, fold
+from privtab.engines.conditions import Atom, Condition, fold
 from privtab.engines.lookups import Codes, Truth, all_true, any_true
-from privtab.spark.matrix.held import Held, way
-from privtab.spark.matrix.people import NONE, among, looked_up
+from privtab.spark.matrix.grants import TypeEntries, way
+from privtab.spark.matrix.principals import NONE, among, looked_up
 
 if TYPE_CHECKING:
     from privtab.spark.matrix.world import World
 
 
-class Entities:
+class EntityBatch:
     """Some entities of one type with what contains them, and the objects that go with every request."""
 
     def __init__(self, world: World, paths: Sequence[Sequence[str]], withs: Mapping[str, Sequence[str]]) -> None:
@@ -47,10 +47,10 @@ class Entities:
         return found
 
 
-class Meetings:
+class EntryMatches:
     """Where the principals of subjects meet the entries of places; asked for a column of entries after the other."""
 
-    def __init__(self, world: World, held: Held, places: Codes, subjects: Codes) -> None:
+    def __init__(self, world: World, held: TypeEntries, places: Codes, subjects: Codes) -> None:
         """One place and one subject for each pair."""
         asked = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
         keys, inverse = np.unique(places[asked] << 32 | subjects[asked], return_inverse=True)
@@ -70,7 +70,7 @@ class Meetings:
         return least
 
 
-def _meet(world: World, held: Held, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
+def _meet(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
     """(pair, entry) for all that meet, by pair: from the side that has less to offer."""
     people = world.people
     by_person = people.principals.counts(subjects) <= held.by_place.counts(places)
@@ -89,7 +89,7 @@ def _meet(world: World, held: Held, places: Codes, subjects: Codes) -> tuple[Cod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class PairFacts:
     """A fact by pair: whether it holds and the best way to it, and whether that is ownership though a privilege is asked for."""
 
     truth: Truth
@@ -100,13 +100,13 @@ class Known:
 class Pairs:
     """Pairs of entities and subjects."""
 
-    def __init__(self, entities: Entities, entity: Codes, subject: Codes) -> None:
+    def __init__(self, entities: EntityBatch, entity: Codes, subject: Codes) -> None:
         self.entities = entities
         self.world = entities.world
         self.entity = entity
         self.subject = subject
-        self._known: dict[Fact, Known] = {}
-        self._meetings: dict[tuple[str, str], Meetings] = {}
+        self._known: dict[Atom, PairFacts] = {}
+        self._meetings: dict[tuple[str, str], EntryMatches] = {}
 
     def holds(self, condition: Condition) -> Truth:
         """Whether a condition holds, by pair."""
@@ -118,21 +118,21 @@ class Pairs:
             partial(any_true, count=rows),
         )
 
-    def known(self, fact: Fact) -> Known:
+    def known(self, fact: Atom) -> PairFacts:
         """What is known of a fact, by pair."""
         found = self._known.get(fact)
         if found is None:
             found = self._known[fact] = self._find(fact)
         return found
 
-    def _find(self, fact: Fact) -> Known:
+    def _find(self, fact: Atom) -> PairFacts:
         people = self.world.people
         match fact.kind:
             case "has":
                 return self._has(fact)
             case "owner":
                 ways = self._least(fact.slot, fact.type, self.world.held[fact.type].owner())
-                return Known(truth=ways != NONE, ways=ways)
+                return PairFacts(truth=ways != NONE, ways=ways)
             case "service_admin":
                 return self._own(people.admin[self.subject])
             case "self":
@@ -142,20 +142,22 @@ class Pairs:
                 return self._member(fact)
             case "holds":
                 ways = self._named("role", fact)
-                return Known(truth=ways != NONE, ways=ways)
+                return PairFacts(truth=ways != NONE, ways=ways)
 
-    def _own(self, truth: Truth) -> Known:
+    def _own(self, truth: Truth) -> PairFacts:
         """A fact about the subject in person."""
-        return Known(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
+        return PairFacts(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
 
     def _least(self, slot: str, type_: str, column: Codes) -> Codes:
         meetings = self._meetings.get((slot, type_))
         if meetings is None:
             places = self.entities.places(slot, type_)[self.entity]
-            meetings = self._meetings[slot, type_] = Meetings(self.world, self.world.held[type_], places, self.subject)
+            meetings = self._meetings[slot, type_] = EntryMatches(
+                self.world, self.world.held[type_], places, self.subject
+            )
         return meetings.least(column)
 
-    def _has(self, fact: Fact) -> Known:
+    def _has(self, fact: Atom) -> PairFacts:
         meaning, held = self.world.meaning, self.world.held
         looked = self.world.looked_at(fact)
         ways = np.full(len(self.entity), NONE, np.int64)
@@ -168,15 +170,15 @@ class Pairs:
                 denied = self._least(fact.slot, type_, held[type_].denied(fact.privilege)) != NONE
                 ways = np.where(denied, NONE, ways)
         if fact.privilege not in meaning.owner_holds:
-            return Known(truth=ways != NONE, ways=ways)
+            return PairFacts(truth=ways != NONE, ways=ways)
         owning = np.full(len(self.entity), NONE, np.int64)
         for type_ in looked:
             owning = np.minimum(owning, self._least(fact.slot, type_, held[type_].owner()))
         owned = owning != NONE
         ways = np.where(owned, owning, ways)
-        return Known(truth=ways != NONE, ways=ways, owned=owned)
+        return PairFacts(truth=ways != NONE, ways=ways, owned=owned)
 
-    def _declared(self, fact: Fact, type_: str) -> Iterator[Codes]:
+    def _declared(self, fact: Atom, type_: str) -> Iterator[Codes]:
         """Ways through what roles are declared to give on entities of a type on the path."""
         named = np.array([path is not None for path in self.entities.at(fact.slot, type_)], np.bool_)
         everywhere = self.world.everywhere(fact.privilege, type_)
@@ -190,19 +192,19 @@ class Pairs:
                 at = looked_up(self.world.held[scope].scope_keys, np.arange(len(column)), wanted)
                 yield np.where(at >= 0, column[at], NONE)
 
-    def _member(self, fact: Fact) -> Known:
+    def _member(self, fact: Atom) -> PairFacts:
         people, held = self.world.people, self.world.held[fact.type]
         places = self.entities.places(fact.slot, fact.type)[self.entity]
         belongs = among(held.member_keys, np.where(places >= 0, places << 32 | self.subject, -1))
         own = way(0, people.own_rank[self.subject])
         if self.world.reader.principal[fact.type] == "group":
             through = self._named("group", fact)
-            return Known(truth=belongs | (through != NONE), ways=np.where(belongs, own, through))
+            return PairFacts(truth=belongs | (through != NONE), ways=np.where(belongs, own, through))
         named = np.array([path is not None for path in self.entities.at(fact.slot, fact.type)], np.bool_)
         belongs = belongs | people.abstract[self.subject] & named[self.entity]
-        return Known(truth=belongs, ways=np.where(belongs, own, NONE))
+        return PairFacts(truth=belongs, ways=np.where(belongs, own, NONE))
 
-    def _named(self, kind: str, fact: Fact) -> Codes:
+    def _named(self, kind: str, fact: Atom) -> Codes:
         """Ways through a principal that the entity is: by its last name, or by its whole path."""
         people = self.world.people
         ways = np.full(len(self.entity), NONE, np.int64)

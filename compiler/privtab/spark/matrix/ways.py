@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.engines.conditions import Fact
+from privtab.engines.conditions import Atom
 from privtab.engines.lookups import Codes
-from privtab.spark.matrix.held import level_of, rank_of
-from privtab.spark.matrix.pairs import Known, Pairs
+from privtab.spark.matrix.grants import level_of, rank_of
+from privtab.spark.matrix.pairs import PairFacts, Pairs
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed")
 """What gives an atom: a row of grants, what a role is declared to give, and so on. `needed`: a membership that a group or a role
@@ -38,14 +38,14 @@ LINKS = pa.list_(LINK)
 class Way:
     """One minimal set: its atoms, and which of them is told where there is place for one alone."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[Atom, ...]
     main: int
 
 
 def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Mapping[str, int]) -> Way:
     """A minimal set from the program's JSON. The main atom is a privilege or ownership nearest to the resource."""
     facts = tuple(
-        Fact(atom["kind"], atom.get("slot", ""), atom.get("type", ""), atom.get("privilege", ""))
+        Atom(atom["kind"], atom.get("slot", ""), atom.get("type", ""), atom.get("privilege", ""))
         for atom in (atoms[number] for number in numbers)
     )
     order = sorted(
@@ -80,7 +80,7 @@ def links(pairs: Pairs, way: Way, rows: Codes) -> tuple[pa.Array, pa.Array, pa.A
     )
 
 
-def _link(pairs: Pairs, fact: Fact, rows: Codes) -> pa.StructArray:
+def _link(pairs: Pairs, fact: Atom, rows: Codes) -> pa.StructArray:
     world, people = pairs.world, pairs.world.people
     known = pairs.known(fact)
     ways, entity, subject = known.ways[rows], pairs.entity[rows], pairs.subject[rows]
@@ -113,7 +113,7 @@ def _link(pairs: Pairs, fact: Fact, rows: Codes) -> pa.StructArray:
     )
 
 
-def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Codes) -> Codes:
+def _kinds(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes) -> Codes:
     people = pairs.world.people
     match fact.kind:
         case "has":
@@ -129,7 +129,7 @@ def _kinds(pairs: Pairs, fact: Fact, known: Known, rows: Codes) -> Codes:
             return np.full(len(rows), code, np.int64)
 
 
-def _groups(pairs: Pairs, fact: Fact, known: Known, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
+def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
     """By row the group by which the principal is held; -1: in person. Of holdings within scopes the first that counts there."""
     unsure = np.flatnonzero(codes < -1)
     if not len(unsure):

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from privtab.engines.conditions import Fact, Reader
+from privtab.engines.conditions import Atom, ConditionReader
 from privtab.engines.index import Index
 from privtab.engines.lookups import Codes
-from privtab.engines.plan import Meaning
+from privtab.engines.plan import Semantics
 from privtab.names import last_name
-from privtab.spark.matrix.held import Held, way
-from privtab.spark.matrix.people import NONE, People, Subject
+from privtab.spark.matrix.grants import TypeEntries, way
+from privtab.spark.matrix.principals import NONE, Subject, SubjectArrays
 from privtab.vocabulary import Vocabulary
 
 
@@ -24,17 +24,17 @@ class World:
         """`program`: as the policy bundle carries it."""
         self.program = program
         self.revision = index.revision
-        self.reader = Reader(program)
-        self.meaning = Meaning.read(program)
+        self.reader = ConditionReader(program)
+        self.meaning = Semantics.read(program)
         self.vocabulary = Vocabulary.from_program(program)
-        self.people = People(subjects, index, self.meaning.roles)
+        self.people = SubjectArrays(subjects, index, self.meaning.roles)
         scoped: dict[str, list[tuple[str, int, tuple[str, ...]]]] = {}
         for number, subject in enumerate(subjects):
             for key, roles in subject.scopes.items():
                 type_, _, path = key.partition(":")
                 scoped.setdefault(type_, []).append((path, number, tuple(roles)))
         self.held = {
-            type_: Held(type_, self.reader.chains, index, self.people, scoped.get(type_, ()))
+            type_: TypeEntries(type_, self.reader.chains, index, self.people, scoped.get(type_, ()))
             for type_ in self.reader.chains
         }
         self._everywhere: dict[tuple[str, str], Codes | None] = {}
@@ -50,7 +50,7 @@ class World:
         """The types from the root to a type."""
         return [link for link, _ in self.reader.chains[type_]]
 
-    def looked_at(self, fact: Fact) -> list[str]:
+    def looked_at(self, fact: Atom) -> list[str]:
         """The types on which a grant counts for a fact."""
         chain = self.chain(fact.type)
         return chain if self.meaning.down else chain[-1:]

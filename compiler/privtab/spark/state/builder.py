@@ -32,7 +32,7 @@ from privtab.ir.serialise import program_json
 from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.manifests import listing, revision, text
-from privtab.spark.state.people import REPORT, people_rows, people_writer
+from privtab.spark.state.principals import REPORT, people_rows, people_writer
 from privtab.spark.state.read import SHOWN, Read, read_state
 from privtab.spark.state.reports import finding_of
 from privtab.spark.state.schemas import FINDINGS, schema

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.engines.index import Index, Numbers, Part, in_parts
+from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
 from privtab.errors import DecisionUnavailable, UsageError
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Effect, Grant, State
@@ -128,10 +128,10 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     from privtab.client import _config
     from privtab.client.embedded import _place
 
-    numbers = Numbers()
+    numbers = PrivilegeNumbers()
 
-    def keep(document: Mapping[str, Any]) -> Index | Part:
-        return Part(document, numbers) if in_parts(document) else Index(document)
+    def keep(document: Mapping[str, Any]) -> Index | StatePart:
+        return StatePart(document, numbers) if in_parts(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
     for found in _place(where, _config.resolve({})).read({}, keep):

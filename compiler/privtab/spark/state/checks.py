@@ -21,9 +21,9 @@ from privtab.ir.nodes import Program
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, FINDING
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Grant, StateFinding
-from privtab.state.raw import COLUMNS, NotText, Reading
+from privtab.state.raw import COLUMNS, NotText, RawReader
 from privtab.state.uses import uses
 from privtab.state.validate import RowChecker
 
@@ -123,7 +123,7 @@ class _Expressions:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.names = Names(program)
+        self.names = StateNames(program)
 
     def entity(self, column: str) -> Column:
         by_depth: dict[int, list[str]] = {}
@@ -265,7 +265,7 @@ def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Se
 
 def judge(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, list[StateFinding]]:
     """What a row says, or None for a wrong one; and all findings about it."""
-    reading = Reading()
+    reading = RawReader()
     reading.row("", table, 1, None, cells)
     findings = list(reading.findings)
     value: object = None

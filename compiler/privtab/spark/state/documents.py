@@ -13,7 +13,7 @@ import numpy as np
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import REVISION_DIGITS
 from privtab.ir.nodes import Program
-from privtab.spark.state.shards import Held
+from privtab.spark.state.shards import RootHoldings
 from privtab.spark.state.texts import Codes, Texts, in_order, is_ascii, joined, json_texts, large, nested, ranks
 from privtab.state.shards import PEOPLE, roots, shard_name
 
@@ -46,7 +46,7 @@ def _members(parts: Mapping[str, Sequence[bytes]]) -> Iterable[bytes]:
 class _Spelt:
     """The texts of a shard as JSON: worked out once, used by all members of its document."""
 
-    held: Held
+    held: RootHoldings
     _written: dict[bool, tuple[Texts, Texts, Texts]] = field(default_factory=dict)
 
     def written(self, *, ascii_: bool) -> tuple[Texts, Texts, Texts]:
@@ -57,7 +57,7 @@ class _Spelt:
         return self._written[ascii_]
 
 
-def shard_document(held: Held) -> tuple[str, bytes]:
+def shard_document(held: RootHoldings) -> tuple[str, bytes]:
     """The revision and the text of a shard."""
     spelt = _Spelt(held)
     parts: dict[str, Part] = {

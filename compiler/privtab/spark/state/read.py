@@ -23,7 +23,7 @@ from privtab.spark.state.sources import Source, Sources, open_sources
 from privtab.spark.state.tables import SparkState
 from privtab.spark.state.vocabulary import names_of
 from privtab.state.load import no_table
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.nodes import TABLES
 from privtab.state.uses import uses
 from privtab.state.validate import RowChecker
@@ -247,7 +247,7 @@ class Read:
 
 def given(program: Program, grants: DataFrame) -> DataFrame:
     """Grants by the privileges that they give on their types: aliases and sets are resolved."""
-    names = Names(program)
+    names = StateNames(program)
     if not program.aliases and not program.sets:
         return grants
     stands: dict[str, list[str]] = {}

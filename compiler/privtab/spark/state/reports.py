@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from privtab.spark.state.schemas import CANONICAL
 from privtab.state.findings import CODES
-from privtab.state.nodes import Place, StateFinding
+from privtab.state.nodes import RowLocation, StateFinding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,7 +52,7 @@ def _raw_json(table: str) -> Column:
 def finding_of(row: Mapping[str, Any]) -> StateFinding:
     """A row of findings as readers of files report it."""
     return StateFinding(
-        place=Place(path=row["source"] or "", table=row["table"], row=0),
+        place=RowLocation(path=row["source"] or "", table=row["table"], row=0),
         message=row["message"],
         code=row["code"],
         severity=row["severity"],

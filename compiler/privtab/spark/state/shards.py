@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.spark.state import checks
 from privtab.spark.state.scoped import scoped_entries
 from privtab.spark.state.texts import Codes, Texts, large
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.raw import COLUMNS
 
 TABLES = ("grants", "owners", "members")
@@ -31,7 +31,7 @@ INPUT = ("root", "part", "a", "b", "c", "d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RootHoldings:
     """What is held at and below one root entity, by numbers: of privileges, of `keys` and of `names`, all of them in order."""
 
     privileges: tuple[str, ...]
@@ -93,7 +93,7 @@ def by_root(table: Any) -> Iterator[tuple[str, Any]]:
 
 def held(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings, orphans: str | None
-) -> Held:
+) -> RootHoldings:
     """The rows of one root, each once; `orphans` (`report`, `quarantine`): rows about unlisted entities, None for any."""
     table = _with_judged(program, table, not_text, findings)
     part = np.asarray(table.column("part").combine_chunks()).astype(np.int8)
@@ -107,7 +107,7 @@ def held(
 
     columns = [part[grants].astype(np.int64), raw_codes, key_codes[grants], name_codes[grants]]
     effect, raw, key, name = report.distinct("grants", columns, (2, len(raws), len(keys), len(names)))
-    program_names = Names(program)
+    program_names = StateNames(program)
     privileges, (effect, privilege, key, name) = _resolved(program_names, raw_names, keys, effect, raw, key, name)
     if program.aliases or program.sets:
         sizes = (2, len(privileges), len(keys), len(names))
@@ -129,7 +129,7 @@ def held(
     used = np.zeros(len(keys), bool)
     for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
         used[codes] = True
-    return Held(
+    return RootHoldings(
         privileges=privileges, keys=keys, names=names, grants=found, scoped=scoped,
         owners=pairs[OWNER], members=pairs[MEMBER], entities=int(used.sum()),
     )  # fmt: skip
@@ -319,7 +319,7 @@ def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
 
 
 def _resolved(
-    names: Names, raws: Sequence[str], keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
+    names: StateNames, raws: Sequence[str], keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
 ) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
     """Grants by the privileges that they give on the types of their entities; privileges are numbered in order."""
     types, type_names = type_codes(keys)

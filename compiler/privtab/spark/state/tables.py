@@ -15,7 +15,7 @@ from privtab.request import Entity
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, schema
 from privtab.spark.state.vocabulary import differences, names_of
-from privtab.state.names import Names
+from privtab.state.names import StateNames
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SparkState:
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
         """The rows of a validated state; without a program its grants must name privileges that stand for themselves."""
-        names = None if program is None else Names(program)
+        names = None if program is None else StateNames(program)
         rows = {table: list(dict.fromkeys(_rows(table, state, names))) for table in TABLES}
         tables = {table: local_frame(spark, table, rows[table]) for table in TABLES}
         return cls(
@@ -128,7 +128,7 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
     )
 
 
-def _rows(table: str, state: State, names: Names | None) -> list[tuple[str | None, ...]]:
+def _rows(table: str, state: State, names: StateNames | None) -> list[tuple[str | None, ...]]:
     match table:
         case "members":
             return [(user, entity.type, entity.id) for user, entity in state.members]

@@ -15,7 +15,7 @@ from privtab.ir.nodes import Program
 from privtab.spark.state.documents import bundle_of, shard_document
 from privtab.spark.state.files import Root
 from privtab.spark.state.schemas import FINDINGS
-from privtab.spark.state.shards import Findings, Held, by_root, held
+from privtab.spark.state.shards import Findings, RootHoldings, by_root, held
 from privtab.state.findings import CODES
 
 RESULTS = f"`kind` string, `root` string, {FINDINGS}"
@@ -101,7 +101,7 @@ def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
         yield from pa.Table.from_pylist(rows, schema=_arrow_schema()).to_batches(max_chunksize=10_000)
 
 
-def _principals(key: str, shard: Held) -> Iterator[Any]:
+def _principals(key: str, shard: RootHoldings) -> Iterator[Any]:
     """Everyone that a grant or an owner of the shard names."""
     named = np.zeros(len(shard.names), bool)
     for codes in (*(grants[2] for grants in shard.grants.values()), shard.owners[1]):

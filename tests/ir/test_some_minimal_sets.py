@@ -9,8 +9,8 @@ import pytest
 from privtab.errors import Undecided
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import settings
-from privtab.ir.few import LISTED, few
 from privtab.ir.formula import item_condition
+from privtab.ir.some_minimal_sets import LISTED, some_minimal_sets
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -20,7 +20,7 @@ def test_the_few_are_minimal_sets(seed: int) -> None:
     for rule in program.rules.values():
         for flags, types in settings(program, rule):
             every = form.minimal_sets(item_condition(rule), flags, types)
-            some = few(form, item_condition(rule), flags, types)
+            some = some_minimal_sets(form, item_condition(rule), flags, types)
             assert some <= set(map(frozenset, every))
             assert len(some) >= min(len(every), 1)
 

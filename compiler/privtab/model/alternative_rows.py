@@ -9,11 +9,11 @@ from privtab.ir.nodes import Origin
 from privtab.model import nodes as m
 from privtab.model.names import resolve_names
 from privtab.model.rows import Rows
-from privtab.model.select import Chosen, find_variant, read_as, select
+from privtab.model.select import ChosenRow, find_variant, read_as, select
 from privtab.syntax.nodes import Reading, RowDecl
 
 
-class Others:
+class AlternativeRows:
     """Resolves further rows of a sound policy, from where a row stands."""
 
     def __init__(self, policy: m.Policy) -> None:
@@ -22,7 +22,7 @@ class Others:
             tables=policy.tables,
             names=resolve_names(policy.tables, []),
             semantics=policy.semantics,
-            pairs={pair: Chosen(row.decl, row.origin) for pair, row in policy.rows.items()},
+            pairs={pair: ChosenRow(row.decl, row.origin) for pair, row in policy.rows.items()},
             sources=policy.sources,
         )
         overlay = find_variant(policy.tables, policy.variant)
@@ -31,7 +31,7 @@ class Others:
 
     def row(self, entity: str, decl: RowDecl, origin: Origin) -> m.Row | None:
         """A row as if it held for the type; None where it makes no sense there."""
-        return self._rows.resolve(entity, Chosen(decl, origin), [])
+        return self._rows.resolve(entity, ChosenRow(decl, origin), [])
 
     def core(self, row: m.Row) -> m.Row | None:
         """The core row that would hold in place of a row of a table or of `any`."""

@@ -19,17 +19,17 @@ from privtab.ir.nodes import (
     Target,
 )
 from privtab.names import decode_name
-from privtab.reference.evaluate import Asked
+from privtab.reference.evaluate import EvaluationContext
 from privtab.state.nodes import State
 
 
-class Bearers(OfRequest[set[str] | None]):
+class PrincipalSets(OfRequest[set[str] | None]):
     """For whom a condition holds, as set algebra; None stands for everyone."""
 
     unassigned = False
     """Whether a role counts that nobody was assigned."""
 
-    def __init__(self, asked: Asked, state: State) -> None:
+    def __init__(self, asked: EvaluationContext, state: State) -> None:
         super().__init__(asked.program, asked.flags, asked.types)
         self.asked = asked
         self.holdings = asked.holdings
@@ -161,10 +161,10 @@ class Bearers(OfRequest[set[str] | None]):
         return found
 
 
-class UserBearers(Bearers):
+class UserSets(PrincipalSets):
     """Users, with all their groups and roles."""
 
-    def __init__(self, asked: Asked, state: State) -> None:
+    def __init__(self, asked: EvaluationContext, state: State) -> None:
         super().__init__(asked, state)
         self._in: dict[str, set[str]] = defaultdict(set)
         for user, group in state.memberships if "state" in asked.program.semantics.groups else ():
@@ -209,12 +209,12 @@ class UserBearers(Bearers):
         return self._in
 
 
-class PrincipalBearers(Bearers):
+class SinglePrincipalSets(PrincipalSets):
     """Principals, each alone: a user in person, without groups and roles; a group with its roles; a role."""
 
     unassigned = True
 
-    def __init__(self, asked: Asked, state: State) -> None:
+    def __init__(self, asked: EvaluationContext, state: State) -> None:
         super().__init__(asked, state)
         self._given: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
         for a in state.assignments:

@@ -17,7 +17,7 @@ def helpers() -> int:
 
 
 @dataclass(slots=True)
-class Child(Generic[T]):
+class Worker(Generic[T]):
     """A child process at work; `result` must be asked for once."""
 
     work: Callable[[], T]
@@ -25,7 +25,7 @@ class Child(Generic[T]):
     reading: int
 
     @classmethod
-    def start(cls, work: Callable[[], T]) -> Child[T]:
+    def start(cls, work: Callable[[], T]) -> Worker[T]:
         """Begin the work in a child. It sees all that this process has now; its value comes back by pickle."""
         reading, writing = os.pipe()
         process = os.fork()

@@ -33,7 +33,7 @@ class Subject:
     """Role → how it is held, what is told first in front; roles that no group brings may be left off."""
 
 
-class People:
+class SubjectArrays:
     """The subjects of a matrix as arrays."""
 
     def __init__(self, subjects: Sequence[Subject], index: Index, declared: Iterable[str]) -> None:

@@ -47,7 +47,7 @@ CELLS = ("a", "b", "c", "d", "e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class MatrixRequest:
     """Who and what is asked about in a large state."""
 
     entities: DataFrame | None
@@ -58,18 +58,20 @@ class Asked:
     principals: tuple[str, ...]
 
 
-def matrix_apart(policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: Asked, partitions: int) -> DataFrame:
+def partitioned_matrix(
+    policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: MatrixRequest, partitions: int
+) -> DataFrame:
     """The rows of a matrix, worked out in portions; `matrix`: the same question, of nobody.
 
     Raises UsageError where one entity alone has more rows than a task takes.
     """
-    return _Apart(policy, state, matrix, asked).frame(partitions)
+    return _PartitionedMatrix(policy, state, matrix, asked).frame(partitions)
 
 
-class _Apart:
+class _PartitionedMatrix:
     """One matrix. Frames of rows have their table's columns and `portion`."""
 
-    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: Asked) -> None:
+    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.asked = policy, state, matrix, asked
         self.uses = uses(policy.checked("a state"))
         self.chains = policy.vocabulary.chains

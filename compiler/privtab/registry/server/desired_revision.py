@@ -13,7 +13,7 @@ MARK = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sidecar:
+class SidecarIdentity:
     """Who asks, as it says itself."""
 
     instance: str = ""
@@ -21,7 +21,7 @@ class Sidecar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredRevision:
     """What a sidecar is to run of a stream."""
 
     channel: Channel
@@ -44,7 +44,7 @@ class Wanted:
         return held is not None and (held == self.etag or self.channel.held)
 
 
-def chosen(channel: Channel, sidecar: Sidecar) -> bool:
+def chosen(channel: Channel, sidecar: SidecarIdentity) -> bool:
     """Whether a sidecar is one of a channel's canary: its labels fit, and its name falls into the share."""
     canary = channel.canary
     if canary is None or not sidecar.instance:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shelf import STATES, Bundles, bundles, program
+from kept_bundles import STATES, Bundles, bundles, program
 
 from privtab.cli._app import run
-from privtab.cli._kept import Place, place_of, tables
+from privtab.cli._stored import ChannelReference, place_of, tables
 from privtab.registry import Registry
 from privtab.state.load import from_tables, load
 from privtab.state.validate import validate
@@ -206,14 +206,14 @@ def test_a_registry_that_asks_for_signatures_gives_nothing_else(
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ("registry:/srv/r#prod", Place(url="/srv/r", channel="prod")),
-        ("registry:r#prod/lake@12", Place(url="r", channel="prod", system="lake", release=12)),
-        (Path("registry:s3://b/r#prod@1"), Place(url="s3://b/r", channel="prod", release=1)),
-        (Path("registry:https://x:8/r#prod"), Place(url="https://x:8/r", channel="prod")),
-        ("registry:/odd#name#prod", Place(url="/odd#name", channel="prod")),
+        ("registry:/srv/r#prod", ChannelReference(url="/srv/r", channel="prod")),
+        ("registry:r#prod/lake@12", ChannelReference(url="r", channel="prod", system="lake", release=12)),
+        (Path("registry:s3://b/r#prod@1"), ChannelReference(url="s3://b/r", channel="prod", release=1)),
+        (Path("registry:https://x:8/r#prod"), ChannelReference(url="https://x:8/r", channel="prod")),
+        ("registry:/odd#name#prod", ChannelReference(url="/odd#name", channel="prod")),
     ],
 )
-def test_places(given: str | Path, found: Place) -> None:
+def test_places(given: str | Path, found: ChannelReference) -> None:
     assert place_of(given) == found
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from privtab.analysis.diff.shapes import Shape, Types, told
 from privtab.errors import Undecided
 from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.exact import Exact
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Assigned, Fact, Facts, Granted, Owned
 from privtab.ir.formula import atoms
 from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
@@ -33,7 +33,7 @@ class Separation:
     """How many names the path of the resource has."""
 
 
-def separation(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
+def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
     """The fewest facts under which one side allows a request and the other does not; None where there are none.
 
     Whether there are any is asked of the solver, which raises Undecided where that costs too much. Where the fewest take more
@@ -50,12 +50,14 @@ def separation(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool = F
     return found
 
 
-def _model(exact: Exact, allowing: Shape, denying: Shape) -> Separation | None:
+def _model(exact: ImplicationChecker, allowing: Shape, denying: Shape) -> Separation | None:
     """A kind of request and facts that tell the sides apart, as the solver finds them."""
     return _found(exact, allowing, denying, lambda one, other: (one, -other))
 
 
-def _found(exact: Exact, one: Shape, other: Shape, wanted: Callable[[int, int], tuple[int, int]]) -> Separation | None:
+def _found(
+    exact: ImplicationChecker, one: Shape, other: Shape, wanted: Callable[[int, int], tuple[int, int]]
+) -> Separation | None:
     """A request that the first side takes, and facts: `wanted` says of the literals of both sides what is to hold."""
     solver = exact.solver
     solver.renew()
@@ -81,7 +83,7 @@ def _found(exact: Exact, one: Shape, other: Shape, wanted: Callable[[int, int], 
     return None
 
 
-def _fewest(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool) -> Separation | None:
+def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike: bool) -> Separation | None:
     """The fewest facts that tell the sides apart; raises Undecided where there are too many to look through.
 
     Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
@@ -108,7 +110,7 @@ def _fewest(exact: Exact, allowing: Shape, denying: Shape, *, alike: bool) -> Se
     return best and _smallest(exact, allowing, denying, best)
 
 
-def _least(exact: Exact, wanted: AtomSet) -> int:
+def _least(exact: ImplicationChecker, wanted: AtomSet) -> int:
     """No fewer facts than this give all of the atoms."""
     privileges = {atom.privilege for atom in wanted if isinstance(atom, Has)}
     others = sum(not isinstance(atom, Has) for atom in wanted)
@@ -119,7 +121,7 @@ def _least(exact: Exact, wanted: AtomSet) -> int:
     return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
 
 
-def _given_together(exact: Exact, privileges: set[str]) -> bool:
+def _given_together(exact: ImplicationChecker, privileges: set[str]) -> bool:
     """Whether one set or one role gives two of the privileges."""
     names = Counter(name for privilege in privileges for name in exact.here.names_of(privilege))
     roles = ({p for _, given in role.grants for p in given} for role in exact.one.roles.values())
@@ -130,7 +132,7 @@ def _all_of(wanted: AtomSet) -> Formula:
     return And(parts=tuple(wanted))
 
 
-def _smallest(exact: Exact, allowing: Shape, denying: Shape, found: Separation) -> Separation:
+def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, found: Separation) -> Separation:
     """The same with fewer facts where one gives several things, and in privileges in place of sets where they will do."""
     f, g = _conditions(allowing, denying, found.names, found.flags, found.types)
 
@@ -141,7 +143,7 @@ def _smallest(exact: Exact, allowing: Shape, denying: Shape, found: Separation) 
     return replace(found, facts=_plain(exact, _fewer(exact, f, found.facts, tells_apart), tells_apart))
 
 
-def _plain(exact: Exact, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
+def _plain(exact: ImplicationChecker, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
     """The facts with privileges in place of sets and aliases, where they do."""
     for fact in sorted(facts, key=repr):
         if isinstance(fact, Granted) and fact.name not in exact.one.privileges:
@@ -151,7 +153,7 @@ def _plain(exact: Exact, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
     return facts
 
 
-def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts], bool]) -> Facts:
+def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, tells_apart: Callable[[Facts], bool]) -> Facts:
     """Fewer facts that do the same, where one gives several things that now have a fact each."""
     if len(facts) < 2:
         return facts
@@ -169,7 +171,7 @@ def _fewer(exact: Exact, f: Formula, facts: Facts, tells_apart: Callable[[Facts]
     return facts
 
 
-def _several(exact: Exact, f: Formula, facts: Facts) -> Iterator[Fact]:
+def _several(exact: ImplicationChecker, f: Formula, facts: Facts) -> Iterator[Fact]:
     """Facts that give more than one of the things that a condition asks for: upper grants, sets, roles, ownership."""
     asked = tuple(dict.fromkeys(atoms(f)))
     privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
@@ -191,7 +193,7 @@ def _several(exact: Exact, f: Formula, facts: Facts) -> Iterator[Fact]:
         yield from _roles(exact, atom)
 
 
-def _roles(exact: Exact, atom: Has) -> Iterator[Assigned]:
+def _roles(exact: ImplicationChecker, atom: Has) -> Iterator[Assigned]:
     path = exact.here.path(atom.target)
     for role in exact.one.roles.values():
         for scope in (None, *path):
@@ -201,7 +203,9 @@ def _roles(exact: Exact, atom: Has) -> Iterator[Assigned]:
                 yield assigned
 
 
-def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
+def meeting(
+    forward: ImplicationChecker, backward: ImplicationChecker, before: Shape, after: Shape
+) -> Separation | None:
     """Few facts under which both sides allow a request; None where there are none.
 
     Raises Undecided where the solver does not tell within its budget.
@@ -212,7 +216,7 @@ def meeting(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Sep
         return _found(forward, before, after, lambda one, other: (one, other))
 
 
-def _met(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separation | None:
+def _met(forward: ImplicationChecker, backward: ImplicationChecker, before: Shape, after: Shape) -> Separation | None:
     best: Separation | None = None
     _within_reach(before, after)
     for names, flags, types in _kinds(before, after):
@@ -231,7 +235,9 @@ def _met(forward: Exact, backward: Exact, before: Shape, after: Shape) -> Separa
     return best
 
 
-def _hold(exact: Exact, conditions: tuple[Formula, Formula], flags: frozenset[str], types: Types, facts: Facts) -> bool:
+def _hold(
+    exact: ImplicationChecker, conditions: tuple[Formula, Formula], flags: frozenset[str], types: Types, facts: Facts
+) -> bool:
     return exact.here.holds(conditions[0], facts, flags, types) and exact.there.holds(
         conditions[1], facts, flags, types
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.canary import Compared, Counts, added, asked, compare, counts, since
+from privtab.registry.deploy.canary import Counts, RuleComparison, added, asked, compare, counts, since
 from privtab.registry.nodes import Canary, Channel
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Outcome: TypeAlias = Literal["alike", "moved", "quiet"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class CanaryPlan:
     """Which sidecars go first, and how long their decisions are compared."""
 
     part: Canary
@@ -46,7 +46,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CanaryOutcome:
     """What was compared, and what comes of it."""
 
     outcome: Outcome
@@ -56,7 +56,7 @@ class Ended:
     canary: int
     """Decisions of the canary."""
     others: int
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[RuleComparison, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """For a program."""
@@ -70,7 +70,7 @@ class Ended:
         }
 
 
-class Counted:
+class CanaryCounts:
     """The decisions of a canary and of the others since it began.
 
     The server counts by when they were made: logs come late, and what was decided before may have been asked by others. One
@@ -102,9 +102,9 @@ class Counted:
         return counts(fleet.tallies if trial is None else trial[1], *self._sides)
 
 
-def observe(read: Reader, during: Channel, trial: Trial, console: Console | None) -> Ended:
+def observe(read: Reader, during: Channel, trial: CanaryPlan, console: Console | None) -> CanaryOutcome:
     """Count decisions until there are enough or time is up, then compare them. A rule that surely moved ends it at once."""
-    counted = Counted(during, read())
+    counted = CanaryCounts(during, read())
     begun = time.monotonic()
     while True:
         found = counted.now(read())
@@ -127,7 +127,7 @@ def observe(read: Reader, during: Channel, trial: Trial, console: Console | None
         says = f"{mine:,} decisions beside {theirs:,}: nothing moved by more than {trial.tolerance:.1%}"
     else:
         says = f"{mine:,} decisions beside {theirs:,} in {seconds:.0f} s are too few to compare"
-    return Ended(
+    return CanaryOutcome(
         outcome=outcome,
         good=outcome == "alike" or (outcome == "quiet" and trial.quiet_ok),
         says=says,
@@ -138,10 +138,10 @@ def observe(read: Reader, during: Channel, trial: Trial, console: Console | None
     )
 
 
-def alone(everybody: int, quiet_ok: bool) -> Ended:  # noqa: FBT001
+def alone(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
     """A canary that all sidecars are in: nobody is left whose decisions could stand beside theirs."""
     says = f"all {everybody} sidecars are in that part" if everybody > 1 else "the only sidecar is in that part"
-    return Ended(
+    return CanaryOutcome(
         outcome="quiet", good=quiet_ok, says=f"{says}: there is nobody to compare with", seconds=0.0, canary=0, others=0
     )
 

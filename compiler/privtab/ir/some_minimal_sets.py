@@ -14,7 +14,9 @@ LISTED = 25
 """How many minimal sets are listed of a condition that has too many."""
 
 
-def few(form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
+def some_minimal_sets(
+    form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]
+) -> frozenset[AtomSet]:
     """At most `LISTED` minimal sets of a condition; arguments as of `Canonical.minimal_sets`."""
     return _Few(form, formula, flags, types).sets()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CHANNEL = "channel.json"
 
 
-class Copies:
+class StaticMirror:
     """Writes the copies of a channel; `channel.json`, written last, tells which release they are of.
 
     They lag behind its history by a moment, and until the next release or repair where their writer dies. Each is whole at

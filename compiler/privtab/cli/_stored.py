@@ -28,7 +28,7 @@ _PLACE = re.compile(r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChannelReference:
     """What ran in a channel: of the only system there where none is named, now where no release is."""
 
     url: str
@@ -43,7 +43,7 @@ def is_kept(given: str | os.PathLike[str]) -> bool:
     return text.startswith(SCHEME) or text.endswith(_ARCHIVES)
 
 
-def place_of(given: str | os.PathLike[str]) -> Place:
+def place_of(given: str | os.PathLike[str]) -> ChannelReference:
     """Read `registry:URL#CHANNEL[/SYSTEM][@RELEASE]`; raises UsageError."""
     # What was taken for a path has lost a slash of `s3://`.
     text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(given).removeprefix(SCHEME))
@@ -53,7 +53,7 @@ def place_of(given: str | os.PathLike[str]) -> Place:
             f"`{os.fspath(given)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N"
         )
     release = found["release"]
-    return Place(
+    return ChannelReference(
         url=found["url"],
         channel=found["channel"],
         system=found["system"],
@@ -149,7 +149,7 @@ def bundle_of(registry: Registry, ran: Channel, key: str) -> bytes:
     return bundle
 
 
-def channel_at(place: Place, system: str | None) -> tuple[Registry, Channel]:
+def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """What a channel ran at a place; `system`: which one where the place names none. Raises RegistryError, UsageError."""
     from privtab.cli._rollout import registry_of
     from privtab.registry import Registry

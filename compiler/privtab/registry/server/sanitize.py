@@ -9,7 +9,7 @@ from privtab.printable import printable
 LONGEST = 100
 
 
-def fit(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str:
+def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str:
     r"""A printable text of at most so many characters.
 
     >>> print(fit("\x1b[31mred\ud800"))
@@ -22,4 +22,4 @@ def texts(value: Any) -> dict[str, str]:
     """Labels, as far as they are some."""
     if not isinstance(value, dict):
         return {}
-    return {fit(str(name)): fit(text) for name, text in list(value.items())[:50] if isinstance(text, str)}
+    return {sanitize(str(name)): sanitize(text) for name, text in list(value.items())[:50] if isinstance(text, str)}

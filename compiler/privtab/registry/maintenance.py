@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
 from privtab.registry import bundles, names, records
-from privtab.registry.copies import Copies
 from privtab.registry.history import Unread
 from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
 from privtab.registry.registry import Registry
+from privtab.registry.static_mirror import StaticMirror
 
 KEEP = 10
 """Releases of each channel whose bundles stay."""
@@ -29,7 +29,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckReport:
     """What was looked at, and what was found."""
 
     revisions: int
@@ -40,7 +40,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class GcReport:
     """What goes, or would go: revisions that nothing needs, and bundles that no revision is of."""
 
     revisions: tuple[Revision, ...]
@@ -64,7 +64,7 @@ def all_records(registry: Registry) -> tuple[list[Revision], list[BrokenRecord]]
     return read, [one for one in found if isinstance(one, BrokenRecord)]
 
 
-def check(registry: Registry, *, repair: bool = False) -> Checked:
+def check(registry: Registry, *, repair: bool = False) -> CheckReport:
     """Read every bundle and every entry; with `repair` the copies for static servers are written anew where they are stale."""
     revisions, broken_records = all_records(registry)
     problems = [problem for revision in revisions for problem in _wrong(registry, revision)]
@@ -86,7 +86,7 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
         ]
         problems += list(_unserved(registry, current))
         problems += list(_stale(registry, current, repair=repair))
-    return Checked(
+    return CheckReport(
         revisions=len(revisions),
         channels=len(channels),
         entries=entries,
@@ -95,7 +95,7 @@ def check(registry: Registry, *, repair: bool = False) -> Checked:
     )
 
 
-def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> Swept:
+def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> GcReport:
     """Find the revisions that none of the last `keep` releases of any channel runs, and that came `older_than` seconds ago.
 
     With `remove` they go, but for those that are released meanwhile, or that are put. Raises RegistryError where
@@ -126,7 +126,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
     )
 
 
-def _unneeded(registry: Registry, keep: int, older_than: float) -> Swept:
+def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     """What would go, by what is there now."""
     channels = registry.channels()
     for current in channels:
@@ -143,7 +143,7 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> Swept:
         and _age(revision, now) >= older_than
     ]
     known = digests | {revision.digest for revision in revisions}
-    return Swept(
+    return GcReport(
         revisions=tuple(going),
         orphans=() if broken else tuple(digest for digest in _blobs(registry) if digest not in known),
         litter=(*registry.store.litter(HOUR), *registry.holds.dead()),
@@ -250,7 +250,7 @@ def _unserved(registry: Registry, current: Channel) -> Iterator[Problem]:
 
 
 def _stale(registry: Registry, current: Channel, *, repair: bool) -> Iterator[Problem]:
-    copies = Copies(registry)
+    copies = StaticMirror(registry)
     stale = copies.stale(current)
     repaired = False
     if stale and repair:

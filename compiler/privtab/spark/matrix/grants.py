@@ -12,7 +12,7 @@ import numpy as np
 
 from privtab.engines.index import OWNER, Index
 from privtab.engines.lookups import WORD, Codes, Lists, Truth, words
-from privtab.spark.matrix.people import NONE, People
+from privtab.spark.matrix.principals import NONE, SubjectArrays
 
 DEEPEST = 1 << 20
 RANKS = (1 << 39) - 1
@@ -35,7 +35,7 @@ def rank_of(ways: Codes) -> Codes:
     return ways >> 1 & RANKS
 
 
-class Held:
+class TypeEntries:
     """The entries of one type, (place, principal) each, who belongs to its entities, and who holds roles within them."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Held:
         type_: str,
         chains: Mapping[str, Sequence[tuple[str, int]]],
         index: Index,
-        people: People,
+        people: SubjectArrays,
         scoped: Iterable[tuple[str, int, tuple[str, ...]]],
     ) -> None:
         """`scoped`: (path, subject, the declared roles that they hold within it)."""

@@ -13,14 +13,14 @@ from privtab.cli._output import Format
 from privtab.cli._rollout import channel_json, look_json
 
 if TYPE_CHECKING:
+    from privtab.registry.deploy.canary_analysis import CanaryOutcome
     from privtab.registry.deploy.gates import FailingOn, Gate
-    from privtab.registry.deploy.trial import Ended
-    from privtab.registry.deploy.watch import Look
+    from privtab.registry.deploy.watch import FleetSnapshot
     from privtab.registry.nodes import Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DeployRequest:
     """What is to be deployed, and by which gates."""
 
     policy: str
@@ -42,7 +42,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class WatchOptions:
     """Who is watched, and for how long."""
 
     server: str | None
@@ -54,15 +54,15 @@ class Watched:
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class DeployReport:
     """What there is to tell at the end, gathered on the way; seconds by step."""
 
     outcome: str = ""
     gates: list[Gate] = field(default_factory=list)
     before: Channel | None = None
     after: Channel | None = None
-    looks: dict[str, Look | None] = field(default_factory=dict)
-    trial: Ended | None = None
+    looks: dict[str, FleetSnapshot | None] = field(default_factory=dict)
+    trial: CanaryOutcome | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
