@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,18 @@ def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(places[name]), name)
+
+    return get
+
+
+def renamed(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__` for former names: each is the new one, with a DeprecationWarning."""
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        warnings.warn(f"`{package}.{name}` is now `{names[name]}`", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(package), names[name])
 
     return get
 

@@ -149,6 +149,7 @@ def test_a_path_through_a_costly_row_is_found_and_explained(name: str) -> None:
         assert path.steps[0].because
 
 
+@pytest.mark.slow
 def test_a_long_way_is_found_though_the_shortest_is_not_proved() -> None:
     """Forty independent grants that the goal asks for together: their sets are too many to look through."""
     rows = [f"get{i}: {{requires: P0 (shop), grants: P{i} (shop)}}" for i in range(1, 40)]

@@ -141,6 +141,7 @@ def test_several_systems_are_told_apart(registry: Registry, shelf: Bundles, caps
     assert run(["describe", f"registry:{registry.url}#prod/shop"]) == 0
 
 
+@pytest.mark.slow
 def test_a_bundle_is_compiled_already(registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = f"registry:{registry.url}#prod"
     assert run(["describe", place, "--variant", "x"]) == 2
@@ -163,6 +164,7 @@ def test_a_bundle_is_compiled_already(registry: Registry, tmp_path: Path, capsys
             )
 
 
+@pytest.mark.slow
 def test_diff_compares_what_runs_with_tables_and_with_what_ran(
     registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

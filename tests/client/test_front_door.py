@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import privtab
+from privtab import analysis
 from privtab._install import how_to_install
 
 PROGRAM = """
@@ -41,10 +44,10 @@ def test_importing_loads_the_standard_library_alone() -> None:
     assert json.loads(done.stdout) == ["privtab"]
 
 
-def test_without_httpx_everything_else_works_and_the_error_says_what_to_install() -> None:
+def test_without_httpcore_everything_else_works_and_the_error_says_what_to_install() -> None:
     program = """
 import sys
-sys.modules["httpx"] = None
+sys.modules["httpcore"] = None
 import privtab
 from privtab import AsyncClient, Client
 assert all(hasattr(privtab, name) for name in privtab.__all__)
@@ -76,3 +79,10 @@ def test_the_page_names_what_a_decision_has() -> None:
     for name in ("rule", "reasons", "missing", "effects", "source", "revision"):
         assert isinstance(getattr(privtab.Decision, name), property)
         assert f"`{name}`" in page
+
+
+def test_former_names_still_work_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="ReachableRights"):
+        assert analysis.Reach is analysis.ReachableRights
+    with pytest.raises(AttributeError, match="Nothing"):
+        analysis.Nothing  # noqa: B018

@@ -116,6 +116,7 @@ def sound(draw: Any) -> tuple[int, bytes, bytes]:
     return status, body, ("\r\n".join([*head, "", ""])).encode() + content
 
 
+@pytest.mark.slow
 @quick
 @given(sound(), st.binary(max_size=3))
 def test_sound_answers_are_read_whole_and_the_connection_is_kept_if_nothing_follows(

@@ -217,6 +217,7 @@ def test_a_part_that_dies_ends_the_others(stack: Callable[..., Stack], tmp_path:
     assert not [name for name, pid in pids.items() if alive(pid)]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_deployed_is_not_started(stack: Callable[..., Stack], tmp_path: Path) -> None:
     policy = small(tmp_path)
     policy.write_text(policy.read_text(encoding="utf-8").replace("READ (table)", "REED (table)"), encoding="utf-8")

@@ -43,6 +43,7 @@ def answers(path: Path, opa: Path) -> Mapping[str, list[tuple[Case, bool, bool]]
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "rule"),
     [

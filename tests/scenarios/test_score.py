@@ -130,6 +130,7 @@ def test_a_case_that_fails_notices_nothing(reads: Reads) -> None:
 SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(40, 600))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_equivalent_is_what_no_state_tells_apart(seed: int) -> None:
     program = small.program(small.policy(seed))

@@ -119,6 +119,7 @@ def test_figures_are_of_the_matrix(written: tuple[Path, dict[str, Any]]) -> None
     assert not list(folder.glob(".rows"))
 
 
+@pytest.mark.slow
 def test_findings_are_told(written: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = written
     found = list(csv.DictReader((folder / "findings.csv").open(newline="")))

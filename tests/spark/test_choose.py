@@ -19,6 +19,7 @@ from privtab.spark.state import state_tables
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 
 
+@pytest.mark.slow
 def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: SparkSession, tmp_path: Path) -> None:
     policy, state = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "user string, path string")

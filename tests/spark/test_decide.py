@@ -45,6 +45,7 @@ def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
     assert decision_rows.told(decided, *df.columns) == decision_rows.told(df, *df.columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
     rows: list[tuple[Any, ...]] = [
@@ -86,6 +87,7 @@ def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession,
     assert decision_rows.told(decided) == [row[6:] for row in rows]
 
 
+@pytest.mark.slow
 def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
     program = pipeline.load_program(deck[0])
     rows, _ = validate(program, load(deck[1]))

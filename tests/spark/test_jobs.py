@@ -206,6 +206,7 @@ def test_what_is_wrong_in_a_file_is_told_by_its_line_before_spark_is_started(
     assert run(capsys, "state", tmp_path / "none.yaml", "-p", POLICY, "-o", tmp_path / "out")[0] == 3
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_half_way_leaves_nothing(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def test_the_source_has_the_rows_of_entitlements(spark: SparkSession, entities: 
     assert sorted(map(repr, frame.collect())) == sorted(map(repr, wanted.collect()))
 
 
+@pytest.mark.slow
 def test_one_frame_in_several_queries_has_all_its_rows_in_each(spark: SparkSession) -> None:
     frame = load(spark, operations="load", partitions="1")
     of = {user: frame.where(F.col("user") == user) for user in ("bob", "carl")}

@@ -1,5 +1,6 @@
 """Questions about a policy and a state that go beyond one answer."""
 
+from privtab._lazy import renamed
 from privtab.analysis.changes import Change, apply, change_text
 from privtab.analysis.explain import RequestExplanation, explain
 from privtab.analysis.goals import Goal, goal, operation_goal
@@ -32,3 +33,14 @@ __all__ = [
     "what_can",
     "who_can",
 ]
+
+__getattr__ = renamed(
+    __name__,
+    {
+        "Ground": "SearchSpace",
+        "May": "AllowedOperation",
+        "Reach": "ReachableRights",
+        "Through": "Evidence",
+        "Why": "RequestExplanation",
+    },
+)

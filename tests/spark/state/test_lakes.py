@@ -95,6 +95,7 @@ def pretended(folder: Path, log: str = "_delta_log") -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_files_of_a_table_with_versions_are_not_its_rows(spark: SparkSession, shop: Program, tmp_path: Path) -> None:
     delta = pretended(tmp_path / "delta" / "memberships")
     iceberg = pretended(tmp_path / "iceberg" / "memberships.parquet", "data")

@@ -42,7 +42,7 @@ class FunctionNames:
     def take(self, wanted: str) -> str:
         """The wanted name, or with the first number that makes it free.
 
-        >>> names = Names()
+        >>> names = FunctionNames()
         >>> names.take("table_load"), names.take("table_load"), names.take("is_string")
         ('table_load', 'table_load_2', 'is_string_2')
         """

@@ -151,9 +151,9 @@ def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tup
 def chance(one: RuleCount, other: RuleCount, of: Literal["allowed", "undefined"]) -> float:
     """The two-sided p of a test of two proportions with a pooled share; 1 where a side has nothing.
 
-    >>> chance(Count(allowed=50, denied=50), Count(allowed=50, denied=50), "allowed")
+    >>> chance(RuleCount(allowed=50, denied=50), RuleCount(allowed=50, denied=50), "allowed")
     1.0
-    >>> round(chance(Count(allowed=45, denied=55), Count(allowed=65, denied=35), "allowed"), 4)
+    >>> round(chance(RuleCount(allowed=45, denied=55), RuleCount(allowed=65, denied=35), "allowed"), 4)
     0.0045
     """
     if not one.asked or not other.asked:

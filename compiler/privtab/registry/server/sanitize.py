@@ -12,7 +12,7 @@ LONGEST = 100
 def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str:
     r"""A printable text of at most so many characters.
 
-    >>> print(fit("\x1b[31mred\ud800"))
+    >>> print(sanitize("\x1b[31mred\ud800"))
     \x1b[31mred\ud800
     """
     return printable(text[:longest], one_line=one_line)[:longest]
