@@ -66,7 +66,7 @@ def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
     parts = {key: revision.id for key, revision in kept.items()}
     unfits: list[dict[str, Any]] = [{"shards": parts}, {"policy": policy}, {"canary": Canary(policy=policy)}]
     for unfit in unfits:
-        with pytest.raises(UsageError, match="switch both together"):
+        with pytest.raises(UsageError, match="release both together"):
             anywhere.release("dev", "shop", **unfit)
     current = anywhere.release("dev", "shop", policy=policy, shards=parts)
     assert current.state is None
