@@ -97,11 +97,11 @@ tests:
 
 test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, all of Spark on Connect
 	@$(PYTEST) -m "slow and not long"
-	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and not long" tests/spark
+	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and not slow and not long" tests/spark
 
 test-long: setup-test ## minutes of generated worlds
 	@$(PYTEST) -m long
-	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and long" tests/spark
+	@echo "what is slow or long on Spark Connect" && $(CONNECT) -m "spark and (slow or long)" tests/spark
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
