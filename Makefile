@@ -95,7 +95,7 @@ tests:
 	@echo "some of it on Spark Connect"
 	@$(CONNECT) -m "spark and not slow and not long" $(addprefix tests/spark/test_,decide.py visible.py functions.py)
 
-test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, all of Spark on Connect
+test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, Spark on Connect
 	@$(PYTEST) -m "slow and not long"
 	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and not slow and not long" tests/spark
 
