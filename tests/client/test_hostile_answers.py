@@ -46,7 +46,13 @@ class Server:
     def _converse(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
             connection.settimeout(5)
-            while connection.recv(65536):
+            request = b""
+            while more := connection.recv(65536):
+                # A request may come in pieces, and is answered once.
+                request += more
+                if not request.endswith(b"{}" if request.startswith(b"POST") else b"\r\n\r\n"):
+                    continue
+                request = b""
                 answer, self.first = self.first, GOOD
                 connection.sendall(answer)
                 if answer is not GOOD:
@@ -75,7 +81,12 @@ def one(server: Server, answer: bytes) -> None:
         assert b"200" in answer
         assert body in answer or b"chunked" in answer
     server.first = GOOD
-    assert transport.post("/v1/data/x", b"{}", LIMITS) == NEXT, "nothing of the answer before is in it"
+    try:
+        body = transport.post("/v1/data/x", b"{}", LIMITS)
+    except DecisionUnavailable:
+        # The server closed the connection just as it was used again.
+        body = transport.post("/v1/data/x", b"{}", LIMITS)
+    assert body == NEXT, "nothing of the answer before is in it"
     transport.close()
     server.first = answer
     with fetching() as fetcher, suppress(FetchError):
@@ -92,7 +103,11 @@ async def one_in_a_loop(server: Server, answer: bytes) -> None:
         assert b"200" in answer
         assert body in answer or b"chunked" in answer
     server.first = GOOD
-    assert await transport.post("/v1/data/x", b"{}", LIMITS) == NEXT, "nothing of the answer before is in it"
+    try:
+        body = await transport.post("/v1/data/x", b"{}", LIMITS)
+    except DecisionUnavailable:
+        body = await transport.post("/v1/data/x", b"{}", LIMITS)
+    assert body == NEXT, "nothing of the answer before is in it"
     await transport.close()
 
 
