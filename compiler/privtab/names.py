@@ -57,6 +57,24 @@ def last_name(path: str) -> str:
     return decode_name(path.rpartition("/")[2])
 
 
+def refers_to(principal: str, path: str) -> bool:
+    """Whether the name of a principal stands for the entity at a path: it is its last name, or spells the whole path.
+
+    >>> refers_to("eng", "m/eng"), refers_to("m/eng", "m/eng"), refers_to("m", "m/eng")
+    (True, True, False)
+    """
+    return principal == path or principal == last_name(path)
+
+
+def path_of(key: str) -> str:
+    """The path of a key.
+
+    >>> path_of("table:m/c/s/t")
+    'm/c/s/t'
+    """
+    return key.partition(":")[2]
+
+
 def is_wildcard(name: str) -> bool:
     """Whether a name is nothing but wildcards of other systems.
 

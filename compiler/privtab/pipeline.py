@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privtab import _resources, checks, model, passes, source, syntax
 from privtab._once import once
-from privtab.backends import rego
-from privtab.bundle.pack import PolicyArtifacts, pack_policy
-from privtab.bundle.provenance import Provenance
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
@@ -22,6 +20,10 @@ from privtab.lint.judge import Judged, judge
 from privtab.lint.settings import Settings
 from privtab.model.lower import lower
 from privtab.source import SourceFile
+
+if TYPE_CHECKING:
+    from privtab.bundle.pack import PolicyArtifacts
+    from privtab.bundle.provenance import Provenance
 
 POLICIES = "policy_src"
 """The folder of policies where the settings name no other."""
@@ -113,6 +115,8 @@ def policy_artifacts(
     program: Program, name: str | None = None, *, sharded: bool = False, provenance: Provenance | None = None
 ) -> PolicyArtifacts:
     """Compile a program: the passes, the Rego, the program as JSON. Arguments as of `bundle.pack.pack_policy`."""
+    from privtab.bundle.pack import pack_policy
+
     return pack_policy(program, name, optimised=optimised(program), sharded=sharded, provenance=provenance)
 
 
@@ -123,6 +127,8 @@ def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = 
 
 def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
     """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
+    from privtab.backends import rego
+
     return rego.render(optimised(program), name, indexed=False, cut=is_cut(program))
 
 

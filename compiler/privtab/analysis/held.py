@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from privtab.ir.canonical import Leaf, Listing, canonical
-from privtab.ir.formula import OfRequest
-from privtab.ir.nodes import Atom, ByType, Can, Formula, Rule
+from privtab.ir.formula import RequestAlgebra
+from privtab.ir.nodes import Atom, ByType, Formula, Rule
 from privtab.ir.some_minimal_sets import weakest
 from privtab.reference.evaluate import EvaluationContext
 
@@ -28,13 +28,12 @@ def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing
     return Listing((first, *found.sets), complete=False)
 
 
-class _Held(OfRequest["frozenset[Leaf] | None"]):
+class _Held(RequestAlgebra["frozenset[Leaf] | None"]):
     """Atoms that the caller holds and that suffice for a condition; None where they do not hold enough."""
 
     def __init__(self, asked: EvaluationContext) -> None:
         super().__init__(asked.program, asked.flags, asked.types)
         self._asked = asked
-        self._known: dict[Can, frozenset[Leaf] | None] = {}
 
     def atom(self, atom: Atom) -> frozenset[Leaf] | None:
         """As Algebra.atom."""
@@ -52,12 +51,6 @@ class _Held(OfRequest["frozenset[Leaf] | None"]):
     def any_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
         """As Algebra.any_of."""
         return next((value for value in values if value is not None), None)
-
-    def can(self, can: Can) -> frozenset[Leaf] | None:
-        """As Algebra.can; a rule that is asked for often is looked at once."""
-        if can not in self._known:
-            self._known[can] = super().can(can)
-        return self._known[can]
 
 
 def _atom(atom: Leaf) -> Formula:

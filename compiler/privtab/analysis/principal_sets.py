@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import assert_never
 
-from privtab.ir.formula import OfRequest
+from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import (
     Atom,
-    Can,
     Has,
     Holds,
     Member,
@@ -18,12 +17,12 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
-from privtab.names import decode_name
+from privtab.names import last_name, path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
 from privtab.state.nodes import State
 
 
-class PrincipalSets(OfRequest[set[str] | None]):
+class PrincipalSets(RequestAlgebra[set[str] | None]):
     """For whom a condition holds, as set algebra; None stands for everyone."""
 
     unassigned = False
@@ -34,7 +33,7 @@ class PrincipalSets(OfRequest[set[str] | None]):
         self.asked = asked
         self.holdings = asked.holdings
         self.state = state
-        self._seen: dict[Atom | Can, set[str] | None] = {}
+        self._seen: dict[Atom, set[str]] = {}
 
     def everywhere(self, principal: str) -> set[str]:
         """Who is this principal, wherever it counts."""
@@ -57,12 +56,6 @@ class PrincipalSets(OfRequest[set[str] | None]):
         if atom not in self._seen:
             self._seen[atom] = self._atom(atom)
         return self._seen[atom]
-
-    def can(self, can: Can) -> set[str] | None:
-        """For whom what a `can` refers to holds; worked out once."""
-        if can not in self._seen:
-            self._seen[can] = super().can(can)
-        return self._seen[can]
 
     def all_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
         """For whom all hold."""
@@ -96,7 +89,8 @@ class PrincipalSets(OfRequest[set[str] | None]):
                 return self._members(atom.target)
             case Self():
                 path = self.asked.path(atom.target)
-                return {self.person(decode_name(_last_name(path[-1])))} if path and _last_name(path[-1]) else set()
+                name = last_name(path_of(path[-1])) if path else ""
+                return {self.person(name)} if name else set()
             case Holds():
                 return self._holding(atom.target)
             case _:
@@ -145,15 +139,15 @@ class PrincipalSets(OfRequest[set[str] | None]):
             return set()
         found = {self.person(user) for user, entity in self.state.members if str(entity) == path[-1]}
         if self.program.entities[target.type].principal == "group":
-            found |= self._any(f"group:{group}" for group in self.group_names() if _names(path[-1], group))
+            found |= self._any(f"group:{group}" for group in self.group_names() if refers_to(group, path_of(path[-1])))
         return found
 
     def _holding(self, target: Target) -> set[str]:
         path = self.asked.path(target)
         if not path:
             return set()
-        named = {a.role for a in self.state.assignments if _names(path[-1], a.role)}
-        named |= {decode_name(_last_name(path[-1]))} if self.unassigned else set()
+        named = {a.role for a in self.state.assignments if refers_to(a.role, path_of(path[-1]))}
+        named |= {last_name(path_of(path[-1]))} if self.unassigned else set()
         found = self._any(f"role:{role}" for role in named)
         for role in named:
             for _, bearers in self.scoped(f"role:{role}"):
@@ -263,11 +257,3 @@ class SinglePrincipalSets(PrincipalSets):
     def group_names(self) -> Iterable[str]:
         """Every group that the state names."""
         return self._groups
-
-
-def _last_name(key: str) -> str:
-    return key.partition(":")[2].rpartition("/")[2]
-
-
-def _names(key: str, principal: str) -> bool:
-    return principal == key.partition(":")[2] or principal == decode_name(_last_name(key))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.nodes import Atom, Has, Holds, Member, Owner, Self, ServiceAdmin, Target
-from privtab.names import last_name
+from privtab.names import path_of, refers_to
 from privtab.reference.evaluate import EvaluationContext
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State
@@ -89,7 +89,11 @@ class Provenance:
                 return tuple(self._joined(atom.target))
             case Holds():
                 path = self.asked.path(atom.target)
-                named = [role for role in sorted(self._roles) if path and _names(path[-1], role.removeprefix("role:"))]
+                named = [
+                    role
+                    for role in sorted(self._roles)
+                    if path and refers_to(role.removeprefix("role:"), path_of(path[-1]))
+                ]
                 return tuple(
                     chain for role in named for a, step in self._roles[role] for chain in self._behind(a, step)
                 )
@@ -168,7 +172,7 @@ class Provenance:
                 yield (self._step("member", f"{user} is a member of {entity}", "members", n),)
         if self.program.entities[target.type].principal == "group":
             for group, steps in sorted(self._groups.items()):
-                if _names(path[-1], group):
+                if refers_to(group, path_of(path[-1])):
                     yield from ((step,) for step in steps)
 
     def _step(self, kind: StepKind, text: str, table: str, number: int) -> Step:
@@ -176,8 +180,3 @@ class Provenance:
 
     def _short(self, principal: str) -> str:
         return principal.removeprefix("user:")
-
-
-def _names(key: str, principal: str) -> bool:
-    path = key.partition(":")[2]
-    return principal == path or principal == last_name(path)

@@ -8,7 +8,7 @@ a role, which may bring denials: roles are tried one set after the other, the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
 from typing import NamedTuple, assert_never
 
@@ -28,7 +28,7 @@ from privtab.analysis.changes import (
     order,
 )
 from privtab.analysis.provenance import Provenance
-from privtab.ir.formula import OfRequest, Truth
+from privtab.ir.formula import RequestAlgebra, Truth
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -41,7 +41,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
 )
-from privtab.names import last_name
+from privtab.names import last_name, path_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
@@ -88,7 +88,7 @@ def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[As
     budget.cut |= next(every, None) is not None
 
 
-class HypotheticalDecision(OfRequest[frozenset[Changes]]):
+class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
     """One request, its caller holding some more roles or being in more groups, and the changes that turn its conditions."""
 
     def __init__(
@@ -119,7 +119,7 @@ class HypotheticalDecision(OfRequest[frozenset[Changes]]):
                     self._hold(assignment.role, assignment.scope)
         self.state = apply(state, request.user, self.more)
         self.provenance = Provenance(self.caller, self.state)
-        self._known: dict[Atom | Can, frozenset[Changes]] = {}
+        self._known: dict[Atom, frozenset[Changes]] = {}
         self.reached = tuple(dict.fromkeys(_Reached(self.program, self.flags, self.types).fold(self.condition)))
         self.ownable = {change.entity for change in self.thought_of() if isinstance(change, MakeOwner)}
         self.givable = {(c.privilege, str(c.entity)): c for c in self.thought_of() if isinstance(c, Give)}
@@ -143,7 +143,7 @@ class HypotheticalDecision(OfRequest[frozenset[Changes]]):
 
     def _assign(self, path: tuple[str, ...]) -> Assign:
         """How the role with this path is assigned: by the name that the state knows it by, else by its last name."""
-        whole = path[-1].partition(":")[2]
+        whole = path_of(path[-1])
         last = last_name(whole)
         known = {a.role for a in self.state.assignments}
         known |= {g.grantee.removeprefix("role:") for g in self.state.grants if g.grantee.startswith("role:")}
@@ -213,7 +213,7 @@ class HypotheticalDecision(OfRequest[frozenset[Changes]]):
         def holds(atom: Atom) -> bool:
             return any(way <= changes for way in self.atom(atom))
 
-        return _Enough(self.program, self.flags, self.types, holds).fold(self.condition)
+        return Truth(self.program, self.flags, self.types, holds).fold(self.condition)
 
     def _without_idle(self, changes: Changes) -> Changes:
         """Changes that are enough, without those that are not needed for it."""
@@ -238,12 +238,6 @@ class HypotheticalDecision(OfRequest[frozenset[Changes]]):
     def any_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
         """Those under which some holds; some of them where there are too many."""
         return self.budget.of(way for sets in values for way in sets)
-
-    def can(self, can: Can) -> frozenset[Changes]:
-        """Those under which what a `can` refers to holds; worked out once."""
-        if can not in self._known:
-            self._known[can] = super().can(can)
-        return self._known[can]
 
     def _atom(self, atom: Atom) -> Iterator[Changes]:
         if self.caller.why(atom) is not None:
@@ -286,22 +280,7 @@ class HypotheticalDecision(OfRequest[frozenset[Changes]]):
                 yield lifted | {give}
 
 
-class _Enough(Truth):
-    """Whether a condition holds after changes; each `can` is looked at once."""
-
-    def __init__(
-        self, program: Program, flags: Collection[str], types: Mapping[str, str], holds: Callable[[Atom], bool]
-    ) -> None:
-        super().__init__(program, flags, types, holds)
-        self._cans: dict[Can, bool] = {}
-
-    def can(self, can: Can) -> bool:
-        if can not in self._cans:
-            self._cans[can] = super().can(can)
-        return self._cans[can]
-
-
-class _Reached(OfRequest[Iterator[Atom]]):
+class _Reached(RequestAlgebra[Iterator[Atom]]):
     """Every atom that a request of this kind asks about; may repeat."""
 
     def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
@@ -314,7 +293,7 @@ class _Reached(OfRequest[Iterator[Atom]]):
     def can(self, can: Can) -> Iterator[Atom]:
         if can not in self._seen:
             self._seen.add(can)
-            yield from super().can(can)
+            yield from self.referred(can)
 
     def all_of(self, values: Iterable[Iterator[Atom]]) -> Iterator[Atom]:
         return chain.from_iterable(values)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import Caller, Semantics, groups_of, named, roles_of
-from privtab.names import last_name
+from privtab.engines.plan import Caller, Semantics, groups_of, roles_of
+from privtab.names import last_name, refers_to
 
 Atom = Mapping[str, Any]
 """An atom of the program's JSON: `kind`, and where it is about an entity `slot`, `type`, perhaps `privilege`."""
@@ -115,7 +115,7 @@ class Explanation:
             case _:
                 path = self.path(atom) or ""
                 through = min(
-                    f"role:{role}" for role in roles_of(self.index, self.caller.principals) if named(path, role)
+                    f"role:{role}" for role in roles_of(self.index, self.caller.principals) if refers_to(role, path)
                 )
         return {"atom": text, "on": self.key_or_type(atom), "through": through}
 
@@ -143,7 +143,7 @@ class Explanation:
             case "self":
                 return last_name(path) == user
             case _:
-                return any(named(path, role) for role in roles_of(self.index, self.caller.principals))
+                return any(refers_to(role, path) for role in roles_of(self.index, self.caller.principals))
 
     def path(self, atom: Atom) -> str | None:
         """The path of an atom's entity; None where the request does not name it."""
@@ -197,7 +197,7 @@ class Explanation:
         if self.caller.user in self.index.members.get(type_, {}).get(path, ()):
             yield 0, f"user:{self.caller.user}"
         if self.reader.principal[type_] == "group":
-            yield from ((1, f"group:{group}") for group in groups_of(self.caller.principals) if named(path, group))
+            yield from ((1, f"group:{group}") for group in groups_of(self.caller.principals) if refers_to(group, path))
 
     def grants(self, atom: Atom) -> Iterable[GrantPath]:
         """Every grant of an atom's privilege, by a row of the state or by a role's default grants."""

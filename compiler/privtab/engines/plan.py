@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, compiled, facts
 from privtab.engines.index import OWNER, Holders, Index, Table
-from privtab.names import last_name
+from privtab.names import last_name, refers_to
 
 Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
 """Whether something that no grant gives holds for a user and their principals, about the entity with a path."""
@@ -163,12 +163,12 @@ class Plan:
             case "self":
                 return lambda user, _, path: last_name(path) == user
             case "holds":
-                return lambda _, who, path: any(named(path, role) for role in roles_of(index, who))
+                return lambda _, who, path: any(refers_to(role, path) for role in roles_of(index, who))
             case "member":
                 members = index.members.get(type_, {})
                 if self.reader.principal[type_] == "group":
                     return lambda user, who, path: (
-                        user in members.get(path, ()) or any(named(path, group) for group in groups_of(who))
+                        user in members.get(path, ()) or any(refers_to(group, path) for group in groups_of(who))
                     )
                 return lambda user, _, path: user in members.get(path, ())
             case _:
@@ -212,11 +212,6 @@ class Plan:
                     stand |= held
                 known |= ((stand | own) & step.mask) << step.shift
         return known
-
-
-def named(path: str, principal: str) -> bool:
-    """Whether a principal's name means the entity: it is its last name, or spells its whole path."""
-    return principal == path or principal == last_name(path)
 
 
 def groups_of(principals: Sequence[str]) -> Iterable[str]:

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.errors import Undecided
-from privtab.ir.formula import OfRequest, call_condition, item_condition, move, resolve
+from privtab.ir.formula import RequestAlgebra, call_condition, item_condition, move, resolve
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -247,7 +247,7 @@ class Canonical:
         return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
 
 
-class _Sets(OfRequest[frozenset[AtomSet]]):
+class _Sets(RequestAlgebra[frozenset[AtomSet]]):
     """The minimal sets of conditions for one kind of request."""
 
     def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str]) -> None:

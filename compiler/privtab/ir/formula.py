@@ -122,20 +122,27 @@ def resolve(program: Program, can: Can) -> Formula:
     return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
 
 
-class OfRequest(Algebra[T]):
+class RequestAlgebra(Algebra[T]):
     """An algebra for one kind of request: the flags that it sets, and the type of the object in each `with` slot."""
 
     def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
         self.program = program
         self.flags = flags
         self.types = types
+        self._referred: dict[Can, T] = {}
 
     def when(self, when: When) -> T:
         """As Algebra.when: without the flag nothing is required."""
         return self.fold(when.body) if when.flag in self.flags else self.all_of(())
 
     def can(self, can: Can) -> T:
-        """As Algebra.can."""
+        """As Algebra.can; each is worked out once."""
+        if can not in self._referred:
+            self._referred[can] = self.referred(can)
+        return self._referred[can]
+
+    def referred(self, can: Can) -> T:
+        """The value of the condition that a `can` stands for."""
         return self.fold(resolve(self.program, can))
 
     def by_type(self, choice: ByType) -> T:
@@ -144,7 +151,7 @@ class OfRequest(Algebra[T]):
         return self.any_of(()) if case_ is None else self.fold(case_)
 
 
-class Truth(OfRequest[bool]):
+class Truth(RequestAlgebra[bool]):
     """Whether a condition holds; `holds` says it of an atom."""
 
     def __init__(

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 
 from privtab.ir.canonical import AtomSet, Canonical, Leaf
-from privtab.ir.formula import OfRequest, Truth, leaves
+from privtab.ir.formula import RequestAlgebra, Truth, leaves
 from privtab.ir.nodes import Atom, ByType, Can, Formula
 
 LISTED = 25
@@ -24,11 +24,11 @@ def some_minimal_sets(
 def weakest(
     form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet
 ) -> AtomSet:
-    """A minimal set of a condition that some atoms suffice for; other arguments as of `few`."""
+    """A minimal set of a condition that some atoms suffice for; other arguments as of `some_minimal_sets`."""
     return _Few(form, formula, flags, types).weakest(atoms)
 
 
-class _Few(OfRequest[list[AtomSet]]):
+class _Few(RequestAlgebra[list[AtomSet]]):
     """Of each part the smallest sets are kept; what comes out suffices, and is weakened as far as it still does."""
 
     def __init__(self, form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> None:
@@ -100,12 +100,9 @@ class _Holds(Truth):
         super().__init__(form.program, flags, types, held.__contains__)
         self._form = form
         self._held = held
-        self._known: dict[Can, bool] = {}
 
-    def can(self, can: Can) -> bool:
-        if can not in self._known:
-            self._known[can] = self.fold(self._form.meant(can))
-        return self._known[can]
+    def referred(self, can: Can) -> bool:
+        return self.fold(self._form.meant(can))
 
     def by_type(self, choice: ByType) -> bool:
         return super().by_type(choice) if choice.slot in self.types else choice in self._held

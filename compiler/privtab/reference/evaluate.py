@@ -30,7 +30,7 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.serialise import listing, vocabulary
-from privtab.names import decode_name
+from privtab.names import last_name, path_of, refers_to
 from privtab.reference.explain import Explanation
 from privtab.request import Decision, Request
 from privtab.state.holdings import Holdings
@@ -149,7 +149,7 @@ class EvaluationContext:
         if index >= len(keys):
             return ()
         path = [*keys[: index + 1]]
-        name = keys[index].partition(":")[2]
+        name = path_of(keys[index])
         path += [f"{type_}:{name}" for type_ in self.program.chain(target.type)[index + 1 :]] if single else []
         return tuple(path)
 
@@ -225,28 +225,19 @@ class EvaluationContext:
             return Reason(path[-1], f"user:{self.user}")
         if self.program.entities[target.type].principal == "group":
             for group in sorted(self.groups):
-                if _names(path[-1], group):
+                if refers_to(group, path_of(path[-1])):
                     return Reason(path[-1], f"group:{group}")
         return None
 
     def is_self(self, target: Target) -> bool:
         """Whether an object is the caller."""
         path = self.path(target)
-        return bool(path) and decode_name(_last_name(path[-1])) == self.user
+        return bool(path) and last_name(path_of(path[-1])) == self.user
 
     def why_holds(self, target: Target) -> Reason | None:
         """Which role of the caller an object is."""
         path = self.path(target)
         for role in sorted(self.roles):
-            if path and _names(path[-1], role):
+            if path and refers_to(role, path_of(path[-1])):
                 return Reason(path[-1], f"role:{role}")
         return None
-
-
-def _last_name(key: str) -> str:
-    return key.partition(":")[2].rpartition("/")[2]
-
-
-def _names(key: str, principal: str) -> bool:
-    """Whether a principal's name means the entity with this key: it is its last name, or spells its whole path."""
-    return principal == key.partition(":")[2] or principal == decode_name(_last_name(key))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from privtab.ir.canonical import atom_words
-from privtab.ir.formula import OfRequest, anchor, asked_condition, followed, item_condition, move
+from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, move
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -124,14 +124,13 @@ class _Writer:
         return "".join(f"{line}\n" for line in lines)
 
 
-class _Ways(OfRequest[Value]):
+class _Ways(RequestAlgebra[Value]):
     """Writes conditions for one request. An atom stays one until it is known whether it is written with others."""
 
     def __init__(self, writer: _Writer, names: _Names, flags: frozenset[str], types: Mapping[str, str]) -> None:
         super().__init__(writer.program, flags, types)
         self.writer = writer
         self.names = names
-        self._named: dict[Can, str] = {}
 
     def tree(self, formula: Formula) -> Tree:
         """A condition as ways."""
@@ -181,13 +180,8 @@ class _Ways(OfRequest[Value]):
             return found[0] if found else NOBODY
         return {"any": found}
 
-    def can(self, can: Can) -> Tree:
+    def referred(self, can: Can) -> str:
         """The name of a part for what `can` asks; the part is written when it is first needed."""
-        if can not in self._named:
-            self._named[can] = self._name(can)
-        return self._named[can]
-
-    def _name(self, can: Can) -> str:
         rule = self.program.rules[can.target.type, can.operation]
         condition = item_condition(rule)
         asked = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}
