@@ -125,6 +125,15 @@ def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = 
     return policy_artifacts(program, name, sharded=sharded).bundle()
 
 
+def backend_files(program: Program, name: str, artifacts: PolicyArtifacts) -> Mapping[str, str]:
+    """The files that the back end with this name writes for a compiled policy, by path."""
+    from privtab.backends import Compilation, backend
+
+    made = optimised(program)
+    policy = Compilation(program=program, optimised=made, name=artifacts.name, revision=artifacts.revision)
+    return backend(name).files(policy)
+
+
 def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
     """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
     from privtab.backends import rego

@@ -7,32 +7,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-COMMANDS = (
-    ["compile"],
-    ["lint"],
-    ["fmt"],
-    ["schema"],
-    ["stubs"],
-    ["describe"],
-    ["decide"],
-    ["explain"],
-    ["who-can"],
-    ["what-can"],
-    ["paths"],
-    ["diff"],
-    ["test"],
-    ["state", "validate"],
-    ["state", "pack"],
-    ["opa", "install"],
-    ["opa", "run"],
-    ["opa", "path"],
-)
+from privtab import cli
+from privtab.cli import _app
+
+
+def every_command(group: Any, *above: str) -> Iterator[list[str]]:
+    """The commands of the application, but for the jobs of Spark, whose help is their own."""
+    for name, command in group.commands.items():
+        if name != "spark" and not command.hidden:
+            yield from every_command(command, *above, name) if hasattr(command, "commands") else [[*above, name]]
+
+
+COMMANDS = sorted(every_command(typer.main.get_command(_app.app)))
 MAIN = "import sys; from privtab.cli import main; main()"
 
 
@@ -217,3 +210,27 @@ def test_commands_are_listed_in_groups(privtab: Callable[..., Any]) -> None:
     assert panels == ["Options", "Write", "Check", "Ask", "Ship", "Serve"]
     serve = lines.index(next(line for line in lines if line.startswith("╭─ Serve")))
     assert {line.split()[1] for line in lines[serve + 1 : -2] if line[2:3].strip()} >= {"serve", "opa", "spark"}
+
+
+TOY = """\
+'''`privtab shout-out`: a command of a test.'''
+
+import typer
+
+PANEL = "Ask"
+
+
+def run(name: str) -> None:
+    '''Greet somebody loudly.'''
+    typer.echo(name.upper())
+"""
+
+
+def test_a_module_in_the_folder_of_commands_is_a_command(
+    privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shout_out.py").write_text(TOY, encoding="utf-8")
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
+    monkeypatch.setattr(_app, "app", _app.application())
+    assert privtab("shout-out", "ann").out == "ANN\n"
+    assert "Greet somebody loudly." in privtab("--help").out

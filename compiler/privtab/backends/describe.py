@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from privtab.backends import Compilation
 from privtab.ir.canonical import atom_text, canonical, target_text
 from privtab.ir.formula import call_condition, item_condition, rule_flags, walk
 from privtab.ir.nodes import ByType, Effect, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
 
 NO_FLAGS: frozenset[str] = frozenset()
+
+
+def files(policy: Compilation) -> Mapping[str, str]:
+    """The description as one JSON file."""
+    described = describe(policy.program, revision=policy.revision or "")
+    return {"policy.json": json.dumps(described, indent=2, ensure_ascii=False) + "\n"}
 
 
 def describe(program: Program, *, revision: str) -> dict[str, Any]:

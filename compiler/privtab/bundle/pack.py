@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privtab.backends import rego
+from privtab.backends import Compilation, rego
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, sealed
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import is_cut, program_json
+from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, content, roots, shards
@@ -84,7 +84,7 @@ def pack_policy(
     is not part of the revision: a commit that changes no row deploys nothing new.
     """
     name = name or program.system
-    modules = rego.render(optimised, name, sharded=sharded, cut=is_cut(program))
+    modules = rego.files(Compilation(program=program, optimised=optimised, name=name, sharded=sharded))
     layout = {"state": SHARDED} if sharded else {}
     stated = program_json(program, optimised) | {"name": name} | layout
     digest = hashlib.sha256(json_bytes({"modules": dict(modules), "program": stated}))

@@ -5,41 +5,15 @@ Exit codes: 0 fine, 1 findings or a failed check, 2 bad usage, 3 the world faile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
 import typer.rich_utils
 
-from privtab import __version__
-from privtab.cli import compile as compile_command
-from privtab.cli import (
-    decide,
-    deploy,
-    describe,
-    diff,
-    explain,
-    fmt,
-    init,
-    inspect,
-    keys,
-    lint,
-    opa,
-    paths,
-    registry,
-    rollback,
-    schema,
-    serve,
-    sign,
-    spark,
-    state,
-    status,
-    stubs,
-    verify,
-    what_can,
-    who_can,
-)
-from privtab.cli import test as test_command
+from privtab import __version__, cli
 from privtab.cli._help import flow
 from privtab.cli._output import Terminal, complain, show_diagnostics, show_state_findings
 from privtab.errors import (
@@ -60,59 +34,33 @@ FINDINGS, USAGE, WORLD = 1, 2, 3
 # What Typer itself says of a command line repeats arguments.
 typer.rich_utils.Console = Terminal  # type: ignore[attr-defined]
 
-app = typer.Typer(
-    name="privtab",
-    help="Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Write": {
-        "init": init.init,
-        "fmt": fmt.fmt,
-        "schema": schema.schema,
-        "stubs": stubs.stubs,
-    },
-    "Check": {
-        "lint": lint.lint,
-        "test": test_command.run_scenarios,
-        "diff": diff.diff,
-    },
-    "Ask": {
-        "describe": describe.describe,
-        "decide": decide.decide,
-        "explain": explain.explain,
-        "who-can": who_can.who_can,
-        "what-can": what_can.what_can,
-        "paths": paths.paths,
-    },
-    "Ship": {
-        "compile": compile_command.compile_policies,
-        "sign": sign.sign,
-        "verify": verify.verify,
-        "inspect": inspect.inspect,
-        "deploy": deploy.deploy,
-        "rollback": rollback.rollback,
-        "status": status.status,
-    },
-    "Serve": {"serve": serve.serve},
-}
-"""The commands as `--help` groups them."""
-for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
-flow(app)
-flow(keys.app)
-flow(state.app)
-flow(opa.app)
-flow(registry.app)
-app.add_typer(state.app, name="state", rich_help_panel="Ship")
-app.add_typer(opa.app, name="opa", rich_help_panel="Serve")
-app.add_typer(spark.app, name="spark", rich_help_panel="Serve")
-app.add_typer(registry.app, name="registry", rich_help_panel="Ship")
-app.add_typer(keys.app, name="keys", rich_help_panel="Ship")
+PANELS = ("Write", "Check", "Ask", "Ship", "Serve")
+"""How `--help` groups the commands; each module names its own as `PANEL`."""
+
+
+def application() -> typer.Typer:
+    """The application with a command for each module of this folder whose name does not begin with `_`.
+
+    A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
+    """
+    made = typer.Typer(
+        name="privtab",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    names = [module.name for module in iter_modules(cli.__path__) if not module.name.startswith("_")]
+    modules = {name.replace("_", "-"): import_module(f"{cli.__name__}.{name}") for name in sorted(names)}
+    for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
+        if hasattr(module, "app"):
+            flow(module.app)
+            made.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
+        else:
+            made.command(name, rich_help_panel=module.PANEL)(module.run)
+    flow(made)
+    made.callback()(_top)
+    return made
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by position
@@ -121,13 +69,15 @@ def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by
         raise typer.Exit
 
 
-@app.callback()
 def _top(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Privilege tables as code: YAML tables become OPA bundles, and answers to who may do what."""
+
+
+app = application()
 
 
 def run(arguments: Sequence[str]) -> int:

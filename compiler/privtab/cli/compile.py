@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab import backends
 from privtab._staged import write
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
@@ -27,8 +29,17 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
+PANEL = "Ship"
+
 STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+if TYPE_CHECKING:
+
+    class Backend(StrEnum):
+        """One of `backends.BACKENDS`."""
+else:
+    Backend = StrEnum("Backend", {name.upper(): name for name in backends.BACKENDS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +55,7 @@ class Compiled:
     seconds: float
 
 
-def compile_policies(
+def run(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -70,6 +81,10 @@ def compile_policies(
             "--wasm", help="Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install)."
         ),
     ] = False,
+    also: Annotated[
+        list[Backend] | None,
+        typer.Option("--also", help="Also write the files of this back end, in a folder of its name."),
+    ] = None,
     sharded: Annotated[
         bool,
         typer.Option("--sharded", help="Compile for a sharded state: one state bundle for each root entity."),
@@ -91,6 +106,7 @@ def compile_policies(
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
       privtab compile cdap/final --wasm
+      privtab compile cdap/final --also stubs --also describe
       privtab compile cdap/final --signing-key prod.pem --scope prod
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
@@ -113,7 +129,9 @@ def compile_policies(
         for policy, program in zip(policies, programs, strict=True):
             made_of = provenance(policy, variant=variant, readings=readings(reading))
             packed = _pack_state(program, state, loaded, signing, sharded=sharded)
-            compiled.append(_compile(program, as_name, variant, packed, made_of, signing, wasm=wasm, sharded=sharded))
+            compiled.append(
+                _compile(program, as_name, variant, packed, made_of, signing, also or (), wasm=wasm, sharded=sharded)
+            )
             bar.advance(bar.task_ids[0])
     outputs = _by_name(compiled)
     outputs["schema"] = {"schema/policy.schema.json": _schema()}
@@ -150,11 +168,12 @@ def _compile(
     state: bytes | Mapping[str, bytes] | None,
     made_of: Provenance,
     signing: SigningKey | None,
+    also: Sequence[Backend],
     *,
     wasm: bool,
     sharded: bool,
 ) -> Compiled:
-    from privtab.pipeline import policy_artifacts
+    from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
     artifacts = policy_artifacts(program, as_name, provenance=made_of, sharded=sharded)
@@ -162,6 +181,9 @@ def _compile(
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
     files[f"{name}/program.json"] = json_text(artifacts.program).encode()
+    for backend in also:
+        written = backend_files(program, backend, artifacts)
+        files |= {f"{name}/{backend}/{path}": text.encode() for path, text in written.items()}
     if wasm:
         from privtab.opa.wasm import build
         from privtab.pipeline import wasm_modules

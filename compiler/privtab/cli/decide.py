@@ -28,13 +28,15 @@ from privtab.printable import printable, printable_json
 from privtab.request import Request
 from privtab.vocabulary import Vocabulary
 
+PANEL = "Ask"
+
 ParsedRequest: TypeAlias = Request | InvalidRequest
 
 _MARK = b"\xef\xbb\xbf"
 """What some editors put before the first line of a text in UTF-8."""
 
 
-def decide(
+def run(
     policy: PolicyOption,
     state: Annotated[
         Path | None,

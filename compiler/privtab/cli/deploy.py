@@ -26,10 +26,12 @@ from privtab.errors import UsageError
 if TYPE_CHECKING:
     from privtab.registry.deploy.gates import FailingOn
 
+PANEL = "Ship"
+
 WAIVERS = Path("privtab-waivers.yaml")
 
 
-def deploy(
+def run(
     policy: PolicyArgument,
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",

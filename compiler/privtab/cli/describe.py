@@ -11,11 +11,13 @@ from privtab.cli._output import Format, out, print_json, table, working
 if TYPE_CHECKING:
     from rich.console import Console
 
+PANEL = "Ask"
+
 MOST_PRIVILEGES = 1_000
 """Privileges that a person is shown."""
 
 
-def describe(
+def run(
     policy: PolicyArgument,
     variant: VariantOption = None,
     reading: ReadingOption = None,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff, Verdict, Waiver
     from privtab.diagnostics import Diagnostic
 
+PANEL = "Check"
+
 WAIVERS = Path("privtab-waivers.yaml")
 FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 
@@ -35,7 +37,7 @@ class DiffFormat(StrEnum):
     SARIF = "sarif"
 
 
-def diff(
+def run(
     before: Annotated[
         str | None,
         typer.Argument(

@@ -49,13 +49,15 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.places import Places
 
+PANEL = "Ask"
+
 MOST_WAYS = 6
 """Ways that are shown without `--all`."""
 MOST_CHAINS = 3
 """Chains of rows that are shown for one atom without `--all`."""
 
 
-def explain(
+def run(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user.")],
     action: Annotated[str, typer.Argument(metavar="ACTION", help="The operation.")],
     resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="The entity, as type:path (table:m/c/s/t).")],

@@ -21,6 +21,8 @@ from privtab.errors import UsageError
 if TYPE_CHECKING:
     from privtab.source import SourceFile
 
+PANEL = "Write"
+
 STDIN = "-"
 
 
@@ -38,7 +40,7 @@ class Formatted:
         return self.text != self.source.text
 
 
-def fmt(
+def run(
     paths: Annotated[
         list[str] | None,
         typer.Argument(

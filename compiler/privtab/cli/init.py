@@ -13,6 +13,8 @@ import typer
 from privtab import __version__
 from privtab.errors import UsageError
 
+PANEL = "Write"
+
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -44,7 +46,7 @@ _EXAMPLE = {
 }
 
 
-def init(
+def run(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder to write to; created if missing.", show_default="this one")
     ] = Path(),

@@ -15,6 +15,8 @@ from privtab.errors import BrokenBundle
 if TYPE_CHECKING:
     from privtab.bundle.inspect import Inspected, Signature
 
+PANEL = "Ship"
+
 FILES_SHOWN = 20
 KINDS = {
     "policy": "policy",
@@ -27,7 +29,7 @@ KINDS = {
 }
 
 
-def inspect(
+def run(
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, as OPA loads it.")],
     keys: VerificationKeyOption = None,
     scope: ScopeOption = "",

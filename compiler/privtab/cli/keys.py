@@ -14,6 +14,8 @@ from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, out, print_json, printed
 from privtab.errors import BundleWriteError, UsageError
 
+PANEL = "Ship"
+
 app = typer.Typer(help="Keys to sign bundles with.", no_args_is_help=True)
 
 

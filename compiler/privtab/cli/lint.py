@@ -11,8 +11,10 @@ from privtab.cli._complete import policies
 from privtab.cli._output import out, working
 from privtab.lint.settings import FailOn, LintFormat
 
+PANEL = "Check"
 
-def lint(
+
+def run(
     paths: Annotated[
         list[str] | None,
         typer.Argument(

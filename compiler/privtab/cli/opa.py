@@ -19,6 +19,8 @@ from privtab.cli._output import err, out, waiting
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
 
+PANEL = "Serve"
+
 app = typer.Typer(help="A pinned OPA: find it, build it, run it on a policy.", no_args_is_help=True)
 
 

@@ -45,11 +45,13 @@ if TYPE_CHECKING:
     from privtab.reference.evaluate import Reference
     from privtab.state.nodes import State
 
+PANEL = "Ask"
+
 MOST_LINES = 20
 """Paths that a person is shown where nothing else is said."""
 
 
-def paths(
+def run(
     policy: PolicyOption,
     state: StateOption,
     user: Annotated[str | None, typer.Argument(metavar="USER", help="The user who would act.")] = None,

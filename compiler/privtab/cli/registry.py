@@ -39,6 +39,8 @@ from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageErro
 if TYPE_CHECKING:
     from privtab.registry import Channel, Registry, Revision
 
+PANEL = "Ship"
+
 app = typer.Typer(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
 
 

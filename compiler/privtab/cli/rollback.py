@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
+PANEL = "Ship"
+
 SWITCH_DIGITS = 9
 """Up to so many digits are the number of a release; revisions have 16 characters."""
 
 
-def rollback(
+def run(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="System, as its policy names it.")],
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",

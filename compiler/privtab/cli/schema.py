@@ -10,8 +10,10 @@ import typer
 from privtab._staged import write
 from privtab.cli._output import print_json
 
+PANEL = "Write"
 
-def schema(
+
+def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
     ] = None,

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from privtab.authzen.service import Service
     from privtab.serving.server import Tls
 
+PANEL = "Serve"
+
 MISSING = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
-def serve(
+def run(
     policy: Annotated[
         list[str] | None,
         typer.Option(

@@ -13,8 +13,10 @@ from privtab.cli._output import Format, out, printed
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import BrokenBundle, UsageError
 
+PANEL = "Ship"
 
-def sign(
+
+def run(
     bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="Bundles, as OPA loads them.")],
     key: SigningKeyOption = None,
     output: Annotated[

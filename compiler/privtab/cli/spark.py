@@ -10,6 +10,8 @@ from privtab._install import how_to_install
 from privtab.cli._output import complain
 from privtab.spark.jobs import JOBS
 
+PANEL = "Serve"
+
 app = typer.Typer(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
 _ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 MISSING = 3

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
+PANEL = "Ship"
+
 app = typer.Typer(help="Check who holds what, and pack it for OPA.", no_args_is_help=True)
 
 StateArgument = Annotated[Path, typer.Argument(metavar="STATE", help=STATE_HELP)]

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
+PANEL = "Ship"
+
 FINDINGS = 1
 MOST_REFUSED = 5
 
 
-def status(
+def run(
     system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="Only this system. (default: all)")] = None,
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",

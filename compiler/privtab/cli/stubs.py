@@ -10,8 +10,10 @@ import typer
 from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings
 from privtab.errors import UsageError
 
+PANEL = "Write"
 
-def stubs(
+
+def run(
     policy: PolicyArgument,
     output: Annotated[
         Path | None,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from privtab.scenarios.nodes import Plan, Subject
     from privtab.scenarios.results import Result
 
+PANEL = "Check"
+
 _PLAIN = re.compile(r"[\w./-]+")
 
 
@@ -55,7 +57,7 @@ class _Wanted:
     mutation: bool
 
 
-def run_scenarios(
+def run(
     paths: Annotated[
         list[str] | None,
         typer.Argument(

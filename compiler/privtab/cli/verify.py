@@ -15,8 +15,10 @@ from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 if TYPE_CHECKING:
     from privtab.signatures import Trust
 
+PANEL = "Ship"
 
-def verify(
+
+def run(
     bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="Bundles, as OPA loads them.")],
     keys: VerificationKeyOption = None,
     scope: ScopeOption = "",

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from privtab.analysis.what_can import AllowedOperation, WhatCan
     from privtab.ir.nodes import Program
 
+PANEL = "Ask"
+
 MOST_LINES = 60
 """Lines that a person is shown where nothing else is said."""
 
@@ -44,7 +46,7 @@ MOST_NAMES = 5
 """Neighbours that are named on one line."""
 
 
-def what_can(
+def run(
     user: Annotated[str, typer.Argument(metavar="USER", help="A user, or group:NAME or role:NAME.")],
     policy: PolicyOption,
     state: StateOption,

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from privtab.analysis.who_can import Evidence, WhoCan
 
+PANEL = "Ask"
+
 MOST_LINES = 40
 """Lines that a person is shown where nothing else is said."""
 
@@ -46,7 +48,7 @@ class By(StrEnum):
     PRINCIPAL = "principal"
 
 
-def who_can(
+def run(
     operation: Annotated[str, typer.Argument(metavar="OP", help="The operation.")],
     resource: Annotated[str, typer.Argument(metavar="ENTITY", help="The entity, as type:path (table:m/c/s/t).")],
     policy: PolicyOption,

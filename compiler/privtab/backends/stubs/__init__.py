@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from privtab.backends import Compilation
 from privtab.backends.stubs.render import render
 
-__all__ = ["render"]
+__all__ = ["files", "render"]
+
+
+def files(policy: Compilation) -> Mapping[str, str]:
+    """One module, which imports nothing but privtab's base install."""
+    return {f"{policy.name}.py": render(policy.program)}

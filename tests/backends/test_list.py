@@ -1,0 +1,77 @@
+"""Back ends are found by one list: adding one means a module, its name in the list, and its test."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import privtab
+from privtab import backends
+from privtab.backends import BACKENDS, backend
+from privtab.cli._app import run
+from privtab.errors import UnsupportedError
+from privtab.pipeline import backend_files, load_program, policy_artifacts
+
+POLICY = "cdap/final"
+TOY = """\
+from privtab.errors import UnsupportedError
+
+
+def files(policy):
+    if policy.name == "refused":
+        raise UnsupportedError("rows of this policy", next(iter(policy.program.rules.values())).span)
+    return {"rows/names.txt": "".join(rule.id + "\\n" for rule in policy.optimised.rules.values())}
+"""
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_back_end_writes_the_same_text_for_the_same_policy(name: str) -> None:
+    program = load_program(POLICY)
+    artifacts = policy_artifacts(program)
+    files = backend_files(program, name, artifacts)
+    assert files
+    assert all(text.endswith("\n") and not Path(path).is_absolute() for path, text in files.items())
+    assert files == backend_files(load_program(POLICY), name, artifacts)
+
+
+def test_the_files_are_those_that_bundles_and_commands_write(capsys: pytest.CaptureFixture[str]) -> None:
+    program = load_program(POLICY)
+    artifacts = policy_artifacts(program)
+    assert backend_files(program, "rego", artifacts) == artifacts.modules
+    assert run(["stubs", POLICY]) == 0
+    assert backend_files(program, "stubs", artifacts) == {"cdap.py": capsys.readouterr().out}
+    assert run(["describe", POLICY, "--format", "json"]) == 0
+    described = json.loads(backend_files(program, "describe", artifacts)["policy.json"])
+    assert described == json.loads(capsys.readouterr().out)
+
+
+def test_no_other_list_names_them() -> None:
+    tree = ast.parse((Path(privtab.__file__).parent / "cli" / "compile.py").read_text(encoding="utf-8"))
+    named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {"describe", "stubs"}
+    assert not named
+
+
+def test_compile_writes_what_back_ends_are_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(["compile", POLICY, "-o", str(out), "--also", "stubs", "--also", "describe"]) == 0
+    assert "class Cdap" in (out / POLICY / "stubs" / "cdap.py").read_text(encoding="utf-8")
+    assert json.loads((out / POLICY / "describe" / "policy.json").read_text(encoding="utf-8"))["system"] == "cdap"
+    assert run(["compile", POLICY, "-o", str(out)]) == 0
+    assert not (out / POLICY / "stubs").exists(), "a folder that was not asked for again goes"
+
+
+def test_a_module_in_the_folder_and_its_name_in_the_list_are_a_back_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toy.py").write_text(TOY, encoding="utf-8")
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    program = load_program(POLICY)
+    files = backend_files(program, "toy", policy_artifacts(program))
+    assert files["rows/names.txt"].splitlines() == [rule.id for rule in program.rules.values()]
+    with pytest.raises(UnsupportedError):
+        backend("toy").files(backends.Compilation(program=program, optimised=program, name="refused"))
+    del sys.modules["privtab.backends.toy"]
