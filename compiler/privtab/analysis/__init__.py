@@ -1,4 +1,4 @@
-"""Questions about a policy and a state that go beyond one answer."""
+"""Questions about a policy and a state beyond a single decision."""
 
 from privtab._lazy import renamed
 from privtab.analysis.changes import Change, apply, change_text

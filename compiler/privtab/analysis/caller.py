@@ -1,4 +1,4 @@
-"""One caller, asked about many objects: the reference's own reading, with rows imagined beside those of the state."""
+"""Decisions of the reference for one caller and many objects, with hypothetical changes to what they hold."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from privtab.state.nodes import State
 
 
 class HypotheticalHoldings(Holdings):
-    """The holdings of a state and, for one user, more of them: what they might be given, and denials taken away.
+    """The holdings of a state, with hypothetical changes for one user.
 
-    `allowed` holds (privilege, key), `owned` and `member_of` hold keys, `lifted` holds (privilege, key, principal). All may
-    be changed between two questions.
+    The user may hold more grants, ownership and membership, and denials may be lifted. `allowed` holds (privilege,
+    key), `owned` and `member_of` hold keys, `lifted` holds (privilege, key, principal). All may be changed between two
+    questions.
     """
 
-    def __init__(self, base: Holdings, user: str) -> None:  # not Holdings': everything is read through `base`
+    def __init__(self, base: Holdings, user: str) -> None:  # not Holdings.__init__: all is read through `base`
         self._base = base
         self.user = user
         self.allowed: Collection[tuple[str, str]] = ()
@@ -28,7 +29,7 @@ class HypotheticalHoldings(Holdings):
         self.service_admins = base.service_admins
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
-        """As the state has it, with what is imagined."""
+        """The grants of the state, with the hypothetical changes."""
         allow, deny = self._base.grants_on(privilege, key)
         if (privilege, key) in self.allowed:
             allow |= {f"user:{self.user}"}
@@ -37,33 +38,33 @@ class HypotheticalHoldings(Holdings):
         return allow, deny
 
     def owners(self, key: str) -> frozenset[str]:
-        """As the state has it, with what is imagined."""
+        """The owners in the state, and the user where hypothetical."""
         owners = self._base.owners(key)
         return owners | {f"user:{self.user}"} if key in self.owned else owners
 
     def is_member(self, user: str, key: str) -> bool:
-        """As the state has it, with what is imagined."""
+        """Whether a user is a member, in the state or hypothetically."""
         return (user == self.user and key in self.member_of) or self._base.is_member(user, key)
 
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
-        """As the state has it."""
+        """The groups in the state."""
         return self._base.groups(user, request_groups)
 
     def principals(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """As the state has it."""
+        """The principals in the state."""
         return self._base.principals(user, groups)
 
     def scoped(self, user: str, groups: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
-        """As the state has it."""
+        """The scoped roles in the state."""
         return self._base.scoped(user, groups)
 
     def roles(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """As the state has it."""
+        """The roles in the state."""
         return self._base.roles(user, groups)
 
 
 class Caller(EvaluationContext):
-    """As the reference reads a request, for one user and any objects: call `about`, then `holds` or `why`."""
+    """The evaluation context of one user for any objects: call `about`, then `holds` or `why`."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Caller(EvaluationContext):
         *,
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
-    ) -> None:  # not Asked's: there is no request yet
+    ) -> None:  # not EvaluationContext.__init__: there is no request yet
         self.program = reference.program
         self.vocabulary = reference.vocabulary
         self.imagined = HypotheticalHoldings(reference.holdings, user)
@@ -89,7 +90,7 @@ class Caller(EvaluationContext):
 
     @classmethod
     def alone(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:
-        """Somebody without a name who is in a group (`group:hr`), or holds a role (`role:analyst`), and nothing else."""
+        """A nameless caller who is only in one group (`group:hr`) or only holds one role (`role:analyst`)."""
         caller = cls(reference, "", flags=flags)
         caller.principals, caller.scoped, caller.roles = reference.holdings.alone(principal)
         kind, _, name = principal.partition(":")
@@ -97,7 +98,7 @@ class Caller(EvaluationContext):
         return caller
 
     def about(self, objects: Mapping[str, Entity]) -> Caller:
-        """Turn to other objects, by slot; an object may lack its last name."""
+        """Set the objects, by slot; an object may lack its last name."""
         self.types = {slot: entity.type for slot, entity in objects.items()}
         self.keys = {slot: self.vocabulary.keys(entity) for slot, entity in objects.items()}
         self.complete = {
@@ -107,10 +108,11 @@ class Caller(EvaluationContext):
 
 
 class EquivalenceClasses:
-    """Which entities are alike for one caller: those of one type under the same last entity on which something is theirs.
+    """Groups entities that one caller has the same rights on.
 
-    Where nothing that is the caller's lies on an entity, nor on what is between it and such an upper one, its own name makes
-    no difference: no atom holds there but by what is above. Principals' names are looked at, so those are never alike.
+    Two entities are equivalent if they have the same type and the same nearest ancestor (or self) on which the caller
+    holds something: below that ancestor every atom gets its value from above, so the entity's own name makes no
+    difference. Entities of principal types are never equivalent, because conditions compare their names.
     """
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
@@ -124,7 +126,7 @@ class EquivalenceClasses:
                 self.touched |= set(universe.by_type[type_.name])
 
     def of(self, entity: Entity) -> tuple[str, str]:
-        """The kind of an entity: its type, and the path of the last on which something is the caller's."""
+        """The class of an entity: its type, and the path of the nearest entity on which the caller holds something."""
         path = entity.id
         while path and path not in self.touched:
             path = path.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""The changes to a state that may turn a denial, and the smallest sets of them."""
+"""Changes to a state that may turn a denial into an allow, and the smallest sets of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
 STEPS = 2_000_000
-"""Pairs of sets that are compared for one question: some tenths of a second."""
+"""How many pairs of sets are compared for one question; this takes some tenths of a second."""
 LISTED = 25
-"""How many sets are kept at one place where there are too many."""
+"""How many sets are kept at one place if there are too many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Give:
-    """The caller is granted the privilege on the entity; a grant `also_at` one of those, above it, does the same here."""
+    """The caller is granted the privilege on the entity; a grant on an ancestor in `also_at` has the same result."""
 
     privilege: str
     entity: Entity
@@ -41,7 +41,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """The caller is assigned the role, within a scope where it has to have one."""
+    """The caller is assigned the role, within a scope if the role requires one."""
 
     role: str
     scope: Entity | None = None
@@ -61,7 +61,7 @@ class Appoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lift:
-    """A row that denies is removed."""
+    """A denial is removed from the state."""
 
     row: Grant
 
@@ -71,7 +71,7 @@ Changes: TypeAlias = frozenset[Change]
 
 
 def change_text(change: Change, user: str) -> str:
-    """What is to be done, in words."""
+    """Describe a change in words."""
     match change:
         case Give():
             return f"grant {change.privilege} at {change.entity} to user:{user}"
@@ -94,7 +94,7 @@ def change_text(change: Change, user: str) -> str:
 
 
 def change_kind(change: Change) -> str:
-    """The kind of a change, for programs."""
+    """The kind of a change, as a stable key."""
     match change:
         case Give():
             return "grant"
@@ -115,7 +115,7 @@ def change_kind(change: Change) -> str:
 
 
 def apply(state: State, user: str, changes: Iterable[Change]) -> State:
-    """The state with the changes made for a user."""
+    """Return the state with the changes made for a user."""
     for change in changes:
         match change:
             case Give():
@@ -146,14 +146,14 @@ def in_order(found: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
 
 
 class Smallest:
-    """Smallest sets of changes, worked out within a budget. `cut`: whether some were left out."""
+    """Computes smallest sets of changes within a budget; `cut` tells whether some were left out."""
 
     def __init__(self) -> None:
         self.cut = False
         self._left = STEPS
 
     def of(self, sets: Iterable[Changes]) -> frozenset[Changes]:
-        """The sets that hold no other; a few of them where they are too many to compare."""
+        """The sets that contain no other set; only a few of them if there are too many to compare."""
         candidates = list(dict.fromkeys(sets))
         if len(candidates) ** 2 // 2 > self._left:
             self.cut = True
@@ -166,12 +166,12 @@ class Smallest:
         return frozenset(kept)
 
     def in_order(self, sets: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:
-        """The sets that hold no other, fewest changes first; `LISTED` of them where some were left out."""
+        """The sets that contain no other set, fewest changes first; at most `LISTED` if some were left out."""
         found = in_order(self.of(sets))
         return found[:LISTED] if self.cut else found
 
     def both(self, one: frozenset[Changes], other: frozenset[Changes]) -> frozenset[Changes]:
-        """The smallest sets that hold one of each."""
+        """The smallest unions of a set of each side."""
         if (len(one) * len(other)) ** 2 // 2 <= self._left:
             return self.of(a | b for a in one for b in other)
         self.cut = True
@@ -179,7 +179,7 @@ class Smallest:
 
     @staticmethod
     def _pairs(one: list[Changes], other: list[Changes]) -> Iterator[Changes]:
-        """The smallest sets of both sides come first, so that the first pairs hold the smallest ones."""
+        """Unions, with the smallest sets of both sides first."""
         for _, i, j in sorted((i + j, i, j) for i in range(len(one)) for j in range(len(other))):
             yield one[i] | other[j]
 
@@ -194,5 +194,5 @@ _RANK: Mapping[str, int] = {
 
 
 def order(change: Change) -> tuple[int, str]:
-    """The place of a change in a list: by its kind, then by its text."""
+    """The sort key of a change: its kind, then its text."""
     return _RANK[change_kind(change)], change_text(change, "")

@@ -1,4 +1,4 @@
-"""What operations bring their caller: facts that success adds, on entities that are there and on ones that it makes."""
+"""What operations give their caller: facts that success adds, on existing entities and on created ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GainedFact:
-    """Something that the caller may come to: a privilege granted, ownership, membership, or an entity that they made."""
+    """Something that the caller may gain: a granted privilege, ownership, membership, or a created entity."""
 
     kind: FactKind
     entity: Entity
@@ -26,7 +26,7 @@ class GainedFact:
         return f"{self.privilege or self.kind} ({self.entity})"
 
     def atom(self) -> Has | Owner | Member:
-        """The atom that asks for it, of a request about the entity."""
+        """The atom that requires this fact, for a request about the entity."""
         target = Target(slot=RESOURCE, type=self.entity.type)
         match self.kind:
             case "grant":
@@ -42,23 +42,23 @@ class GainedFact:
 
 
 def bringing(program: Program) -> tuple[Rule, ...]:
-    """The rules that bring their caller something, or make something."""
+    """The rules that give their caller something or create an entity."""
     return tuple(r for r in program.rules.values() if r.creates or any(e.kind != "revoke" for e in r.effects))
 
 
 def effect_slots(rule: Rule) -> tuple[str, ...]:
-    """The further objects of a rule that its effects are about."""
+    """The `with` slots that a rule's effects refer to."""
     named = {effect.target.slot for effect in rule.effects if effect.kind != "revoke"}
     return tuple(w.name for w in rule.withs if w.name in named)
 
 
 def makes(program: Program, rule: Rule) -> bool:
-    """Whether a rule is asked about an entity that is not there yet. A `single` one is there with its parent."""
+    """Whether a rule creates its entity. A `single` entity exists with its parent, so it is never created."""
     return rule.creates and not program.entities[rule.entity].single
 
 
 def lands(program: Program) -> bool:
-    """Whether some rule brings something on an entity that was there before, and not only on what it makes."""
+    """Whether some rule gives something on an existing entity, and not only on entities that it creates."""
     return any(
         effect.kind != "revoke"
         and effect.target.type not in _children(program, rule, effect.target)
@@ -69,18 +69,19 @@ def lands(program: Program) -> bool:
 
 
 def _children(program: Program, rule: Rule, target: Target) -> tuple[str, ...]:
-    """The type of a target that lies right inside the rule's entity, and so is one that the operation makes."""
+    """The type of a target directly inside the rule's entity, which the operation therefore creates; else empty."""
     type_ = program.entities[target.type]
     inside = target.slot == RESOURCE and type_.parent == rule.entity and not type_.single
     return (target.type,) if inside else ()
 
 
 class FreshNames:
-    """Names for what operations make: one entity for each parent and each rule that makes such entities. `taken`: names in use.
+    """Names for created entities: one entity for each parent and each rule that creates such entities.
 
-    One is enough. Nothing but its path tells one made entity from another, so in any course of action each may be replaced by
-    the first that the same rule made under the same parent: what was allowed stays allowed, since that one gathers all that
-    the others had, and no condition asks for less.
+    `taken`: names in use. One entity is enough. Created entities differ only by their path, so in any sequence of
+    operations each may be replaced by the first that the same rule created under the same parent. What was allowed
+    stays allowed: that entity gathers every right that the others had, and no condition requires the absence of a
+    right.
     """
 
     def __init__(self, program: Program, taken: Iterable[str]) -> None:
@@ -102,12 +103,12 @@ class FreshNames:
         }
 
     def under(self, parent: Entity | None, type_: str, rule: Rule) -> Entity:
-        """The entity that a rule makes in a parent, or at the root."""
+        """The entity that a rule creates in a parent, or at the root."""
         name = self._names[type_, rule.id]
         return Entity(type_, f"{parent.id}/{name}" if parent is not None and parent.id else name)
 
     def resources(self, rule: Rule, universe: Universe) -> Iterator[Entity]:
-        """What a rule can be asked about: what there is, or what it makes in each parent."""
+        """The possible resources of a rule: existing entities, or the one that it creates in each parent."""
         if not makes(self.program, rule):
             found = universe.by_type[rule.entity]
             yield from (found[path] for path in sorted(found))
@@ -122,7 +123,7 @@ class FreshNames:
     def brings(
         self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
     ) -> tuple[GainedFact, ...]:
-        """What success adds for the caller. Revocations are left out: they never help them."""
+        """What success adds for the caller. Revocations are left out: they never help the caller."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[GainedFact, None] = {}
         if makes(self.program, rule):

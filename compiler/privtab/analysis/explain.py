@@ -1,4 +1,4 @@
-"""Why one request is answered as it is: every way to an allow, atom by atom and row by row, and what would turn a denial."""
+"""Explains the decision on one request: each minimal set with the rows behind it, and what would turn a denial."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from privtab.state.places import NOWHERE, Places
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One atom of a minimal set: whether it holds, on which entity and through whom, and every chain of rows behind it.
+    """One atom of a minimal set: whether it holds, where, through which principal, and the chains of rows behind it.
 
-    `denied`: the denials in its way, as text, and `denied_by` their chains. Where an atom is denied, `because` may still
-    hold the grants that would count without the denial.
+    `denied` names the denials that block the atom, and `denied_by` has their chains. For a denied atom, `because` may
+    still hold the grants that would count without the denial.
     """
 
     atom: str
@@ -37,11 +37,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestExplanation:
-    """The answer to a request, the rule that gave it, every minimal set of that rule, and what would turn a denial.
+    """The decision on a request, its rule, every minimal set of the rule, and what would turn a denial into an allow.
 
-    `turns`: each smallest set of changes, fewest first; empty for an allow, and where no change leads to one. `proposals`: these and
-    roles and groups, the least privilege first. `sets_complete` and `turns_complete` (which is about `proposals` too): whether these
-    are all, and not some of too many.
+    `turns`: the smallest sets of changes, fewest first; empty for an allow, and if no change leads to one. `proposals`:
+    these and sets with roles and groups, least privilege first. `sets_complete` and `turns_complete` (also about
+    `proposals`): whether all are listed, or only some because there are too many.
     """
 
     request: Request
@@ -57,9 +57,9 @@ class RequestExplanation:
 def explain(
     reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE
 ) -> RequestExplanation:
-    """Explain one request; raises InvalidRequest where it names what the policy does not know.
+    """Explain one request. Raises InvalidRequest if it uses names that the policy does not know.
 
-    `state`: the one that the reference was made of. Without it nothing is said of rows and changes.
+    `state`: the one that the reference was built from. Without it the explanation has no rows and no changes.
     """
     found = reference.explanation(request)
     rows = None if state is None else Provenance(found.asked, state, places)

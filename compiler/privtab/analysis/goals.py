@@ -1,4 +1,4 @@
-"""What a path is to lead to: something held on an entity, or an operation that is allowed."""
+"""The goal of a path: a right held on an entity, or an allowed operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privtab.state.names import StateNames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What is to be reached: every one of some atoms on an entity, or an operation."""
+    """What a path should reach: all of some atoms on an entity, or an allowed operation."""
 
     text: str
     resource: Entity
@@ -26,14 +26,14 @@ class Goal:
 
     @classmethod
     def of_fact(cls, fact: GainedFact) -> Goal:
-        """To hold a fact, in effect: whatever is denied or inherited counts."""
+        """The goal of holding a fact in effect, with denials and inheritance taken into account."""
         return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
 
 
 def goal(reference: Reference, wanted: str, entity: Entity) -> Goal:
     """The goal of holding `owner`, `member`, a privilege, or all of a set on an entity.
 
-    Raises InvalidRequest where the policy knows no such entity, or nothing of that name can be held there.
+    Raises InvalidRequest if the policy knows no such entity, or if nothing of that name can be held on it.
     """
     reference.vocabulary.check_path(entity)
     text = f"{wanted} ({entity})"
@@ -57,9 +57,9 @@ def operation_goal(
     with_: Mapping[str, Entity] | None = None,
     flags: frozenset[str] = frozenset(),
 ) -> Goal:
-    """The goal of being allowed an operation; further objects that are not named are chosen among what there is.
+    """The goal of being allowed an operation. `with` objects that are not given are chosen among the existing entities.
 
-    Raises InvalidRequest where the policy knows no such operation, entity or object, or needs a flag that is not said.
+    Raises InvalidRequest if the policy knows no such operation, entity or object, or if a required flag is missing.
     """
     shape = reference.vocabulary.check_operation(entity.type, operation)
     reference.vocabulary.check_path(entity)
@@ -73,7 +73,7 @@ def operation_goal(
 
 
 class RelevantFacts:
-    """What a condition may be helped by: facts on the paths of its objects that its atoms ask for."""
+    """The facts that may help a condition: those on the paths of its objects that its atoms require."""
 
     def __init__(self, caller: Caller, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
         keys = caller.vocabulary.keys
@@ -95,7 +95,7 @@ class RelevantFacts:
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in self._asked)}
 
     def bears(self, fact: GainedFact) -> bool:
-        """Whether a fact may help; true for some that do not."""
+        """Whether a fact may help. May be true for facts that do not."""
         for slot in self._slots:
             path = self._paths.get(slot)
             near = path is None or fact.entity.id in path

@@ -1,4 +1,4 @@
-"""By which minimal set a caller is allowed, where a condition has too many of them to list."""
+"""The minimal set that allows a caller, for conditions with too many minimal sets to list."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from privtab.reference.evaluate import EvaluationContext
 
 
 def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing:
-    """The minimal sets of a condition of a rule, for the flags and types of a request.
+    """The minimal sets of a rule's condition, for the flags and types of a request.
 
-    Where not all are listed, one that the caller holds comes first if there is any.
+    If not all are listed, one that the caller holds comes first, if there is any.
     """
     form = canonical(asked.program)
     types = {slot.name: asked.types[slot.name] for slot in rule.withs}
@@ -29,18 +29,18 @@ def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing
 
 
 class _Held(RequestAlgebra["frozenset[Leaf] | None"]):
-    """Atoms that the caller holds and that suffice for a condition; None where they do not hold enough."""
+    """Atoms that the caller holds and that suffice for a condition; None if they do not hold enough."""
 
     def __init__(self, asked: EvaluationContext) -> None:
         super().__init__(asked.program, asked.flags, asked.types)
         self._asked = asked
 
     def atom(self, atom: Atom) -> frozenset[Leaf] | None:
-        """As Algebra.atom."""
+        """See `Algebra.atom`."""
         return frozenset((atom,)) if self._asked.holds(atom) else None
 
     def all_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
-        """As Algebra.all_of."""
+        """See `Algebra.all_of`."""
         held: set[Leaf] = set()
         for value in values:
             if value is None:
@@ -49,7 +49,7 @@ class _Held(RequestAlgebra["frozenset[Leaf] | None"]):
         return frozenset(held)
 
     def any_of(self, values: Iterable[frozenset[Leaf] | None]) -> frozenset[Leaf] | None:
-        """As Algebra.any_of."""
+        """See `Algebra.any_of`."""
         return next((value for value in values if value is not None), None)
 
 

@@ -1,8 +1,8 @@
-"""How a user could come to what they do not hold, by operations that grant: a search over effects.
+"""How a user could gain rights that they do not hold, through operations that grant: a search over effects.
 
-Effects add rows that are the caller's own and allow; conditions have no negation; so nothing that they could do becomes
-impossible by doing something else first. All that can be reached is found by doing whatever is allowed until nothing new
-comes of it. Denials of the state stay, and what is revoked is left out, since it never helps.
+Effects only add allowing rows for the caller, and conditions have no negation, so no operation makes another one
+impossible. Everything reachable is therefore found by performing whatever is allowed until nothing new results. Denials
+in the state stay, and revocations are left out, since they never help the caller.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from privtab.request import Entity
 from privtab.state.nodes import State
 
 MOST_TRIALS = 50_000
-"""Actions that are tried for one user's shortest paths before short ones have to do."""
+"""How many actions are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""
 
 Facts: TypeAlias = frozenset[GainedFact]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An operation that brings something, and the objects that this depends on."""
+    """An operation that gives something, with the objects that this depends on."""
 
     rule: Rule
     resource: Entity
@@ -41,7 +41,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One operation of a path: what it is done on, why it is allowed there, and what it brings."""
+    """One operation of a path: its objects, why it is allowed there, and what it gives."""
 
     rule: Rule
     resource: Entity
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """The steps to a goal, none where it is held already. `shortest`: no path has fewer steps."""
+    """The steps to a goal, none if it is held already. `shortest`: no path has fewer steps."""
 
     goal: str
     steps: tuple[Step, ...]
@@ -61,7 +61,7 @@ class Path:
 
 
 class SearchSpace:
-    """What is the same for every user of a state: which entities there are, and which names are taken."""
+    """What is the same for every user of a state: the existing entities, and the names in use."""
 
     def __init__(self, reference: Reference, state: State) -> None:
         self.universe = universe(reference.program, state)
@@ -69,9 +69,9 @@ class SearchSpace:
 
 
 class ReachableRights:
-    """All that one user could do and come to. `more`: entities that exist besides those that the state names.
+    """Everything that one user could do and gain. `more`: entities that exist besides those that the state names.
 
-    `ground`: made once where many users are asked about.
+    `ground`: a shared search space, for questions about many users.
     """
 
     def __init__(
@@ -100,17 +100,17 @@ class ReachableRights:
         self._exists: set[Entity] = set()
         self._rules = bringing(self.program)
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
-        """What may be done, in the order in which it becomes possible, and what it brings."""
+        """The possible actions, in the order in which they become possible, and what each gives."""
         self.facts: dict[GainedFact, None] = {}
         self._trials = 0
         self._saturate()
 
     def gains(self) -> tuple[GainedFact, ...]:
-        """What they could come to and do not hold now, on entities that are there already."""
+        """What the user could gain and does not hold now, on entities that exist already."""
         return tuple(self._gained(fact for fact in self.facts if fact.entity in self._there))
 
     def makes(self) -> tuple[Action, ...]:
-        """What they could make under entities that are there already."""
+        """What the user could create under entities that exist already."""
         return tuple(
             action
             for action, facts in self.actions.items()
@@ -118,7 +118,7 @@ class ReachableRights:
         )
 
     def reachable(self) -> frozenset[GainedFact]:
-        """Every privilege, ownership and membership that they could hold, on what is there and on what they could make."""
+        """Every privilege, ownership and membership that the user could hold, on existing and created entities."""
         self._suppose(self.facts)
         found: set[GainedFact] = set()
         for entity in self.universe:
@@ -128,7 +128,7 @@ class ReachableRights:
         return frozenset(found)
 
     def path(self, goal: Goal) -> Path | None:
-        """The shortest way to a goal; None where there is none, or none of at most `max_steps` steps."""
+        """The shortest path to a goal; None if there is none, or none of at most `max_steps` steps."""
         self._suppose(())
         if self._reached(goal):
             return Path(goal=goal.text, steps=())
@@ -142,10 +142,10 @@ class ReachableRights:
             return None
         return Path(goal=goal.text, steps=tuple(self._told(actions)), shortest=shortest)
 
-    # --- doing whatever is allowed ----------------------------------------------------------------------------------
+    # --- performing whatever is allowed -----------------------------------------------------------------------------
 
     def _saturate(self) -> None:
-        """Round by round: what is allowed now, then what that makes possible."""
+        """Perform, round by round, whatever the results of the previous rounds allow."""
         rounds = 0
         while self.max_steps is None or rounds < self.max_steps:
             rounds += 1
@@ -162,7 +162,7 @@ class ReachableRights:
                         self.universe.add(fact.entity)
 
     def _possible(self) -> Iterator[tuple[Action, tuple[GainedFact, ...]]]:
-        """The actions that are allowed now and bring something that no action has brought."""
+        """The actions that are allowed now and give something that no action has given yet."""
         for rule in self._rules:
             slots = effect_slots(rule)
             known: dict[tuple[str, str], bool] = {}
@@ -182,7 +182,7 @@ class ReachableRights:
                         yield Action(rule=rule, resource=resource, with_=tuple(named.items())), facts
 
     def _ways(self, rule: Rule, resource: Entity, *, every: Collection[str] = ()) -> Iterator[dict[str, Entity]]:
-        """Choices of further objects with which a rule allows a resource now."""
+        """Choices of `with` objects with which a rule allows a resource now."""
         condition = item_condition(rule)
         if rule.withs:
             yield from self._choices.of(rule, condition, resource, every=every)
@@ -190,7 +190,7 @@ class ReachableRights:
             yield {}
 
     def _suppose(self, facts: Iterable[GainedFact]) -> None:
-        """Let the caller hold these facts beside what the state gives them."""
+        """Let the caller hold these facts in addition to the state."""
         imagined = self.caller.imagined
         listed = list(facts)
         imagined.allowed = {(f.privilege, str(f.entity)) for f in listed if f.kind == "grant"}
@@ -202,7 +202,7 @@ class ReachableRights:
         self._choices.exists = self._is_there
 
     def _is_there(self, entity: Entity, *, above: bool = False) -> bool:
-        """Whether an entity exists now; with `above`, whether what contains it was there from the start."""
+        """Whether an entity exists now; with `above`, whether its parent existed from the start."""
         if not above:
             return entity in self._there or entity in self._exists
         parent = self._parent(entity)
@@ -216,7 +216,7 @@ class ReachableRights:
         return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
 
     def _gained(self, facts: Iterable[GainedFact]) -> Iterator[GainedFact]:
-        """The facts that hold in the end and do not hold now, with denials and what is inherited."""
+        """The facts that hold in the end and do not hold now, with denials and inheritance taken into account."""
         asked = [fact for fact in facts if fact.kind != "exists"]
         self._suppose(())
         before = {fact for fact in asked if self._holds(fact)}
@@ -239,7 +239,7 @@ class ReachableRights:
         )
 
     def _bearing(self, goal: Goal) -> list[Action]:
-        """The actions that may help towards a goal: whose facts it asks for, and whose facts those actions ask for."""
+        """The actions that may help towards a goal, directly or by enabling others that do."""
         needs = [
             RelevantFacts(
                 self.caller, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule)
@@ -260,7 +260,7 @@ class ReachableRights:
         return tuple(dict.fromkeys(leaves(self.program, item_condition(rule))))
 
     def _breadth_first(self, goal: Goal, bearing: list[Action]) -> list[Action] | None:
-        """The fewest actions to a goal; None where that takes too long to find."""
+        """The fewest actions to a goal; None if finding them takes too long."""
         level: dict[Facts, tuple[Action, ...]] = {frozenset(): ()}
         seen: set[Facts] = set(level)
         while level:
@@ -286,7 +286,7 @@ class ReachableRights:
         return None
 
     def _may(self, action: Action) -> bool:
-        """Whether an action is allowed now and is about what exists."""
+        """Whether an action is allowed now and all its objects exist."""
         needed: list[Entity | None] = [entity for _, entity in action.with_]
         needed.append(self._parent(action.resource) if makes(self.program, action.rule) else action.resource)
         if not all(entity is None or self._is_there(entity) for entity in needed):
@@ -294,7 +294,7 @@ class ReachableRights:
         return self._with(action) is not None
 
     def _with(self, action: Action) -> dict[str, Entity] | None:
-        """The further objects with which an action is allowed now."""
+        """The `with` objects with which an action is allowed now; None if there are none."""
         fixed = dict(action.with_)
         for with_ in self._ways(action.rule, action.resource, every=tuple(fixed)):
             if all(with_[slot] == entity for slot, entity in fixed.items()):
@@ -302,7 +302,7 @@ class ReachableRights:
         return None
 
     def _thinned(self, goal: Goal, bearing: list[Action]) -> list[Action]:
-        """Actions that lead to a goal and of which none can be left out: halves are tried first, then less."""
+        """Actions that lead to a goal, none of which can be left out; drops halves first, then smaller parts."""
         kept = bearing
         size = max(1, len(kept) // 2)
         while True:
@@ -318,12 +318,12 @@ class ReachableRights:
             size = max(1, size // 2)
 
     def _leads(self, actions: Collection[Action], goal: Goal) -> bool:
-        """Whether doing whatever is allowed of these actions reaches a goal."""
+        """Whether performing whatever is allowed of these actions reaches a goal."""
         self._suppose(self._brought(self._in_order(actions)))
         return self._reached(goal)
 
     def _in_order(self, actions: Collection[Action]) -> list[Action]:
-        """Those of the actions that can be done, each after what it needs."""
+        """Those of the actions that can be performed, each after the ones it needs."""
         done: list[Action] = []
         left = list(actions)
         while True:
@@ -362,7 +362,7 @@ class ReachableRights:
 def escalations(
     reference: Reference, state: State, user: str, *, ground: SearchSpace | None = None, max_steps: int | None = None
 ) -> Iterator[tuple[GainedFact, Path]]:
-    """What a user could come to on entities that are there and does not hold now, each with its path."""
+    """What a user could gain on existing entities and does not hold now, each with its path."""
     if not lands(reference.program):
         return
     reach = ReachableRights(reference, state, user, ground=ground, max_steps=max_steps)

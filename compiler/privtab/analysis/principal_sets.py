@@ -1,4 +1,4 @@
-"""For whom a condition holds, as set algebra over users or over principals."""
+"""The users or principals for whom a condition holds, by set algebra."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from privtab.state.nodes import State
 
 
 class PrincipalSets(RequestAlgebra[set[str] | None]):
-    """For whom a condition holds, as set algebra; None stands for everyone."""
+    """The users or principals for whom a condition holds, as sets; None stands for everyone."""
 
     unassigned = False
-    """Whether a role counts that nobody was assigned."""
+    """Whether to count a role that is assigned to no one."""
 
     def __init__(self, asked: EvaluationContext, state: State) -> None:
         super().__init__(asked.program, asked.flags, asked.types)
@@ -36,29 +36,29 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         self._seen: dict[Atom, set[str]] = {}
 
     def everywhere(self, principal: str) -> set[str]:
-        """Who is this principal, wherever it counts."""
+        """The bearers of a principal without regard to scopes: of roles, only assignments without a scope count."""
         raise NotImplementedError
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """(key of the scope, who holds the role within it) for a `role:…`."""
+        """For a `role:…`, pairs of a scope's key and the bearers of the role within that scope."""
         raise NotImplementedError
 
     def person(self, user: str) -> str:
-        """How a user in person is written here."""
+        """The bearer that stands for a user as such."""
         raise NotImplementedError
 
     def group_names(self) -> Iterable[str]:
-        """Every group that somebody may be in."""
+        """Every known group."""
         raise NotImplementedError
 
     def atom(self, atom: Atom) -> set[str] | None:
-        """For whom an atom holds."""
+        """The bearers for whom an atom holds."""
         if atom not in self._seen:
             self._seen[atom] = self._atom(atom)
         return self._seen[atom]
 
     def all_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
-        """For whom all hold."""
+        """The bearers for whom all parts hold."""
         found: set[str] | None = None
         for some in values:
             if some is not None:
@@ -68,7 +68,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         return found
 
     def any_of(self, values: Iterable[set[str] | None]) -> set[str] | None:
-        """For whom some holds."""
+        """The bearers for whom some part holds."""
         found: set[str] = set()
         for some in values:
             if some is None:
@@ -169,7 +169,7 @@ class UserSets(PrincipalSets):
         self._everywhere: dict[str, set[str]] = {}
 
     def everywhere(self, principal: str) -> set[str]:
-        """Who is this principal, wherever it counts."""
+        """The users that a principal stands for, counting only assignments without a scope."""
         if principal not in self._everywhere:
             kind, _, name = principal.partition(":")
             match kind:
@@ -184,18 +184,18 @@ class UserSets(PrincipalSets):
         return self._everywhere[principal]
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """(key of the scope, who holds the role within it)."""
+        """Pairs of a scope's key and the users who hold the role within that scope."""
         return [(scope, self.everywhere(p)) for p, scope in self._assigned.get(role, ()) if scope is not None]
 
     def via(self, user: str, role: str) -> str | None:
-        """The first group by which a user holds a `role:…`, if they do not hold it themselves."""
+        """The first group through which a user holds a `role:…`; None if they are assigned the role themselves."""
         holders = [principal for principal, _ in self._assigned.get(role, ())]
         if f"user:{user}" in holders:
             return None
         return min((p for p in holders if user in self.everywhere(p)), default=None)
 
     def person(self, user: str) -> str:
-        """The name as it is."""
+        """The user's name, unchanged."""
         return user
 
     def group_names(self) -> Iterable[str]:
@@ -204,7 +204,7 @@ class UserSets(PrincipalSets):
 
 
 class SinglePrincipalSets(PrincipalSets):
-    """Principals, each alone: a user in person, without groups and roles; a group with its roles; a role."""
+    """Principals, each on its own: a user without groups and roles, a group with its roles, or a role."""
 
     unassigned = True
 
@@ -225,7 +225,7 @@ class SinglePrincipalSets(PrincipalSets):
         }
 
     def everywhere(self, principal: str) -> set[str]:
-        """The principal itself, and for a role the groups that hold it; nobody where it is held within scopes alone."""
+        """The principal itself and, for a role, the groups that hold it; empty for roles that need a scope."""
         if not principal.startswith("role:"):
             return {principal}
         if self._scope(principal) is not None:
@@ -234,7 +234,7 @@ class SinglePrincipalSets(PrincipalSets):
         return {principal} | groups
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """Each scope that the role is or could be held within: the role there, and the groups that hold it there."""
+        """For each scope in which the role is or could be held: the role there, and the groups that hold it there."""
         found: dict[str, set[str]] = defaultdict(set)
         type_ = self._scope(role)
         for key in (key for keys in self.asked.keys.values() for key in keys):
@@ -246,12 +246,12 @@ class SinglePrincipalSets(PrincipalSets):
         return found.items()
 
     def _scope(self, role: str) -> str | None:
-        """The type of entity that a `role:…` has to be held within; None where it may be held everywhere."""
+        """The entity type that a `role:…` is scoped to; None if it is held everywhere."""
         declared = self.program.roles.get(role.removeprefix("role:"))
         return None if declared is None else declared.scope
 
     def person(self, user: str) -> str:
-        """A user in person is a principal."""
+        """The principal `user:…`."""
         return f"user:{user}"
 
     def group_names(self) -> Iterable[str]:

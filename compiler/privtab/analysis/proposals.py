@@ -1,12 +1,12 @@
-"""What to do about a denial: roles that have what is missing and groups first, the least privilege first.
+"""Proposals for a denied request: roles that have what is missing and groups first, least privilege first.
 
-Beside the changes of `analysis.changes`, the caller is imagined with each role, and in each group, that a row about what is
-asked names. Every set of changes that is proposed turns the answer, and none of its changes can be left out. Sets are sorted
-by what else they would allow: the operations that the caller gains, on the entities that the state names and those of the
-request. Of a state of more than EXACT rows the rows about the roles and groups are counted instead.
+Besides the changes of `analysis.changes`, proposals try each role and each group that a relevant row of the state
+names. Every proposed set of changes turns the decision, and none of its changes can be left out. Sets are sorted by
+what else they would allow: the operations that the caller gains, on the entities that the state names and those of the
+request. If the state has more than EXACT rows, the rows about the roles and groups are counted instead.
 
-A grant to a user in person is what a certification calls a finding, so it is never proposed first: where nothing else would
-do, the grant is to a new role that the caller is assigned.
+A certification reports a direct grant to a user as a finding, so it is never proposed first: if nothing else would do,
+the grant is to a new role that the caller is assigned.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from privtab.request import Entity, Request
 from privtab.state.nodes import Grant, State
 
 EXACT = 5_000
-"""Rows of a state up to which what a proposal would allow is worked out."""
+"""The largest number of rows in a state for which the gain of a proposal is computed exactly."""
 MOST = 24
-"""Roles and groups that are tried, and proposals that are measured."""
+"""How many roles and groups are tried, and how many proposals are measured."""
 MOST_CUT = 6
-"""Proposals that are measured where there are too many to list."""
+"""How many proposals are measured if there are too many to list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A smallest set of changes that turns a denial.
+    """A smallest set of changes that turns a denial into an allow.
 
-    `gains`: how many operations the caller could do then that they cannot do now, the one asked for included; for large states how
-    many rows speak of the roles and groups; None where it was not measured. `direct`: whether a privilege is granted to the
-    user in person. `new_role`: the grants are to a new role, and the caller is assigned it.
+    `gains`: how many operations the caller could do then but not now, including the requested one; for large states,
+    how many rows are about the roles and groups; None if it was not measured. `direct`: whether a privilege is granted
+    to the user directly. `new_role`: the grants are to a new role, which the caller is assigned.
     """
 
     changes: tuple[Change, ...]
@@ -55,7 +55,7 @@ class Proposal:
 
 
 def proposals(reference: Reference, state: State, request: Request, turns: Ways) -> tuple[tuple[Proposal, ...], bool]:
-    """What to do about a denial, the best first, and whether that is all. `turns`: what `turns.ways` found."""
+    """Return proposals for a denial, best first, and whether they are complete. `turns`: from `turns.ways`."""
     budget = Smallest()
     alone = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = [frozenset(way) for way in turns.sets]
@@ -83,14 +83,14 @@ def _is_direct(way: tuple[Change, ...]) -> bool:
 
 
 def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
-    """Grants in person last; what only concerns the caller before what others notice; then the least gain."""
+    """The sort key: direct grants last; then changes that affect only the caller first; then the least gain."""
     others = any(isinstance(c, Lift) and c.row.grantee.startswith(("role:", "group:")) for c in proposal.changes)
     gains = float("inf") if proposal.gains is None else proposal.gains
     return proposal.direct, others, proposal.gains is None, gains, len(proposal.changes)
 
 
 def _candidates(reference: Reference, turned: HypotheticalDecision) -> list[Assign | AddToGroup]:
-    """The roles and groups that a row about what is asked names, and groups that hold such roles; MOST at most."""
+    """The roles and groups that relevant rows of the state name, and groups that hold such roles; at most MOST."""
     caller = turned.caller
     principals = set(_named(reference, turned))
     held = {f"role:{role}" for role in caller.roles}
@@ -116,7 +116,7 @@ def _candidates(reference: Reference, turned: HypotheticalDecision) -> list[Assi
 
 
 def _named(reference: Reference, turned: HypotheticalDecision) -> Iterator[str]:
-    """The principals that have something of what the condition asks for."""
+    """The principals that hold something that the condition requires."""
     program, caller, holdings = reference.program, turned.caller, reference.holdings
     owner = program.semantics.owner
     for atom in turned.reached:
@@ -138,7 +138,7 @@ def _named(reference: Reference, turned: HypotheticalDecision) -> Iterator[str]:
 
 
 class _Measure:
-    """What sets of changes would allow beside what is asked for."""
+    """Measures what sets of changes would allow besides the request."""
 
     def __init__(self, reference: Reference, state: State, request: Request) -> None:
         self.reference = reference

@@ -1,4 +1,4 @@
-"""Through which rows a caller holds what they hold: from the grant or ownership back to the user."""
+"""The rows through which a caller holds what they hold: from the grant or ownership back to the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StepKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One link: a row of the state (with its place where that is known), a declared role, a group of the request."""
+    """One link: a row of the state (with its position, if known), a declared role, or a group of the request."""
 
     kind: StepKind
     text: str
@@ -29,7 +29,7 @@ class Step:
 
 
 Chain: TypeAlias = tuple[Step, ...]
-"""From what is held on the object to the user themselves, one row after the other."""
+"""The links from a right on the object back to the user, in order."""
 
 
 class Provenance:
@@ -78,7 +78,7 @@ class Provenance:
                 self._owners[str(entity)].append((owner, step))
 
     def of(self, atom: Atom) -> tuple[Chain, ...]:
-        """Every way in which an atom holds for the caller; none where it does not."""
+        """Every chain through which an atom holds for the caller; empty if it does not hold."""
         match atom:
             case Has():
                 return (*self._owning(atom), *(() if self.denied(atom) else self.granted(atom)))
@@ -120,7 +120,7 @@ class Provenance:
         return tuple(found)
 
     def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
-        """Every denial that stands in the way on an object: its row, and how it reaches the caller."""
+        """Every denial that blocks a privilege on an object: its row, and the chain from it to the caller."""
         path = self.asked.path(atom.target)
         if self.program.semantics.deny != "overrides":
             return ()
@@ -148,7 +148,7 @@ class Provenance:
                 yield (step, *chain)
 
     def _as(self, principal: str, path: Iterable[str]) -> Iterator[Chain]:
-        """How the caller is a principal for an object: a role within a scope only where that is on the path."""
+        """The chains by which the caller is a principal; scoped roles count only if the scope is on the path."""
         kind, _, name = principal.partition(":")
         if kind == "role":
             for a, step in self._roles.get(principal, ()):

@@ -1,9 +1,10 @@
-"""What would turn a denial: the smallest sets of changes to the state, exactly, or some of them where they are too many.
+"""The smallest sets of changes to the state that would turn a denial into an allow; only some if there are too many.
 
-The changes, for one caller and one request: for each atom that the condition reaches, a grant to the caller on the atom's own
-object, ownership of it, membership in it, the role itself, service administration; where owners hold the privilege, ownership
-of its object too; and the removal of each row that denies them something asked for. A condition is monotone in all of them but
-a role, which may bring denials: roles are tried one set after the other, the rest is an antichain of smallest sets.
+The changes are for one caller and one request. For each atom that the condition reaches: a grant to the caller on the
+atom's own object, ownership of it, membership in it, the role itself, or service administration; if owners hold the
+privilege, also ownership of its object; and the removal of each denial of a required privilege. A condition is monotone
+in all of these but roles, which may bring denials. So sets of roles are tried one after another, and the rest is an
+antichain of smallest sets.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from privtab.request import Entity, Request
 from privtab.state.nodes import State
 
 ROLE_SETS = 64
-"""Sets of further roles that are tried."""
+"""How many sets of additional roles are tried."""
 
 
 class Ways(NamedTuple):
@@ -58,9 +59,9 @@ class Ways(NamedTuple):
 
 
 def ways(reference: Reference, state: State, request: Request) -> Ways:
-    """The smallest sets of changes that turn a denial; one empty set where the request is allowed.
+    """The smallest sets of changes that turn a denial into an allow; one empty set if the request is allowed already.
 
-    `state`: the reference's own.
+    `state`: the one that the reference was built from.
     """
     budget = Smallest()
     alone = HypotheticalDecision(reference, state, request, (), budget)
@@ -71,7 +72,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
 
 
 def universe(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
-    """Every change that `ways` thinks of for a request."""
+    """Every change that `ways` considers for a request."""
     asked = HypotheticalDecision(reference, state, request, ()).roles()
     found = {
         c
@@ -82,14 +83,14 @@ def universe(reference: Reference, state: State, request: Request) -> tuple[Chan
 
 
 def _role_sets(roles: tuple[Assign, ...], budget: Smallest) -> Iterator[tuple[Assign, ...]]:
-    """The sets of roles to try, the smallest first."""
+    """The sets of roles to try, smallest first."""
     every = chain.from_iterable(combinations(roles, size) for size in range(len(roles) + 1))
     yield from islice(every, ROLE_SETS)
     budget.cut |= next(every, None) is not None
 
 
 class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
-    """One request, its caller holding some more roles or being in more groups, and the changes that turn its conditions."""
+    """One request whose caller has some additional roles or groups, and the changes that make its conditions hold."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             self.caller.scoped = (*self.caller.scoped, (f"role:{role}", str(scope)))
 
     def roles(self) -> tuple[Assign, ...]:
-        """The roles that the condition asks for and the caller does not hold."""
+        """The roles that the condition requires and the caller does not hold."""
         found: dict[Assign, None] = {}
         for atom in self.reached:
             if isinstance(atom, Holds) and self.caller.why_holds(atom.target) is None:
@@ -142,7 +143,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return tuple(found)
 
     def _assign(self, path: tuple[str, ...]) -> Assign:
-        """How the role with this path is assigned: by the name that the state knows it by, else by its last name."""
+        """The assignment of the role with this path, named by its full path if only that occurs in the state."""
         whole = path_of(path[-1])
         last = last_name(whole)
         known = {a.role for a in self.state.assignments}
@@ -155,7 +156,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return Assign(role=role, scope=above[0] if above else self._elsewhere(declared.scope))
 
     def _elsewhere(self, type_: str) -> Entity:
-        """A scope that has nothing to do with the request: the role is held, and counts for nothing that is asked about."""
+        """A scope unrelated to the request, so that the role is held but has no other influence on the decision."""
         return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
 
     def thought_of(self) -> Iterator[Change]:
@@ -194,21 +195,21 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return tuple(entity for entity in above if entity.type in on)
 
     def sets(self) -> frozenset[Changes]:
-        """The smallest sets of changes, further roles and groups apart, that turn the denial."""
+        """The smallest sets of changes that turn the denial, besides the additional roles and groups."""
         found = self.fold(self.condition)
         if not self.budget.cut:
             return found
         return self.budget.of(map(self._without_idle, found))
 
     def beside(self, alone: HypotheticalDecision) -> Iterator[Changes]:
-        """The smallest sets of changes with the further roles and groups. `alone`: the same without those."""
+        """The smallest sets of changes, with the additional roles and groups. `alone`: the decision without them."""
         for rest in self.sets():
-            # Where sets are left out, the one that makes the roles idle may be among those.
+            # If sets were left out, one that suffices without the roles may be among them.
             if not (self.budget.cut and alone.enough(rest)):
                 yield frozenset(self.more) | rest
 
     def enough(self, changes: Changes) -> bool:
-        """Whether changes turn the denial."""
+        """Whether the changes turn the denial."""
 
         def holds(atom: Atom) -> bool:
             return any(way <= changes for way in self.atom(atom))
@@ -216,27 +217,27 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return Truth(self.program, self.flags, self.types, holds).fold(self.condition)
 
     def _without_idle(self, changes: Changes) -> Changes:
-        """Changes that are enough, without those that are not needed for it."""
+        """A sufficient set of changes without those that are not needed."""
         for change in sorted(changes, key=order, reverse=True):
             if self.enough(changes - {change}):
                 changes -= {change}
         return changes
 
     def atom(self, atom: Atom) -> frozenset[Changes]:
-        """The smallest sets of changes, further roles apart, under which an atom holds."""
+        """The smallest sets of changes, besides additional roles, under which an atom holds."""
         if atom not in self._known:
             self._known[atom] = self.budget.of(self._atom(atom))
         return self._known[atom]
 
     def all_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
-        """Those under which all hold; some of them where there are too many."""
+        """The smallest sets under which all parts hold; only some of them if there are too many."""
         found = frozenset({frozenset[Change]()})
         for sets in values:
             found = self.budget.both(found, sets)
         return found
 
     def any_of(self, values: Iterable[frozenset[Changes]]) -> frozenset[Changes]:
-        """Those under which some holds; some of them where there are too many."""
+        """The smallest sets under which some part holds; only some of them if there are too many."""
         return self.budget.of(way for sets in values for way in sets)
 
     def _atom(self, atom: Atom) -> Iterator[Changes]:
@@ -281,7 +282,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
 
 class _Reached(RequestAlgebra[Iterator[Atom]]):
-    """Every atom that a request of this kind asks about; may repeat."""
+    """Every atom that the condition reaches for the request's flags and types; may repeat."""
 
     def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
         super().__init__(program, flags, types)

@@ -1,4 +1,4 @@
-"""What a state names: its entities with all that contains them, and its users."""
+"""The entities that a state names, with everything that contains them, and its users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows_entities(state: State) -> Iterator[Entity]:
 
 
 class Universe:
-    """The entities that are taken to exist: those named, what contains them, and the `single` ones that hang off them."""
+    """The entities that are taken to exist: those named, their ancestors, and the `single` entities of all of these."""
 
     def __init__(self, program: Program, entities: Iterable[Entity] = ()) -> None:
         self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -37,7 +37,7 @@ class Universe:
             self.add(entity)
 
     def copy(self) -> Universe:
-        """Another universe of the same entities."""
+        """A copy that can grow independently."""
         other = copy(self)
         other.by_type = {type_: dict(found) for type_, found in self.by_type.items()}
         return other
@@ -46,7 +46,7 @@ class Universe:
         return entity.id in self.by_type[entity.type]
 
     def __iter__(self) -> Iterator[Entity]:
-        """All of them, by type in the order of the file, sorted by path."""
+        """All entities, by type in the order of the file, then by path."""
         for found in self.by_type.values():
             yield from (found[path] for path in sorted(found))
 
@@ -54,7 +54,7 @@ class Universe:
         return sum(map(len, self.by_type.values()))
 
     def add(self, entity: Entity) -> list[Entity]:
-        """Take an entity in, with what contains it and what hangs off that; returns those that are new."""
+        """Add an entity, its ancestors and the `single` entities of these; returns those that are new."""
         if entity in self:
             return []
         names = entity.names
@@ -73,12 +73,12 @@ class Universe:
 
 
 def universe(program: Program, state: State) -> Universe:
-    """What a state takes to exist."""
+    """The entities that exist according to a state."""
     return Universe(program, rows_entities(state))
 
 
 def names(program: Program, state: State) -> frozenset[str]:
-    """Every name that some row uses: of entities, as they stand in paths, and of principals."""
+    """Every name that some row uses: of entities, as written in paths, and of principals."""
     found = {name for entity in rows_entities(state) for name in entity.names} | users(program, state)
     found |= {a.role for a in state.assignments} | {group for _, group in state.memberships}
     principals = [*(a.principal for a in state.assignments), *(g.grantee for g in state.grants)]

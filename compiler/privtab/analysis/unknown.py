@@ -1,4 +1,4 @@
-"""What a question names that no row of the state names: most likely a slip of the pen, which the answer would not show."""
+"""Names in a question that no row of the state uses: most likely typing errors, which the answer would not reveal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privtab.state.nodes import State
 def notes(
     program: Program, state: State, principals: Iterable[str] = (), entities: Iterable[Entity] = ()
 ) -> tuple[str, ...]:
-    """A sentence for each principal (`user:alice`) and each entity that no row names, with the nearest that one does."""
+    """A note for each principal (`user:alice`) and each entity that no row names, with the closest name that occurs."""
     found: list[str] = []
     known: dict[str, frozenset[str]] = {}
     for principal in dict.fromkeys(principals):
@@ -31,7 +31,7 @@ def notes(
 
 
 def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
-    """The entities that are there already where a request makes sense: of one that is created, what contains it."""
+    """The entities that must exist for a request to make sense; for one that is created, its parent."""
     rule = program.rules.get((request.resource.type, request.action))
     slots = [] if rule is None else [w.name for w in rule.withs]
     whole = len(request.resource.names) == program.depths[request.resource.type]
@@ -45,7 +45,7 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
 
 
 def named(program: Program, state: State, kind: str) -> frozenset[str]:
-    """Every group, or every role, that a row names; roles that the policy declares too."""
+    """Every group, or every role, that a row names, including roles that the policy declares."""
     principals = {g.grantee for g in state.grants} | {owner for _, owner in state.owners}
     principals |= {a.principal for a in state.assignments}
     found = {p.partition(":")[2] for p in principals if p.startswith(f"{kind}:")}
@@ -60,7 +60,7 @@ def named(program: Program, state: State, kind: str) -> frozenset[str]:
 
 
 def _of_entity(program: Program, state: State, entity: Entity) -> list[str]:
-    """Whether neither the entity nor anything in it is named; with what is above it, where rights come from there."""
+    """A note if the state names neither the entity nor anything inside it."""
     base = entity.type
     while program.entities[base].single and program.entities[base].parent is not None:
         base = str(program.entities[base].parent)

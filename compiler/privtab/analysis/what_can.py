@@ -1,7 +1,7 @@
 """What one user may do: every operation on every entity that the state names.
 
-Most entities of a large state are alike for one user: of what lies on the way from the root nothing is theirs but at the top, so
-they are answered as any other of their type below there. Each such kind is decided once, by the reference.
+Most entities of a large state are equivalent for one user: the user holds something only near the root, and below that
+point all entities of a type get the same answers. The reference decides each equivalence class once.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from privtab.state.nodes import State
 
 Atoms: TypeAlias = tuple[Leaf, ...]
 CHOICES = 4_096
-"""Choices of types for the objects of one request that are looked at."""
+"""The most choices of types, or of objects, that are tried for the `with` objects of one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedOperation:
-    """One operation that is allowed. `with_`: a choice of further objects that it is allowed with.
+    """One allowed operation. `with_`: a choice of `with` objects that it is allowed with.
 
-    `choices`: how many entities do for the further object, where there is one. An unnamed call has a resource without its
-    last name, as in `list` and `create` under a parent.
+    `choices`: how many entities would do as the `with` object, if there is exactly one. An unnamed call has a resource
+    without its last name, as in `list` and `create` under a parent.
     """
 
     operation: str
@@ -45,16 +45,16 @@ class AllowedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatCan:
-    """What a principal may do, in the order of the policy's types, then by path; and what was looked at."""
+    """What a principal may do, in the order of the policy's types, then by path, and which entities were looked at."""
 
     principal: str
     """`user:alice`, `group:hr` or `role:analyst`."""
     entities: tuple[Entity, ...]
     allowed: tuple[AllowedOperation, ...]
     asked: int
-    """How many questions that answers: operations and entities."""
+    """The number of questions answered: pairs of operation and entity."""
     undecided: tuple[Rule, ...] = ()
-    """The rows with too many choices of further objects to look at."""
+    """The rows with too many choices of `with` objects to try."""
 
 
 def what_can(
@@ -68,10 +68,11 @@ def what_can(
 ) -> WhatCan:
     """What `user` may do on each entity that the state names, or on `entity` alone.
 
-    For `group:hr` or `role:analyst`: what somebody may who is in that group, or holds that role, and nothing else.
+    For `group:hr` or `role:analyst`: what a user may do who is only in that group, or only holds that role.
 
-    Rows that create are asked without a name, since what is created is not there yet; so are the calls of listings. `with`
-    objects are chosen among the same entities. Raises InvalidRequest where `entity` is none of this policy.
+    Operations that create are decided without a last name, since the entity does not exist yet, and so are unnamed
+    calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
+    valid in this policy.
     """
     if entity is not None:
         reference.vocabulary.check_path(entity)
@@ -102,7 +103,7 @@ def what_can(
 
 
 class _Asker:
-    """Answers for one caller, each kind of entity once."""
+    """Answers for one caller, one decision for each class of entities."""
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         self.caller = caller
@@ -115,7 +116,7 @@ class _Asker:
         self._questions: dict[str, list[tuple[Rule, bool]]] = {}
 
     def allowed(self, entity: Entity) -> Iterator[AllowedOperation]:
-        """What is allowed of all that can be asked at an entity."""
+        """The operations that are allowed on an entity."""
         kind = self._kin.of(entity)
         if kind not in self._known:
             asked = (self._decide(r, Entity(r.entity, entity.id), unnamed=u) for r, u in self.questions(entity.type))
@@ -124,7 +125,7 @@ class _Asker:
             yield may if may.resource.id == entity.id else replace(may, resource=Entity(may.resource.type, entity.id))
 
     def questions(self, type_: str) -> list[tuple[Rule, bool]]:
-        """What can be asked at an entity of a type (at the root where it is empty): named operations, and unnamed calls."""
+        """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
         if type_ not in self._questions:
             rules = self.program.rules.values()
             named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
@@ -167,10 +168,11 @@ class _Asker:
 
 
 class Choices:
-    """Further objects of a request with which a rule's condition holds, chosen among the entities of a universe.
+    """The `with` objects for which a rule's condition holds, chosen among the entities of a universe.
 
-    With the types of all objects given, a condition is its minimal sets, and an atom speaks of one object: so each object is
-    chosen on its own. Where there are too many minimal sets, each choice is looked at, objects that are alike once.
+    For given types of all objects, a condition is its minimal sets, and each atom is about one object; so each object
+    is chosen independently. If there are too many minimal sets, every choice is tried, with one object for each
+    equivalence class.
     """
 
     def __init__(self, caller: Caller, universe: Universe, kin: EquivalenceClasses) -> None:
@@ -182,18 +184,18 @@ class Choices:
         ] = {}
         self._fitting: dict[tuple[str, Atoms, str], list[Entity]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
-        """Which entities of the universe may be chosen; whoever changes it calls `forget`."""
+        """Which entities of the universe may be chosen. Call `forget` after a change."""
 
     def forget(self) -> None:
-        """Look again: the universe has grown, or the caller holds more."""
+        """Drop cached choices, because the universe has grown or the caller holds more."""
         self._fitting.clear()
 
     def of(
         self, rule: Rule, condition: Formula, resource: Entity, *, every: Collection[str] = ()
     ) -> Iterator[dict[str, Entity]]:
-        """The choices for which the condition holds: each one for the slots in `every`, some one for the others.
+        """The choices for which the condition holds: every one for the slots in `every`, any one for the others.
 
-        Raises Undecided where there are too many to look at.
+        Raises Undecided if there are too many to try.
         """
         seen: set[tuple[Entity, ...]] = set()
         for fitting in self._pools(rule, condition, resource):
@@ -206,7 +208,7 @@ class Choices:
                     yield with_
 
     def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
-        """Objects for each slot, any of which will do with any of the other slots."""
+        """Candidates for each slot; any of them may be combined with any of the other slots."""
         try:
             ways = self.split(rule, condition, resource)
         except Undecided:
@@ -221,7 +223,7 @@ class Choices:
                 yield fitting
 
     def _tried(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
-        """As `_pools`, by the condition itself."""
+        """The same as `_pools`, by evaluating the condition itself."""
         alike: list[list[list[Entity]]] = []
         for slot in rule.withs:
             kinds: dict[tuple[str, str], list[Entity]] = {}
@@ -241,9 +243,9 @@ class Choices:
     def split(
         self, rule: Rule, condition: Formula, resource: Entity
     ) -> list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
-        """For each choice of types and each minimal set: the types, the resource's atoms, and each slot's.
+        """For each choice of types and each minimal set: the types, the resource's atoms, and each slot's atoms.
 
-        Types of which the universe has no entity are left out. Raises Undecided where the choices are too many.
+        Types without an entity in the universe are left out. Raises Undecided if there are too many choices.
         """
         self.caller.about({RESOURCE: resource})
         types = tuple(tuple(t for t in slot.types if self.universe.by_type[t]) for slot in rule.withs)
@@ -257,7 +259,7 @@ class Choices:
         return self._split[key]
 
     def fitting(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
-        """The entities of a type for which all the atoms of a slot hold, by path."""
+        """The entities of a type for which all atoms of a slot hold, by path."""
         key = (slot, atoms, type_)
         if key not in self._fitting:
             pool = self.universe.by_type[type_]

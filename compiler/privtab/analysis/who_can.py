@@ -1,7 +1,7 @@
-"""Who may do one thing: by the state's rows from the object back to its principals, and not user by user.
+"""Who may do one operation, found from the rows of the object back to principals, and not by a decision for each user.
 
 A condition has no negation, so the users for whom it holds are unions and intersections of the users for whom its atoms
-hold; those are few look-ups each. What is told of a single user comes from the reference.
+hold, and each atom takes few look-ups. Details about a single user come from the reference.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from privtab.request import Entity, Request
 from privtab.state.nodes import State
 
 MEMBERSHIPS = 10
-"""Memberships of which each combination is looked at."""
+"""The most memberships whose combinations are all tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One thing that a user needed and has: the atom, the entity that gives it, and the principal.
+    """One atom that a user holds: the entity on which they hold it, and the principal through which.
 
-    `via`: the group by which they hold the role that gives it, unless they hold it themselves.
+    `via`: the group through which they hold the role; None if they hold the role themselves.
     """
 
     atom: str
@@ -43,9 +43,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """A user in person, a group, or a role: enough for who holds nothing else, but for `needs`.
+    """A user, a group or a role that alone suffices, given the memberships in `needs`.
 
-    `needs`: memberships that no group or role can bring, each set a way of its own; one empty set where nothing is needed.
+    `needs`: alternative sets of memberships that no group or role provides; one empty set if none is needed.
     """
 
     principal: str
@@ -54,7 +54,7 @@ class Principal:
 
 
 class WhoCan:
-    """The answer for one operation on one object. `users` are sorted; `anyone`: also who is not named anywhere."""
+    """The answer for one operation on one object. `users` are sorted; `anyone`: even users that no row names."""
 
     def __init__(self, reference: Reference, state: State, request: Request) -> None:
         reference.vocabulary.check_question(request)
@@ -72,7 +72,7 @@ class WhoCan:
         self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
 
     def through(self, user: str) -> tuple[Evidence, ...]:
-        """What one of the users is allowed by: the first minimal set that holds for them; empty where none does."""
+        """The first minimal set that holds for one of the users; empty if none does."""
         caller = Caller(self._reference, user, flags=self.request.flags)
         caller.about(self._objects())
         explained = Explanation(caller, self.rule, listing(caller, self.rule, self._condition), allowed=True)
@@ -87,9 +87,9 @@ class WhoCan:
         )
 
     def principals(self) -> tuple[Principal, ...]:
-        """Each group, each role and each user in person that suffices; first `anyone`, where no principal is needed.
+        """Each group, role and user that suffices alone; `anyone` comes first, if no principal is needed.
 
-        What `anyone` may is not repeated for the others.
+        What `anyone` may do is not repeated for the others.
         """
         bearers = _Joining(self._asked, self._state)
         ways: dict[str, set[frozenset[str]]] = defaultdict(set)
@@ -128,25 +128,25 @@ class WhoCan:
 
 
 class _Joining(SinglePrincipalSets):
-    """Principals of whom some memberships are taken for granted."""
+    """Principals with some memberships taken for granted."""
 
     joined: Collection[Atom] = ()
 
     def joining(self, memberships: Collection[Atom]) -> _Joining:
-        """The principals, each of them a member of these entities."""
+        """Take these memberships for granted."""
         self.joined = memberships
         self._seen.clear()
         return self
 
     def atom(self, atom: Atom) -> set[str] | None:
-        """For whom an atom holds."""
+        """The bearers for whom an atom holds."""
         return None if atom in self.joined else super().atom(atom)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
-    """Who may do what `request` asks, whoever its user is; `state` is the one that the reference was made of.
+    """Who may do what `request` asks for, regardless of its user; `state` is the one that the reference was built from.
 
-    Raises InvalidRequest where the request names what the policy does not know.
+    Raises InvalidRequest if the request uses names that the policy does not know.
     """
     return WhoCan(reference, state, request)
 

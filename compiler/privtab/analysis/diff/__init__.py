@@ -1,4 +1,4 @@
-"""What a change of a policy means: exact verdicts on every operation, between any two programs."""
+"""The semantic diff of two programs: an exact verdict on every operation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from privtab.analysis.diff.worker import Worker, helpers
 from privtab.ir.nodes import Program
 
 ENOUGH_FOR_ONE = 100
-"""Operations that one process compares in the time that it takes to have another one."""
+"""The number of operations that one process compares in the time that it takes to start another process."""
 __all__ = ["Declared", "Diff", "RowChange", "Verdict", "diff"]
 
 
 def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = None, renames: bool = True) -> Diff:
-    """Every operation of either program with its verdict, and what else the files declare differently.
+    """Compare every operation of either program, and what else the files declare differently.
 
-    `shown`: how the caller calls the two. `renames`: recognise what only got another name, and compare under the new one.
+    `shown`: the names of the two sides for display. `renames`: recognise renamed things and compare them under the new
+    name.
     """
     found = recognise(before, after) if renames else Renames()
     earlier = found.names.program(before, found.aliases) if found.names else before
@@ -38,12 +39,12 @@ def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = Non
 
 
 def _rows(row: Callable[[Pair], RowChange], pairs: Sequence[Pair], comparison: Comparison) -> list[RowChange]:
-    """The rows; where many have to be looked into, children of this process take their share."""
+    """The rows; if many need comparison, child processes take a share."""
     asked = [pair for pair in pairs if comparison.both(pair) and not comparison.same(pair)]
     shares = min(helpers() + 1, len(asked) // ENOUGH_FOR_ONE)
     if shares < 2:
         return list(map(row, pairs))
-    # In turns: neighbours are alike, and so is the work for them.
+    # Interleaved, because neighbouring rows need a similar amount of work.
     children = [Worker.start(lambda share=asked[n::shares]: list(map(row, share))) for n in range(1, shares)]  # type: ignore[misc]
     done = {pair: row(pair) for pair in asked[::shares]}
     for n, child in enumerate(children, start=1):
@@ -52,7 +53,7 @@ def _rows(row: Callable[[Pair], RowChange], pairs: Sequence[Pair], comparison: C
 
 
 def _pairs(before: Program, after: Program) -> list[Pair]:
-    """Every operation, by entity in the order of the later file; what is gone stands after what its entity has now."""
+    """Every operation, by entity in the order of the later file; removed operations come last within their entity."""
     types = list(dict.fromkeys([*after.entities, *before.entities]))
     order = {type_: place for place, type_ in enumerate(types)}
     return sorted(dict.fromkeys([*after.rules, *before.rules]), key=lambda pair: order[pair[0]])

@@ -1,4 +1,4 @@
-"""A comparison for programs: the keys that docs/reference/diff.md describes."""
+"""A diff as JSON, with the keys that docs/reference/diff.md describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from privtab.diagnostics import Span
 
 
 def diff_json(diff: Diff) -> dict[str, Any]:
-    """One comparison; operations that are equal in every word are counted only."""
+    """Return one diff; operations without any difference are only counted."""
     return {
         "before": asdict(diff.before),
         "after": asdict(diff.after),
@@ -21,7 +21,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
 
 
 def row_json(row: RowChange) -> dict[str, Any]:
-    """One operation."""
+    """Return one operation."""
     return {
         "entity": row.entity,
         "operation": row.operation,
@@ -57,11 +57,11 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 
 def _witness(witness: Witness) -> dict[str, Any]:
-    """`state` and `request` are what `privtab decide` takes."""
+    """Return a witness; `state` and `request` are inputs of `privtab decide`."""
     shown: dict[str, Any] = {
         "shows": witness.shows,
         "request": witness.request.to_json(),
-        # A state without rows names a table all the same.
+        # A state without rows must still name a table.
         "state": dict(witness.state) or {"grants": []},
         "before": {"answer": witness.before},
         "after": {"answer": witness.after},

@@ -1,4 +1,4 @@
-"""Two programs, row by row: exact verdicts on conditions, with the smallest witnesses."""
+"""Compares two programs row by row: exact verdicts on conditions, with the smallest witnesses."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from privtab.ir.serialise import source_text
 
 
 class Comparison:
-    """Rows of two programs that speak of the same names."""
+    """Compares rows of two programs with the same names."""
 
     def __init__(self, before: Program, after: Program, declared: Sequence[Declared] = ()) -> None:
-        """`declared`: what the files declare differently outside of their rows, as `compare_declared` has it."""
+        """`declared`: the differences outside of the rows, from `compare_declared`."""
         self.before = before
         self.after = after
-        # An entity `schema:a/b` is none of the other program where schemas have three names there. So a type at another
-        # depth is another type.
+        # An entity `schema:a/b` does not exist in the other program if schemas have three names there. So a type at
+        # another depth counts as another type.
         known = before.entities.keys() & after.entities.keys()
         apart = {t: f"{t}\N{PRIME}" for t in after.entities if t in known and before.depth(t) != after.depth(t)}
         self._apart = Renaming(types=apart)
         self._plain = {there: name for name, there in apart.items()}
         self._met = self._apart.program(after) if apart else after
         known = {*before.privileges, *before.aliases, *before.sets}
-        # A set or an alias that is new says old things: no state has it yet, and nobody holds more for it.
+        # No state uses a new set or alias yet, so it gives no caller more than before.
         unsaid = frozenset({*after.aliases, *after.sets} - known)
         self._forward = ImplicationChecker(before, self._met, unsaid)
         self._backward = ImplicationChecker(self._met, before, unsaid)
@@ -73,7 +73,7 @@ class Comparison:
                 shown = self._effects_witness(pair)
             except Undecided:
                 shown, condition = None, Verdict.UNKNOWN
-            # What success does matters only where both sides can allow the same request.
+            # Effects matter only if both sides can allow the same request.
             effects = Verdict.EQUAL if shown is None else effects
             witnesses = (*witnesses, *(() if shown is None else (shown,)))
         return RowChange(
@@ -90,7 +90,7 @@ class Comparison:
         )
 
     def same(self, pair: Pair) -> bool:
-        """Whether a row says the same on both sides, with all that it reaches by `can`: then it need not be compared."""
+        """Whether a row and all rows that it reaches by `can` are the same on both sides and need no comparison."""
         if pair not in self._same:
             before, after = self.before.rules.get(pair), self.after.rules.get(pair)
             self._same[pair] = (
@@ -103,7 +103,7 @@ class Comparison:
         return self._same[pair]
 
     def _alike(self, rule: Rule) -> bool:
-        """Whether what a row speaks of, by itself, means the same on both sides."""
+        """Whether the names that a row itself uses mean the same on both sides."""
         if not self._declared:
             return True
         if not self._same_meaning:
@@ -127,7 +127,7 @@ class Comparison:
         return self._words[privilege]
 
     def _reached(self, pair: Pair) -> Iterator[str]:
-        """The rows reached by `can` that say something else now."""
+        """The rows reached by `can` that differ between the sides."""
         seen: set[Pair] = {pair}
         waiting = [self.after.rules[pair], self.before.rules[pair]]
         for rule in waiting:
@@ -142,7 +142,7 @@ class Comparison:
                 waiting += [r for r in (before, after) if r is not None]
 
     def _declarations(self, pair: Pair) -> Iterator[str]:
-        """What is declared differently and bears on what a row asks for, through `can` too."""
+        """The changed declarations that affect what a row requires, directly or through `can`."""
         if not self._declared:
             return
         types, privileges = set[str](), set[str]()
@@ -177,7 +177,7 @@ class Comparison:
                 assert_never(change.kind)
 
     def _condition(self, pair: Pair) -> tuple[Verdict, tuple[Witness, ...]]:
-        """The verdict on who may, and a witness for each way in which the sides differ."""
+        """The verdict on the condition, and a witness for each direction in which the sides differ."""
         shapes = self._shapes(pair)
         try:
             more = separation(self._backward, shapes[1], shapes[0], alike=not self._declared)
@@ -198,7 +198,7 @@ class Comparison:
         return verdict(more=more is not None, less=less is not None), tuple(witnesses)
 
     def _effects_witness(self, pair: Pair) -> Witness | None:
-        """A request that both sides allow; None where there is none."""
+        """A request that both sides allow; None if there is none."""
         one, other = self._shapes(pair)
         found = meeting(self._forward, self._backward, one, other)
         if found is None:
@@ -217,7 +217,7 @@ class Comparison:
 
 
 def parts(before: Rule, after: Rule) -> Iterator[str]:
-    """The parts of a row that say something else, in the order in which a row is written."""
+    """The parts of a row that differ, in the order in which a row is written."""
     if before.withs != after.withs:
         yield "with"
     if before.required_flags != after.required_flags:
@@ -241,7 +241,7 @@ def parts(before: Rule, after: Rule) -> Iterator[str]:
 
 
 def cell(program: Program, rule: Rule) -> Cell:
-    """A row as it was written."""
+    """A row as written in the file."""
     return Cell(
         rule=rule.id,
         requires=rule.requires_text,
@@ -260,11 +260,11 @@ def cell(program: Program, rule: Rule) -> Cell:
 
 
 def _said(rule: Rule) -> tuple[object, ...]:
-    """What a row says of who may, without its words."""
+    """The parts of a row that decide who is allowed, without titles and notes."""
     return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs, rule.required_flags
 
 
 def _meaning(semantics: Semantics) -> tuple[object, ...]:
-    """What grants mean, as far as conditions depend on it; the gate is part of each row."""
+    """The semantics that conditions depend on; the gate is left out, since it is part of each row."""
     owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
     return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups)

@@ -1,4 +1,4 @@
-"""The fewest facts that tell two rows apart, or that fulfil both."""
+"""The fewest facts that distinguish two rows, or that satisfy both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privtab.ir.nodes import NEVER, And, Formula, Has, Owner
 from privtab.request import NOT_SET
 
 _Kind: TypeAlias = tuple[int, frozenset[str], Types]
-"""A kind of request: how many names the resource has, which flags are set, the types of the objects."""
+"""A kind of request: the number of names of the resource, the flags, and the types of the `with` objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +30,14 @@ class Separation:
     flags: frozenset[str]
     types: Types
     names: int
-    """How many names the path of the resource has."""
+    """The number of names in the path of the resource."""
 
 
 def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike: bool = False) -> Separation | None:
-    """The fewest facts under which one side allows a request and the other does not; None where there are none.
+    """The fewest facts under which one side allows a request and the other does not; None if there are none.
 
-    Whether there are any is asked of the solver, which raises Undecided where that costs too much. Where the fewest take more
-    than a budget, they are few: no single one can be left off.
+    The solver decides whether there are any, and raises Undecided if that is too expensive. If finding the fewest
+    exceeds the budget, the facts returned are few, but not always the fewest.
     """
     model = _model(exact, allowing, denying)
     if model is None:
@@ -51,19 +51,19 @@ def separation(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, al
 
 
 def _model(exact: ImplicationChecker, allowing: Shape, denying: Shape) -> Separation | None:
-    """A kind of request and facts that tell the sides apart, as the solver finds them."""
+    """A kind of request and facts that distinguish the sides, as the solver finds them."""
     return _found(exact, allowing, denying, lambda one, other: (one, -other))
 
 
 def _found(
     exact: ImplicationChecker, one: Shape, other: Shape, wanted: Callable[[int, int], tuple[int, int]]
 ) -> Separation | None:
-    """A request that the first side takes, and facts: `wanted` says of the literals of both sides what is to hold."""
+    """A request that the first side accepts, and facts; `wanted` maps the literals of both sides to what must hold."""
     solver = exact.solver
     solver.renew()
     slots = {slot.name: slot.types for slot in one.rule.withs}
     there = {slot.name: slot.types for slot in other.rule.withs}
-    # A flag that only the other side requires may be left off; one that is set is said.
+    # A request may omit a flag that only the other side requires; a flag that is set is never omitted.
     left_off = {flag: solver.flag(f"{flag} left off") for flag in other.required_flags - one.required_flags}
     said = [solver.any_of([-solver.flag(flag), -off]) for flag, off in left_off.items()]
     for names, condition in one.conditions.items():
@@ -84,11 +84,11 @@ def _found(
 
 
 def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike: bool) -> Separation | None:
-    """The fewest facts that tell the sides apart; raises Undecided where there are too many to look through.
+    """The fewest facts that distinguish the sides; raises Undecided if there are too many kinds of requests.
 
-    Every kind of request is tried: with and without the last name, any set of flags, any types of the `with` objects; and
-    in each every minimal set, those first that can be given by fewest facts. `alike`: it is known that what the conditions
-    speak of means the same on both sides.
+    Tries every kind of request: with and without the last name, any set of flags, any types of the `with` objects; and
+    for each every minimal set, starting with those that need the fewest facts. `alike`: what the conditions name is
+    known to mean the same on both sides.
     """
     form = canonical(exact.one)
     waiting: list[tuple[int, int, _Kind, AtomSet, Formula]] = []
@@ -111,11 +111,11 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
 
 
 def _least(exact: ImplicationChecker, wanted: AtomSet) -> int:
-    """No fewer facts than this give all of the atoms."""
+    """A lower bound on the number of facts that give all of the atoms."""
     privileges = {atom.privilege for atom in wanted if isinstance(atom, Has)}
     others = sum(not isinstance(atom, Has) for atom in wanted)
     if privileges & exact.here.held:
-        return max(others, 1)  # what one owns may give every privilege
+        return max(others, 1)  # ownership may give every privilege
     if len(privileges) > 1 and _given_together(exact, privileges):
         return others + 1  # one role or one set may give all
     return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
@@ -133,7 +133,7 @@ def _all_of(wanted: AtomSet) -> Formula:
 
 
 def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, found: Separation) -> Separation:
-    """The same with fewer facts where one gives several things, and in privileges in place of sets where they will do."""
+    """Replace facts by fewer ones that give several things at once, and sets by privileges where these suffice."""
     f, g = _conditions(allowing, denying, found.names, found.flags, found.types)
 
     def tells_apart(facts: Facts) -> bool:
@@ -144,7 +144,7 @@ def _smallest(exact: ImplicationChecker, allowing: Shape, denying: Shape, found:
 
 
 def _plain(exact: ImplicationChecker, facts: Facts, do: Callable[[Facts], bool]) -> Facts:
-    """The facts with privileges in place of sets and aliases, where they do."""
+    """The facts, with privileges in place of sets and aliases where these suffice."""
     for fact in sorted(facts, key=repr):
         if isinstance(fact, Granted) and fact.name not in exact.one.privileges:
             names = sorted(exact.here.given(fact.name, fact.target.type))
@@ -154,7 +154,7 @@ def _plain(exact: ImplicationChecker, facts: Facts, do: Callable[[Facts], bool])
 
 
 def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, tells_apart: Callable[[Facts], bool]) -> Facts:
-    """Fewer facts that do the same, where one gives several things that now have a fact each."""
+    """Fewer facts with the same result, where one fact can replace several."""
     if len(facts) < 2:
         return facts
     several = sorted(set(_several(exact, f, facts)), key=repr)
@@ -172,7 +172,7 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, tells_apart: Cal
 
 
 def _several(exact: ImplicationChecker, f: Formula, facts: Facts) -> Iterator[Fact]:
-    """Facts that give more than one of the things that a condition asks for: upper grants, sets, roles, ownership."""
+    """Facts that give several of the things that a condition requires: grants on ancestors, sets, roles, ownership."""
     asked = tuple(dict.fromkeys(atoms(f)))
     privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
     granted = Counter(fact.name for fact in facts if isinstance(fact, Granted) and fact.effect == "allow")
@@ -206,9 +206,9 @@ def _roles(exact: ImplicationChecker, atom: Has) -> Iterator[Assigned]:
 def meeting(
     forward: ImplicationChecker, backward: ImplicationChecker, before: Shape, after: Shape
 ) -> Separation | None:
-    """Few facts under which both sides allow a request; None where there are none.
+    """Few facts under which both sides allow a request; None if there are none.
 
-    Raises Undecided where the solver does not tell within its budget.
+    Raises Undecided if the solver exceeds its budget.
     """
     try:
         return _met(forward, backward, before, after)
@@ -225,7 +225,7 @@ def _met(forward: ImplicationChecker, backward: ImplicationChecker, before: Shap
         other = backward.counterexample(conditions[1], NEVER, flags, types)
         if one is None or other is None:
             continue
-        # Nothing is denied in either, so that both conditions hold under all of the facts together.
+        # Neither has denials, so both conditions hold under the union of the facts.
         enough = (one, other, one | other)
         hold = partial(_hold, forward, conditions, flags, types)
         facts = next(filter(hold, enough))
@@ -248,7 +248,7 @@ def _conditions(one: Shape, other: Shape, names: int, flags: frozenset[str], typ
 
 
 _KINDS = 256
-"""Kinds of requests that are looked through one by one for the fewest facts."""
+"""The most kinds of requests that are enumerated to find the fewest facts."""
 
 
 def _within_reach(one: Shape, other: Shape) -> None:

@@ -1,4 +1,4 @@
-"""What two files declare outside of their rows, compared: semantics, entity types, privileges, aliases, sets, roles."""
+"""Differences between two files outside of their rows: semantics, entity types, privileges, aliases, sets, roles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compare_declared(before: Program, after: Program) -> Iterator[Declared]:
 
 
 def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[str, T | None, T | None]]:
-    """Each name of either side with what it is there: those of the later side first."""
+    """Each name of either side with its value on both; names of the later side come first."""
     for name in dict.fromkeys([*after, *before]):
         yield name, before.get(name), after.get(name)
 
@@ -33,7 +33,7 @@ def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[st
 def _whole(
     kind: Literal["alias", "set", "privilege", "type", "role"], name: str, one: str | None, other: str | None
 ) -> Iterator[Declared]:
-    """A declaration that is one text."""
+    """The change of a declaration that is shown as one text."""
     if one != other:
         state = Verdict.ADDED if one is None else Verdict.REMOVED if other is None else Verdict.CHANGED
         yield Declared(kind=kind, name=name, verdict=state, details=(Detail(what="", before=one, after=other),))
@@ -47,7 +47,7 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[Declared]:
             detail = Detail(what="", before=one, after=other)
             yield Declared(kind="semantics", name=name, verdict=state, details=(detail,))
 
-    # With denials, what reaches further down or to more callers carries denials with it.
+    # With denials, wider inheritance or more callers also mean wider denials.
     further = Verdict.CHANGED if denies else Verdict.WIDER if after.inheritance == "down" else Verdict.NARROWER
     yield from change("inheritance", before.inheritance, after.inheritance, further)
     yield from change("deny", before.deny, after.deny, Verdict.NARROWER if after.deny == "overrides" else Verdict.WIDER)
@@ -90,7 +90,7 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
             yield from _whole("privilege", name, _on(one), _on(other))
             continue
         gone, new = [t for t in one.on if t not in other.on], [t for t in other.on if t not in one.on]
-        # That a privilege cannot be granted on what the other side does not have at all is said there.
+        # If the other side lacks the whole type, the change is reported there, not here.
         told = [t for t in (*gone, *new) if t in known]
         changed = (Detail(what="on", before=_list(one.on), after=_list(other.on)),) if told else ()
         words = Detail(what="deprecated", before=one.deprecated, after=other.deprecated)
@@ -99,7 +99,7 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
 
 
 def _sets(before: Program, after: Program) -> Iterator[Declared]:
-    """Sets by the privileges that they stand for; a set can be granted and asked for, so that more is neither."""
+    """Compare sets by their privileges. More members is neither wider nor narrower: sets are both granted and required."""
     names = StateNames(before), StateNames(after)
     for name, one, other in _pairs(before.sets, after.sets):
         members = [

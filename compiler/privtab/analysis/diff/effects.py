@@ -1,4 +1,4 @@
-"""What success gives, compared as the rows that it writes to the state."""
+"""Compares effects as the rows that they write to the state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from privtab.ir.canonical import target_text
 from privtab.ir.nodes import Effect, Rule, Target
 
 Outcome: TypeAlias = tuple[str, str, Target]
-"""(`grant` or `become`, a privilege, `owner` or `member`, where)"""
+"""(`grant` or `become`; a privilege, `owner` or `member`; target)"""
 
 
 def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[Outcome]:
-    """What the caller gets, or what goes; a set is its members."""
+    """What the caller gains, or what is revoked; a set counts as its members."""
     return frozenset(
         (effect.kind, what, effect.target)
         for effect in effects
@@ -24,21 +24,21 @@ def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[Outcome]:
 
 
 def compare_effects(before: Rule, after: Rule) -> Verdict:
-    """Wider where the caller gets more, or less goes, and nothing the other way round."""
+    """Wider if the caller gains more or less is revoked, and not the reverse as well."""
     got, gets = outcomes(before.effects, gains=True), outcomes(after.effects, gains=True)
     went, goes = outcomes(before.effects, gains=False), outcomes(after.effects, gains=False)
     return verdict(more=not (gets <= got and went <= goes), less=not (got <= gets and goes <= went))
 
 
 def verdict(*, more: bool, less: bool) -> Verdict:
-    """The verdict on two sides by whether the later one has more and whether it has less."""
+    """The verdict for a later side that has more, less, or both."""
     if more and less:
         return Verdict.INCOMPARABLE
     return Verdict.WIDER if more else Verdict.NARROWER if less else Verdict.EQUAL
 
 
 def together(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict on a row by those on its condition and on its effects."""
+    """Combine the verdicts on the condition and the effects of a row."""
     if Verdict.UNKNOWN in (one, other):
         return Verdict.UNKNOWN
     both = {one, other} - {Verdict.EQUAL}
@@ -46,5 +46,5 @@ def together(one: Verdict, other: Verdict) -> Verdict:
 
 
 def effect_texts(rule: Rule) -> tuple[str, ...]:
-    """The effects in types: `grant ALL (namespace)`."""
+    """The effects, with types as targets: `grant ALL (namespace)`."""
     return tuple(f"{e.kind} {e.what} ({target_text(e.target, rule)})" for e in rule.effects)

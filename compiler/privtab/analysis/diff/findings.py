@@ -1,4 +1,4 @@
-"""A comparison as findings, for tools that show these beside lines."""
+"""A diff as findings, for tools that show these beside lines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CODES = {
     Verdict.RENAMED: ("D106", "operation-renamed", "An operation or its entity has another name."),
     Verdict.UNKNOWN: ("D107", "operation-unknown", "Whether an operation is allowed to others was not decided."),
 }
-"""For each verdict a code, a name and what it means."""
+"""For each verdict, the code, the name and the meaning of its finding."""
 
 
 def findings(diff: Diff, failing: Collection[Verdict]) -> Iterator[tuple[Diagnostic, RowChange]]:
-    """One finding for each changed operation, at its row; what fails the run is an error, the rest are notes."""
+    """One finding for each changed operation, at its row: an error if it fails the run, else a note."""
     file = next((row.after.span.path for row in diff.rows if row.after is not None), None)
     for row in diff.changes:
         span = _span(row, file)
@@ -46,7 +46,7 @@ def findings(diff: Diff, failing: Collection[Verdict]) -> Iterator[tuple[Diagnos
 
 
 def message(row: RowChange) -> str:
-    """What changed, in one line, with the witness."""
+    """What changed, on one line, with the witnesses."""
     said = f"`{row.name}` is {row.verdict}"
     if row.was is not None:
         said += f", it was `{row.was[0]}/{row.was[1]}`"
@@ -59,7 +59,7 @@ def message(row: RowChange) -> str:
 
 
 def _span(row: RowChange, file: str | None) -> Span:
-    """The row as it is; for one that is gone the top of the file that it is gone from."""
+    """The span of the row; for a removed row, the top of the later file."""
     if row.after is not None:
         return row.after.span
     assert row.before is not None
@@ -67,7 +67,7 @@ def _span(row: RowChange, file: str | None) -> Span:
 
 
 def _related(row: RowChange) -> tuple[Related, ...]:
-    """The row before, unless it stands in a revision, where no tool could open it."""
+    """The earlier row, unless it is in a git revision, which no tool could open."""
     if row.before is None or row.after is None or ":" in row.before.span.path:
         return ()
     return (Related(message="the row before", span=row.before.span),)

@@ -1,4 +1,4 @@
-"""A program under other names: entity types, privileges and operations."""
+"""Renames entity types, privileges and operations in a program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privtab.ir.nodes import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renaming:
-    """Old name → new name; what is not there keeps its name."""
+    """Old name → new name; names that are not included stay."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     privileges: Mapping[str, str] = field(default_factory=dict)
@@ -46,15 +46,15 @@ class Renaming:
         return self.privileges.get(name, name)
 
     def pair(self, entity: str, operation: str) -> tuple[str, str]:
-        """The new names of a row."""
+        """The new entity type and operation of a row."""
         return self.type(entity), self.operations.get((entity, operation), operation)
 
     def target(self, target: Target) -> Target:
-        """The same place by its new name."""
+        """The target with its new type."""
         return target if target.type not in self.types else replace(target, type=self.types[target.type])
 
     def formula(self, formula: Formula) -> Formula:
-        """The same condition in the new names."""
+        """The condition with the new names."""
         return mapped(formula, self._leaf, self.type)
 
     def _leaf(self, part: Atom | Can) -> Formula:
@@ -71,7 +71,7 @@ class Renaming:
                 assert_never(part)
 
     def effect(self, effect: Effect) -> Effect:
-        """The same effect in the new names."""
+        """The effect with the new names."""
         return replace(
             effect,
             what=self.privilege(effect.what),
@@ -80,7 +80,7 @@ class Renaming:
         )
 
     def rule(self, rule: Rule) -> Rule:
-        """The same row in the new names; its words stay as they were written."""
+        """The row with the new names; texts stay as they were written."""
         entity, operation = self.pair(rule.entity, rule.operation)
         return replace(
             rule,
@@ -94,7 +94,7 @@ class Renaming:
         )
 
     def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
-        """The same program in the new names. `aliases`: further other names of its privileges."""
+        """The program with the new names. `aliases`: additional aliases of its privileges."""
         owner = program.semantics.owner
         said = program.semantics
         if owner is not None:

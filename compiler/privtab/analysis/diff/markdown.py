@@ -1,4 +1,4 @@
-"""A comparison as a review comment: what changed at a glance, the witnesses folded away."""
+"""A diff as a review comment: an overview of what changed, with collapsed witnesses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privtab.analysis.diff.summary import (
 
 
 def markdown(diff: Diff, *, level: int = 2) -> str:
-    """The comparison in GitHub's Markdown. `level`: of the heading."""
+    """The diff in GitHub's Markdown. `level`: of the heading."""
     return "\n".join(_lines(diff, level)).rstrip("\n") + "\n"
 
 
@@ -110,12 +110,12 @@ def _optional(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Text with what Markdown and tables would take for their own escaped."""
+    """Escape what has a meaning in Markdown or its tables."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def _code(text: str) -> str:
-    """Text as code; a bar would end the cell of a table."""
+    """Format text as code; a bar would end the table cell."""
     plain = " ".join(text.split()).replace("|", "\\|")
     return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
 

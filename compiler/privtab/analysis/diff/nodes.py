@@ -1,4 +1,4 @@
-"""What a comparison of two programs says: values only; renderers read them."""
+"""The result of comparing two programs: values only, for renderers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tables: TypeAlias = Mapping[str, list[dict[str, str]]]
 
 
 class Verdict(StrEnum):
-    """What became of an operation, or of something that the file declares."""
+    """How an operation, or a declaration of the file, changed."""
 
     WIDER = "wider"
     NARROWER = "narrower"
@@ -27,25 +27,25 @@ class Verdict(StrEnum):
     REMOVED = "removed"
     RENAMED = "renamed"
     UNKNOWN = "unknown"
-    """Of conditions whose comparison costs more than its budget: nothing is known, and every gate fails."""
+    """The comparison of conditions exceeds its budget: nothing is known, and every gate fails."""
     CHANGED = "changed"
-    """Of declarations alone, where more and less cannot be told from the declaration itself."""
+    """For declarations only, if the declaration alone does not show whether it gives more or less."""
     EQUAL = "equal"
 
 
 OPERATION_VERDICTS = tuple(v for v in Verdict if v is not Verdict.CHANGED)
-"""The verdicts of operations, those first that a reviewer looks at first."""
+"""The verdicts of operations, most important for a reviewer first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One row as it was written, and where."""
+    """One row as it was written, and its position."""
 
     rule: str
     requires: str | None
     each: str | None
     gate: str | None
-    """None: no gate applies."""
+    """None if no gate applies."""
     withs: tuple[str, ...]
     """`name: type`, or `name: type | type`."""
     flags: tuple[str, ...]
@@ -53,9 +53,9 @@ class Cell:
     effects: tuple[str, ...]
     report: str | None
     parent: str | None
-    """The type that contains the row's."""
+    """The parent type of the row's type."""
     unnamed: bool
-    """Whether a request may leave off the last name."""
+    """Whether a request may omit the last name."""
     note: str | None
     source: str | None
     span: Span
@@ -71,7 +71,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """A state and a request that the two programs answer differently, or (`effects`) allow with different effects."""
+    """A state and a request that the two programs decide differently or (`effects`) allow with different effects."""
 
     shows: Literal["wider", "narrower", "effects"]
     request: Request
@@ -83,13 +83,13 @@ class Witness:
 
     @property
     def rows(self) -> int:
-        """How many rows the state has."""
+        """The number of rows in the state."""
         return sum(map(len, self.state.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """Somebody's word that one change of one operation is meant, until a day."""
+    """An approval of one change of one operation, until a date."""
 
     operation: str
     """`entity/operation`."""
@@ -99,10 +99,10 @@ class Waiver:
     until: date
     span: Span
     system: str | None = None
-    """None: of any system."""
+    """None applies to any system."""
 
     def covers(self, system: str, row: RowChange) -> bool:
-        """Whether this is the change that was meant."""
+        """Whether the waiver applies to this change."""
         return (
             self.operation == row.name and self.change is row.verdict and (self.system is None or self.system == system)
         )
@@ -119,21 +119,21 @@ class RowChange:
     """None for rows that only one side has."""
     effects: Verdict | None = None
     parts: tuple[str, ...] = ()
-    """Which parts of the row are not what they were: `requires`, `each`, `gate`, `with`, `effects`, …"""
+    """The parts of the row that changed: `requires`, `each`, `gate`, `with`, `effects`, …"""
     because: tuple[str, ...] = ()
-    """What else it hangs on: rows reached by `can`, and declarations of the file."""
+    """Other causes of the change: rows reached by `can`, and declarations of the file."""
     before: Cell | None = None
     after: Cell | None = None
     was: Pair | None = None
-    """The pair before, where an operation or its entity got another name."""
+    """The earlier pair, if the operation or its entity was renamed."""
     recognised: str | None = None
-    """By what a renamed operation was recognised."""
+    """How a renamed operation was recognised."""
     witnesses: tuple[Witness, ...] = ()
     waived: Waiver | None = None
 
     @property
     def own(self) -> bool:
-        """Whether the row itself says something else, or a row that it refers to; not the declarations alone."""
+        """Whether the row itself changed, or a row that it refers to, and not only declarations."""
         told = {"note", "deprecated", "report"}
         return bool(set(self.parts) - told) or any(reason.startswith("can ") for reason in self.because)
 
@@ -144,13 +144,13 @@ class RowChange:
 
     @property
     def alike(self) -> bool:
-        """Whether there is nothing to tell: the same meaning in the same words."""
+        """Whether there is nothing to report: the same meaning in the same words."""
         return self.verdict is Verdict.EQUAL and not self.parts and not self.because and self.was is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """One thing that a declaration says otherwise; None where it says nothing of it."""
+    """One part of a declaration that changed; None if a side does not have it."""
 
     what: str
     before: str | None
@@ -168,22 +168,22 @@ class Declared:
     was: str | None = None
     recognised: str | None = None
     meaning: bool = True
-    """Whether decisions can depend on it: titles and deprecations are words."""
+    """Whether decisions can depend on it; they do not depend on titles and deprecations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """Which policy a side is."""
+    """The policy on one side."""
 
     shown: str
-    """How the caller called it."""
+    """The name for display."""
     system: str
     version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """Two programs compared: every operation of either, in the order of the file, and every declaration that changed."""
+    """Two programs compared: every operation of either, in the order of the file, and every changed declaration."""
 
     before: Named
     after: Named
@@ -197,14 +197,14 @@ class Diff:
 
     @property
     def rewritten(self) -> tuple[RowChange, ...]:
-        """The operations that mean the same in other words."""
+        """The operations that were reworded without a change of meaning."""
         return tuple(row for row in self.rows if row.verdict is Verdict.EQUAL and not row.alike)
 
     @property
     def same(self) -> bool:
-        """Whether nothing changed that a decision could show, or a name."""
+        """Whether neither decisions nor names changed."""
         return not self.changes and not any(d.meaning for d in self.declared)
 
     def count(self, verdict: Verdict) -> int:
-        """How many operations have that verdict."""
+        """The number of operations with this verdict."""
         return sum(row.verdict is verdict for row in self.rows)

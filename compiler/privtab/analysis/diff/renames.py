@@ -1,7 +1,7 @@
-"""What only got another name: entity types, then privileges, then operations, each by the rows that speak of it.
+"""Recognises renamed entity types, then privileges, then operations, by the rows that use them.
 
-Deterministic: candidates are tried in the order of the file, and of several that fit the one wins that fits most, then
-the one with the same title, then the one whose name is nearest, then the first.
+The result is deterministic: candidates are tried in the order of the file. The best fit wins, then an equal title, then
+the most similar name, then the first candidate.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from privtab.ir.nodes import (
 )
 
 ENOUGH = 0.5
-"""The least share of rows, or of places, that must fit."""
+"""The least share of matching rows, or of matching uses, for a rename."""
 NEAR = 0.6
-"""How near the names of what no row speaks of must be."""
+"""The least similarity of two names that no row uses."""
 MANY = 200
-"""From so many candidates on nearness of names is not looked at."""
+"""If there are more candidates, similarity of names is not considered."""
 
 Key: TypeAlias = object
-"""What a row says, so that two rows that say the same have equal keys."""
+"""The content of a row; rows with the same content have equal keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renames:
-    """Old name → new name, and for each by what it was recognised."""
+    """Old name → new name, and how each was recognised."""
 
     names: Renaming = field(default_factory=Renaming)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
-    """Old names of privileges that both sides still take, as aliases."""
+    """Old names of privileges that both sides still accept, as aliases."""
     types_by: Mapping[str, str] = field(default_factory=dict)
     privileges_by: Mapping[str, str] = field(default_factory=dict)
     operations_by: Mapping[Pair, str] = field(default_factory=dict)
 
 
 def recognise(before: Program, after: Program) -> Renames:
-    """The names that only changed; empty for two programs with the same names."""
+    """Find names that changed while the meaning stayed; empty if both programs have the same names."""
     found = Renames()
     if before.entities.keys() != after.entities.keys():
         found = _types(before, after, found)
@@ -75,7 +75,7 @@ class _Fit:
     titled: bool
     near: float
     first: int
-    """Minus the place in the file."""
+    """Minus the position in the file."""
     name: str = field(compare=False)
     says: str = field(compare=False, default="")
 
@@ -172,7 +172,7 @@ def _privileges(before: Program, after: Program, found: Renames) -> Renames:
 
 
 def _by_alias(before: Program, after: Program, name: str) -> str | None:
-    """The new name where one side has the other's name as an alias."""
+    """The new name, if one side has the other's name as an alias."""
     if name in after.aliases:
         return after.aliases[name].of
     return next(
@@ -183,9 +183,9 @@ def _by_alias(before: Program, after: Program, name: str) -> str | None:
 def _sites(
     program: Program, privileges: Iterable[str], names: Renaming, both: AbstractSet[Pair]
 ) -> dict[str, set[object]]:
-    """Where each privilege is asked for, given, or part of a set or a role.
+    """Where each privilege is required, granted by an effect, or part of a set or a role.
 
-    `both`: the operations of both sides; any other may have another name there, so that only its entity counts.
+    `both`: the operations that both sides have. Any other may have been renamed, so only its entity counts.
     """
     sites: dict[str, set[object]] = {name: set() for name in privileges}
     for (type_, operation), rule in program.rules.items():
@@ -215,7 +215,7 @@ def _sites(
 
 
 def _operations(before: Program, after: Program, found: Renames) -> Renames:
-    """Row by row, again while something is found: a row can refer to one that got another name."""
+    """Match rows until nothing new is found: a row can refer to a renamed one."""
     mapped: dict[Pair, str] = {}
     by: dict[Pair, str] = {}
     old = {pair: found.names.pair(*pair) for pair in before.rules}
@@ -255,13 +255,13 @@ def _operations(before: Program, after: Program, found: Renames) -> Renames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Blanks:
-    """Turns rows into keys; names that only one side has are left blank."""
+    """Turns rows into keys, with blanks for names that only one side has."""
 
     types: frozenset[str] = frozenset()
     privileges: Iterable[str] = ()
 
     def row(self, rule: Rule) -> Key:
-        """What a row says of who may and of what that does."""
+        """The content of a row: who is allowed, and the effects."""
         return (
             self.formula(rule.gate, rule.entity),
             self.formula(rule.requires, rule.entity),
@@ -279,15 +279,15 @@ class _Blanks:
                 yield effect.kind, self.privilege(what), place
 
     def type(self, name: str, own: str) -> str:
-        """The name of a type; the row's own and those that one side lacks have none."""
+        """The name of a type, or a placeholder if one side lacks it."""
         return name if name not in self.types else "itself" if name == own else "?"
 
     def privilege(self, name: str) -> str:
-        """The name of a privilege, or none."""
+        """The name of a privilege, or a placeholder if one side lacks it."""
         return "?" if name in self.privileges else name
 
     def formula(self, formula: Formula, own: str) -> Key:
-        """What a condition says; the order of parts is nothing."""
+        """The content of a condition, regardless of the order of its parts."""
         match formula:
             case Has():
                 return (

@@ -1,4 +1,4 @@
-"""What requests a row takes, and the condition that it puts to each kind of them."""
+"""The requests that a row accepts, and its condition for each kind of request."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Types = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The requests that a row takes."""
+    """The requests that a row accepts."""
 
     program: Program
     rule: Rule
     conditions: Mapping[int, Formula]
-    """By how many names the path of the resource has; for any other number a request is invalid."""
+    """By the number of names in the path of the resource; with any other number a request is invalid."""
     flags: frozenset[str]
     required_flags: frozenset[str]
-    """Those that a request must say, set or not."""
+    """Flags that a request must state, set or not set."""
     _sets: dict[tuple[int, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = field(
         default_factory=dict
     )
 
     @classmethod
     def of(cls, program: Program, rule: Rule, known: dict[tuple[str, str], frozenset[str]]) -> Shape:
-        """The shape of a row. `known`: what `flags_of` found for other rows."""
+        """The shape of a row. `known`: results of `flags_of` for other rows."""
         depth = program.depth(rule.entity)
         conditions = {depth: item_condition(rule)}
         if rule.unnamed and not program.entities[rule.entity].single:
@@ -46,7 +46,7 @@ class Shape:
         )
 
     def sets(self, names: int, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
-        """What suffices for a request with that many names, such flags and such objects: none, where it is invalid."""
+        """The minimal sets for a request with that many names, these flags and these types; empty if it is invalid."""
         if not self.required_flags <= {said(flag) for flag in flags}:
             return ()
         if names not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
@@ -68,7 +68,7 @@ class Shape:
 
 
 def flags_of(program: Program, rule: Rule, known: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
-    """The flags that a row asks about, through `can` too; each row is looked at once."""
+    """The flags that a row depends on, also through `can`; each row is visited once."""
     pair = rule.entity, rule.operation
     if pair not in known:
         condition = item_condition(rule)
@@ -85,7 +85,7 @@ def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
 
 
 def told(one: Shape, other: Shape) -> Iterator[frozenset[str]]:
-    """What requests say of flags: every set of them, with the required ones said; then without what one side requires."""
+    """What requests state about flags: every set, with all required flags; then without those of one side only."""
     required = one.required_flags | other.required_flags
     for flags in subsets(one.flags | other.flags):
         unset = frozenset(f"{flag}{NOT_SET}" for flag in required - flags)

@@ -1,4 +1,4 @@
-"""A comparison in words: what every format for people says alike."""
+"""Texts about a diff that all human-readable formats share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, Diff, RowChang
 from privtab.request import Request
 
 FEW = 12
-"""So many operations are named one by one where space is short."""
+"""Up to this many operations are listed by name where space is short."""
 Pair: TypeAlias = tuple[str, str | None, str | None]
 """(key of a row, text before, text after)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Operations that changed in the same way; the first stands for all of them."""
+    """Operations that changed in the same way; the first represents all of them."""
 
     verdict: Verdict
     rows: tuple[RowChange, ...]
@@ -30,24 +30,24 @@ class Group:
 
     @property
     def names(self) -> str:
-        """All of the operations, those of one entity or of one name drawn together."""
+        """All operations, combined by entity or by operation."""
         return ", ".join(drawn_together([(row.entity, row.operation) for row in self.rows]))
 
     @property
     def short(self) -> str:
-        """The same; where there are many, how many and of what."""
+        """The same, or only the number and the entities if there are many."""
         if len(self.rows) <= FEW:
             return self.names
         return f"{len(self.rows)} operations of {', '.join(dict.fromkeys(row.entity for row in self.rows))}"
 
     @property
     def declared_only(self) -> bool:
-        """Whether the rows say what they said, and only declarations of the file make the difference."""
+        """Whether the rows did not change, and only declarations of the file cause the difference."""
         return not self.first.own and self.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
 
 
 def groups(diff: Diff) -> list[Group]:
-    """The changed operations by what changed: same verdict, same cells but for the names of entity and parent."""
+    """Group the changed operations by verdict and cells, regardless of the names of entity and parent."""
     found: dict[object, list[RowChange]] = {}
     for row in diff.changes:
         found.setdefault(_likeness(row), []).append(row)
@@ -70,7 +70,7 @@ def _cell_key(row: RowChange, cell: Cell | None) -> object:
 
 
 def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
-    """The text with `entity` and `parent` in place of the names of the row's own entity and of its parent."""
+    """The text with `entity` and `parent` in place of the names of the row's entity and its parent."""
     own = {row.entity} if row.was is None else {row.entity, row.was[0]}
     return re.sub(
         r"\w+", lambda m: "entity" if m[0] in own else "parent" if m[0] == cell.parent else m[0], text, flags=re.ASCII
@@ -78,7 +78,7 @@ def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
 
 
 def drawn_together(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Pairs as `entity/operation`, drawn together by entity or by operation, whichever is shorter.
+    """Pairs as `entity/operation`, combined by entity or by operation, whichever is shorter.
 
     >>> drawn_together([("a", "list"), ("b", "list"), ("b", "get")])
     ['{a, b}/list', 'b/get']
@@ -114,7 +114,7 @@ def _operations(number: int) -> str:
 
 
 def what_changed(row: RowChange) -> str:
-    """The parts of the row that changed, else what it hangs on."""
+    """The parts of the row that changed, or the other causes of the change."""
     if row.verdict in {Verdict.ADDED, Verdict.REMOVED}:
         return ""
     if row.verdict is Verdict.RENAMED and row.was is not None:
@@ -126,9 +126,9 @@ def what_changed(row: RowChange) -> str:
 
 
 def also_by(row: RowChange) -> tuple[str, ...]:
-    """What makes the difference beside the row's own words: rows that it refers to, and declarations of the file.
+    """Causes of the change besides the row itself: rows that it refers to, and declarations of the file.
 
-    Declarations only where the condition is another though the row asks for the same.
+    Declarations are included only if the condition changed although the row did not.
     """
     reached = tuple(reason for reason in row.because if reason.startswith("can "))
     own = {"with", "flags", "gate", "requires", "each", "creates"} & set(row.parts)
@@ -139,14 +139,14 @@ def also_by(row: RowChange) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """An operation that changed, and those that changed only because they ask for it with `can`."""
+    """A changed operation, with those that changed only because they require it by `can`."""
 
     row: RowChange
     through: tuple[RowChange, ...] = ()
 
 
 def folded(rows: Sequence[RowChange]) -> list[Folded]:
-    """The operations whose own rows changed, each with those that changed only through `can`, however far away."""
+    """The operations whose rows changed, each with those that changed only through `can`, directly or indirectly."""
     by_name = {row.name: row for row in rows}
     through: dict[str, list[RowChange]] = {}
     kept: list[RowChange] = []
@@ -160,14 +160,14 @@ def folded(rows: Sequence[RowChange]) -> list[Folded]:
 
 
 def _root(row: RowChange, rows: Mapping[str, RowChange], seen: set[str]) -> RowChange | None:
-    """The changed row that another changed through: itself, unless all that changed of it is what `can` reaches."""
+    """The row that caused the change: the row itself, unless it changed only through `can`."""
     if row.parts or not row.because or not all(reason.startswith("can ") for reason in row.because):
         return row
     seen.add(row.name)
     for reason in row.because:
         operation, _, target = reason.removeprefix("can ").partition(" ")
         name = f"{target.strip('()')}/{operation}"
-        # A `with` object is not told by its type: then any row of that operation, if it changed by itself.
+        # The reason has no type for a `with` object: take any changed row of that operation.
         named = [rows[name]] if name in rows else [r for r in rows.values() if r.operation == operation and r.parts]
         for reached in named:
             if reached.name not in seen and (root := _root(reached, rows, seen)) is not None:
@@ -176,14 +176,14 @@ def _root(row: RowChange, rows: Mapping[str, RowChange], seen: set[str]) -> RowC
 
 
 def request_text(request: Request) -> str:
-    """`alice move item:s/a/x to=shelf:s/b +really`."""
+    """Format a request, as in `alice move item:s/a/x to=shelf:s/b +really`."""
     objects = [f"{name}={entity}" for name, entity in sorted(request.with_.items())]
     flags = [f"+{flag}" for flag in sorted(request.flags)]
     return " ".join([request.user, request.action, str(request.resource), *objects, *flags])
 
 
 def holding_texts(state: Tables, request: Request) -> list[str]:
-    """The rows of a state as sentences, and the groups that the request brings."""
+    """The rows of a state as sentences, and the groups of the request."""
     lines = [_sentence(table, row) for table, rows in state.items() for row in rows]
     return [*lines, *(f"the request brings group:{group}" for group in request.groups)]
 
@@ -209,12 +209,12 @@ def _sentence(table: str, row: dict[str, str]) -> str:
 
 
 def _bare(principal: str) -> str:
-    """A user without `user:`; groups and roles keep their kind."""
+    """A user without `user:`; groups and roles keep their prefix."""
     return principal.removeprefix("user:")
 
 
 def answers_text(witness: Witness) -> str:
-    """`deny → allow`; for effects what an allow gives on each side."""
+    """`deny → allow`; for effects, the effects of an allow on each side."""
     if witness.shows != "effects":
         return f"{witness.before} → {witness.after}"
     return f"{effects_text(witness.effects_before)} → {effects_text(witness.effects_after)}"
@@ -226,7 +226,7 @@ def effects_text(effects: Iterable[str]) -> str:
 
 
 def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
-    """A row as it was written: (key, text), the condition first."""
+    """The lines of a row as written: (key, text), the condition first."""
     if cell.withs:
         yield "with", ", ".join(cell.withs)
     if cell.flags:
@@ -244,9 +244,9 @@ def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
 
 
 def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
-    """Each key of the two cells with both texts, without what is the same on both sides unless all is.
+    """Each key of the two cells with both texts: the changed ones, or the conditions if nothing changed.
 
-    `anywhere`: in words that do for every entity.
+    `anywhere`: with placeholders for the names of the entity and its parent.
     """
     before, after = (
         {key: _anywhere(row, cell, text) if anywhere else text for key, text in cell_lines(cell)} if cell else {}
@@ -263,7 +263,7 @@ def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
 
 
 def pairs_of(group: Group) -> list[Pair]:
-    """The cells of a group: as written where all of its rows have the same, else in words that do for every entity."""
+    """The cells of a group: as written if all of its rows have the same, else with placeholders."""
     written = cell_pairs(group.first)
     same = all(cell_pairs(row) == written for row in group.rows)
     return written if same else cell_pairs(group.first, anywhere=True)

@@ -1,4 +1,4 @@
-"""Waivers: changes that somebody answers for until a day, read from a file with the place of each."""
+"""Waivers: changes that are approved until a date, read from a file with the position of each."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from privtab.syntax.yaml_tree import Node, compose
 
 _BEGINS = "a file of waivers begins with `waivers:`, and a list below"
 KEYS = ("operation", "change", "who", "why", "until")
-"""What every waiver says; `system` may stand beside."""
+"""The required keys of a waiver; `system` is optional."""
 CHANGES = tuple(verdict for verdict in OPERATION_VERDICTS if verdict is not Verdict.EQUAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waivers:
-    """The waivers of a file that can be read, and what is wrong with the others."""
+    """The valid waivers of a file, and findings about the others."""
 
     waivers: tuple[Waiver, ...] = ()
     found: tuple[Diagnostic, ...] = ()
 
 
 def read_waivers(source: SourceFile) -> Waivers:
-    """Every waiver of a file; one that lacks something, or says what cannot be, is an error at its line."""
+    """Read every waiver of a file; one that is incomplete or invalid is an error at its line."""
     found: list[Diagnostic] = []
     root = compose(source, found, _BEGINS)
     reader = _Reader(source, found)
@@ -43,7 +43,7 @@ class _Reader(DocumentReader):
     CODES: ClassVar = dict.fromkeys(Mistake, "D201")
 
     def example(self, key: str) -> str | None:
-        """As DocumentReader.example."""
+        """See `DocumentReader.example`."""
         return _ADVICE.get(key)
 
     def listed(self, root: Node) -> Iterable[Node]:
@@ -52,7 +52,7 @@ class _Reader(DocumentReader):
         return () if fields is None else self.items(fields["waivers"], "`waivers`")
 
     def waiver(self, node: Node) -> Waiver | None:
-        """One waiver."""
+        """Read one waiver."""
         before = self.mistakes
         nodes = self.fields(node, "a waiver", (*KEYS, "system"), required=KEYS)
         if nodes is None:
@@ -77,7 +77,7 @@ class _Reader(DocumentReader):
         )
 
     def said(self, key: str, node: Node) -> str | None:
-        """A text that is not empty, in one line."""
+        """A non-empty text, on one line."""
         text = self.text(node, f"`{key}`")
         if text is not None and not text.value.strip():
             self.report("D201", node, f"`{key}` is empty", _ADVICE.get(key))
@@ -85,7 +85,7 @@ class _Reader(DocumentReader):
         return None if text is None else " ".join(text.value.split())
 
     def day(self, node: Node, text: str) -> date | None:
-        """A day as ISO 8601 writes it."""
+        """A date in ISO 8601."""
         try:
             return date.fromisoformat(text)
         except ValueError:
@@ -106,7 +106,7 @@ _ADVICE = {
 def apply_waivers(
     diffs: Sequence[Diff], waivers: Sequence[Waiver], today: date
 ) -> tuple[tuple[Diff, ...], tuple[Diagnostic, ...]]:
-    """The comparisons with what is waived marked, and a warning for each waiver that is expired or covers nothing."""
+    """Return the diffs with waived rows marked, and a warning for each waiver that has expired or matches no change."""
     valid = [waiver for waiver in waivers if waiver.until >= today]
     used: set[Span] = set()
     marked: list[Diff] = []
@@ -146,7 +146,7 @@ def _unused(waiver: Waiver) -> Diagnostic:
 
 
 def failing(diff: Diff, verdicts: Collection[Verdict]) -> bool:
-    """Whether an operation changed in one of these ways, and nobody waived it; one that is unknown may have, in any."""
+    """Whether an operation changed in one of these ways without a waiver; an unknown change counts as any of them."""
     return any(
         row.waived is None and (row.verdict in verdicts or (verdicts and row.verdict is Verdict.UNKNOWN))
         for row in diff.changes

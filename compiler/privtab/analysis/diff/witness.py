@@ -1,4 +1,4 @@
-"""Facts that tell two programs apart → a state and a request, tried with the reference meaning under both."""
+"""Turns facts that distinguish two programs into a state and a request, checked by the reference under both."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from privtab.state.validate import validate
 
 
 class ProgramPairWitnessBuilder(WitnessBuilder):
-    """A scene for two programs: what only one of them knows has a place on the path too, by its depth."""
+    """A witness for two programs: types that only one of them has get names by their depth."""
 
     def __init__(
         self, shape: Shape, other: Program, plain: Mapping[str, str], found: Separation, *, apart: bool
     ) -> None:
-        """`plain`: the true names of types that stand under another one."""
+        """`plain`: the original names of types that were renamed for the comparison."""
         unnamed = found.names < shape.program.depth(shape.rule.entity)
         super().__init__(shape.program, shape.rule, found.types, found.facts, unnamed=unnamed, apart=apart)
         self.other = other
@@ -43,7 +43,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
 
 
 class WitnessCheck:
-    """One row on both sides, decided by the reference meaning; a row of a state that a side does not know is left out."""
+    """Checks witnesses for one row by the reference under both programs, without rows of the state that one does not know."""
 
     def __init__(self, before: tuple[FactSemantics, Rule], after: tuple[FactSemantics, Rule]) -> None:
         self.before = _only(*before)
@@ -57,7 +57,7 @@ class WitnessCheck:
         plain: Mapping[str, str],
         found: Separation,
     ) -> Witness:
-        """The facts as a state and a request. Raises AssertionError unless both sides answer as they must."""
+        """Return the facts as a state and a request. Raises AssertionError unless both sides answer as expected."""
         wanted = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
         made: Witness | None = None
         for apart in (False, True) if shape.rule.withs else (True,):
@@ -82,7 +82,7 @@ class WitnessCheck:
 
 
 def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, tuple[str, ...]]:
-    """What `privtab decide` says of a request, and the effects of an allow."""
+    """The answer that `privtab decide` gives, and the effects of an allow."""
     state, _ = validate(program, from_tables(tables, "witness"))
     reference = Reference(program, state)
     rule = program.rules.get((request.resource.type, request.action))
@@ -91,7 +91,7 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, 
     except InvalidRequest:
         return "invalid", ()
     assert rule is not None
-    # What `Reference.decide` does, without what it says of other ways to an allow.
+    # As in `Reference.decide`, without looking for other ways to an allow.
     asked = EvaluationContext(reference, request)
     if not asked.holds(asked.condition(rule)):
         return "deny", ()
@@ -100,7 +100,7 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, 
 
 
 def _only(reading: FactSemantics, rule: Rule) -> Program:
-    """The program with a row and those that it refers to, and what lies on their paths: decisions ask nothing else."""
+    """The program reduced to a row, the rows that it refers to, and their ancestors; decisions need nothing else."""
     program = reading.program
     rules: dict[tuple[str, str], Rule] = {}
     waiting = [rule]

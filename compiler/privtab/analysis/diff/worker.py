@@ -1,4 +1,4 @@
-"""Work that a child of this process does meanwhile."""
+"""Runs work in child processes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 def helpers() -> int:
-    """How many children are of use beside this process."""
+    """The number of child processes that can run in parallel with this one."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 1 if hasattr(os, "fork") else 0
 
 
 @dataclass(slots=True)
 class Worker(Generic[T]):
-    """A child process at work; `result` must be asked for once."""
+    """A child process at work; call `result` once."""
 
     work: Callable[[], T]
     process: int
@@ -26,7 +26,7 @@ class Worker(Generic[T]):
 
     @classmethod
     def start(cls, work: Callable[[], T]) -> Worker[T]:
-        """Begin the work in a child. It sees all that this process has now; its value comes back by pickle."""
+        """Start the work in a forked child, which has a copy of this process; the result is sent back by pickle."""
         reading, writing = os.pipe()
         process = os.fork()
         if process == 0:
@@ -37,20 +37,20 @@ class Worker(Generic[T]):
                     pickle.dump(work(), pipe, protocol=pickle.HIGHEST_PROTOCOL)
                 code = 0
             finally:
-                # Nothing of the parent may be flushed or cleaned up twice, and no error told by two.
+                # The child must not flush or clean up anything of the parent, nor print a second error.
                 os._exit(code)
         os.close(writing)
         return cls(work, process, reading)
 
     def stop(self) -> bytes | None:
-        """What the child has sent when it has ended; None where it failed."""
+        """Wait for the child to end and return what it sent; None if it failed."""
         with os.fdopen(self.reading, "rb") as pipe:
             sent = pipe.read()
         _, status = os.waitpid(self.process, 0)
         return sent if os.waitstatus_to_exitcode(status) == 0 else None
 
     def result(self) -> T:
-        """The value; where the child failed the work is done here, so that errors are the same."""
+        """The value; if the child failed, the work is repeated here, so that errors are the same."""
         sent = self.stop()
         if sent is None:
             return self.work()
