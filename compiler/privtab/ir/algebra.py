@@ -1,7 +1,7 @@
-"""One walk over conditions. A reader says what an atom is worth and how the values of parts are put together.
+"""One fold over conditions: an algebra says what atoms are worth and how the values of parts are combined.
 
-Three readings stay apart from this on purpose, since their agreement is what the tests look at: the reference, the Rego back end
-and the conditions of the engines.
+Three evaluators deliberately do not use it, because tests compare them with each other: the reference, the Rego back end and
+the conditions of the engines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Algebra(ABC, Generic[T]):
-    """What conditions are worth. The values of parts come lazily: an algebra that has seen enough takes no more of them."""
+    """Values of conditions. The values of parts are computed lazily, so an algebra may stop early."""
 
     def fold(self, formula: Formula) -> T:
         """The value of a condition."""
@@ -57,15 +57,15 @@ class Algebra(ABC, Generic[T]):
 
     @abstractmethod
     def all_of(self, values: Iterable[T]) -> T:
-        """The value of a conjunction; of no parts: of what always holds."""
+        """The value of a conjunction; without parts, of a condition that always holds."""
 
     @abstractmethod
     def any_of(self, values: Iterable[T]) -> T:
-        """The value of a disjunction; of no parts: of what never holds."""
+        """The value of a disjunction; without parts, of a condition that never holds."""
 
     @abstractmethod
     def when(self, when: When) -> T:
-        """The value of what a flag requires."""
+        """The value of a condition that a flag requires."""
 
     @abstractmethod
     def can(self, can: Can) -> T:
@@ -77,7 +77,7 @@ class Algebra(ABC, Generic[T]):
 
 
 class Rebuilt(Algebra[Formula]):
-    """The same condition, made anew; each method may make something else of its part."""
+    """Rebuilds a condition unchanged; subclasses override the methods for the parts that they replace."""
 
     def atom(self, atom: Atom) -> Formula:
         """As Algebra.atom."""

@@ -1,15 +1,15 @@
 """The canonical form of a condition: its minimal sets.
 
-A condition is monotone, so it is the antichain of the smallest sets of atoms that suffice for it. Atoms are not independent;
-a set of atoms *entails* an atom under the file's semantics when every state that gives the set gives the atom:
+A condition is monotone, so it is determined by the antichain of the smallest sets of atoms that suffice for it. Atoms are not
+independent; under the semantics of the file, a set of atoms *entails* an atom if every state that gives the set gives the atom:
 
 * an atom entails itself;
 * with inheritance and without denials, a privilege on an object entails it on everything below;
-* with inheritance and denials it does not (allowed above, denied below), but a privilege above *and* below entails it in
-  between: the upper one is allowed where the middle one looks, and the lower one says that nothing denies it on the way;
-* an owner has each held privilege on what they own and, with inheritance, below it, whatever is denied.
+* with inheritance and denials it does not (allowed above, denied below), but the privilege above *and* below an object entails
+  it on that object: the grant above is inherited, and the privilege below shows that no denial applies on the way;
+* an owner has each privilege that ownership confers on what they own and, with inheritance, below it, whatever is denied.
 
-The last two do not combine: where owners hold the privilege, the lower one may stand by ownership alone.
+The last two do not combine: if ownership confers the privilege, the lower one may come from ownership alone.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from privtab.ir.nodes import (
 )
 
 Leaf: TypeAlias = Atom | ByType
-"""An atom, or a condition on a `with` object whose type is not given, which then stands for itself."""
+"""An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""
 AtomSet: TypeAlias = frozenset[Leaf]
 MinimalSets: TypeAlias = tuple[tuple[Leaf, ...], ...]
 
 STEPS = 20_000
-"""Pairs of sets that are compared for the minimal sets of one condition: some hundredths of a second."""
+"""Limit on the pairs of sets that are compared for one condition: some hundredths of a second."""
 
 
 class Listing(NamedTuple):
-    """The minimal sets of a condition, or the first few that are found where it has too many."""
+    """The minimal sets of a condition, or some of them if there are too many."""
 
     sets: MinimalSets
     complete: bool = True
 
 
 class Canonical:
-    """Minimal sets of a program's conditions, with what `can` refers to computed once."""
+    """Computes minimal sets of a program's conditions; those of a `can` are computed once."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -70,14 +70,14 @@ class Canonical:
         self._meant: dict[Can, Formula] = {}
         self._cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], Listing] = {}
         self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
-        """Some minimal sets of what a `can` refers to, where they are too many."""
+        """Some minimal sets of the condition that a `can` refers to, if there are too many."""
 
     def minimal_sets(
         self, formula: Formula, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
     ) -> MinimalSets:
-        """The minimal sets of a formula, in canonical order; raises Undecided where they take more than `STEPS`.
+        """The minimal sets of a formula, in canonical order. Raises Undecided if they take more than `STEPS`.
 
-        `flags`: those that the request sets. `types`: the type of the object in each `with` slot that may have several.
+        `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         """
         self._left = STEPS
         return self.ordered(self._sets(formula, flags, types or {}))
@@ -88,7 +88,7 @@ class Canonical:
         flags: frozenset[str] = frozenset(),
         types: Mapping[str, str] | None = None,
     ) -> Listing:
-        """The minimal sets of a formula; the first few that are found where they take more than `STEPS`."""
+        """The minimal sets of a formula, or some of them if they take more than `STEPS`."""
         key = formula, flags, tuple((types or {}).items())
         if self._cut and key in self._cut:
             return self._cut[key]
@@ -102,7 +102,7 @@ class Canonical:
             return self._cut[key]
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
-        """Sets and the atoms in them in the one order that every output uses."""
+        """Sort sets, and the atoms in each, into the order that every output uses."""
         rows = [tuple(sorted(s, key=self.order)) for s in sets]
         return tuple(sorted(rows, key=lambda row: (len(row), [self.order(a) for a in row])))
 
@@ -136,7 +136,7 @@ class Canonical:
         return atom in atoms or self._follows(atoms, atom)
 
     def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
-        """Whether an atom that is none of `atoms` is entailed by them."""
+        """Whether `atoms` entail an atom that is not one of them."""
         match atom:
             case Has(privilege=privilege, target=target):
                 held = privilege in self._held
@@ -155,7 +155,7 @@ class Canonical:
                 assert_never(atom)
 
     def entailments(self, atoms: Collection[Atom]) -> Iterator[tuple[tuple[Atom, ...], Atom]]:
-        """What some atoms entail of each other: all of the first the second, as `entails` has it."""
+        """Pairs of premises and a conclusion among the atoms: the premises together entail the conclusion, as in `entails`."""
         owners = [atom for atom in atoms if isinstance(atom, Owner)]
         by_name: dict[str, list[Has]] = {}
         for atom in atoms:
@@ -174,7 +174,7 @@ class Canonical:
                     yield from (((upper, under), lower) for upper in above for under in below)
 
     def implies(self, one: Iterable[AtomSet], other: Iterable[AtomSet]) -> bool:
-        """Whether each set of `one` suffices for some set of `other`: the first condition implies the second."""
+        """Whether each set of `one` suffices for some set of `other`, so that the first condition implies the second."""
         targets = list(other)
         return all(any(self._suffices(s, t) for t in targets) for s in one)
 
@@ -188,16 +188,16 @@ class Canonical:
         return upper.type in self._above[lower.type] if self._down else upper.type == lower.type
 
     def reduce(self, atoms: AtomSet) -> AtomSet:
-        """Without the atoms that the others entail; the rest is unique, entailment having no cycles."""
+        """Drop the atoms that the others entail. The result is unique because entailment has no cycles."""
         kept = atoms
         for atom in atoms:
-            if isinstance(atom, Has):  # nothing else is ever entailed
+            if isinstance(atom, Has):  # only privileges are ever entailed
                 rest = kept - {atom}
                 kept = rest if self._follows(rest, atom) else kept
         return kept
 
     def antichain(self, sets: Iterable[AtomSet]) -> frozenset[AtomSet]:
-        """The weakest sets: none suffices for another. No two that differ suffice for each other, being reduced."""
+        """The weakest sets, none of which suffices for another. Of reduced sets, no two different ones suffice for each other."""
         distinct = frozenset(sets)
         if len(distinct) < 2:
             return distinct
@@ -211,13 +211,13 @@ class Canonical:
         return frozenset(weakest)
 
     def meant(self, can: Can) -> Formula:
-        """The condition that a `can` stands for, about the same object."""
+        """The condition that a `can` refers to, applied to the same object."""
         if can not in self._meant:
             self._meant[can] = resolve(self.program, can)
         return self._meant[can]
 
     def spend(self, steps: int) -> None:
-        """Take steps off what is left of them; raises Undecided where it is not enough."""
+        """Deduct steps from those left. Raises Undecided if there are too few."""
         self._left -= steps
         if self._left < 0:
             raise Undecided(f"not decided: the minimal sets of a condition take more than {STEPS:,} steps")
@@ -226,10 +226,10 @@ class Canonical:
         return _Sets(self, flags, types).fold(formula)
 
     def resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
-        """The sets of what a `can` refers to, worked out once; their steps count each time, so that order does not matter."""
+        """The minimal sets of what a `can` refers to, computed once; their steps are counted each time, so that order does not matter."""
         key = (can.target.type, can.operation, flags)
         if self._too_many.get(key, -1) >= self._left:
-            self.spend(self._left + 1)  # so many steps were not enough before
+            self.spend(self._left + 1)  # at least as many steps were not enough before
         if key not in self._can:
             here = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
             before = self._left
@@ -284,7 +284,7 @@ def _moved(atom: Leaf, slot: str) -> Leaf:
 
 @once
 def canonical(program: Program) -> Canonical:
-    """The shared canonicaliser of a program."""
+    """The shared `Canonical` of a program."""
     return Canonical(program)
 
 
@@ -298,7 +298,7 @@ def minimal_sets(
 def each_minimal_sets(
     program: Program, rule: Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
 ) -> MinimalSets | None:
-    """The minimal sets of a rule's `each` alone; None where it has none."""
+    """The minimal sets of a rule's `each` alone, or None if it has none."""
     return None if rule.each is None else canonical(program).minimal_sets(rule.each, flags, types)
 
 
@@ -310,7 +310,7 @@ def item_minimal_sets(
 
 
 def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
-    """How a target is written: its type; for a `with` object its name there, and `name.type` for what lies above it."""
+    """The text of a target: its type; for a `with` object its name, and `name.type` for what lies above it."""
     if target.slot == RESOURCE:
         return target.type
     slot = next(w for w in rule.withs if w.name == target.slot)
@@ -319,7 +319,7 @@ def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = No
 
 
 def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:
-    """How an atom is written, by types: `READ (namespace)`, `owner (catalog)`, `self`, `member (metalake)`.
+    """The text of an atom, by types: `READ (namespace)`, `owner (catalog)`, `self`, `member (metalake)`.
 
     `types`: as for `minimal_sets`.
     """
@@ -327,7 +327,7 @@ def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) ->
 
 
 def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
-    """An atom in the one way that every output writes it; `place` says how its target is written."""
+    """The text of an atom, the same in every output; `place` returns the text of its target."""
     match atom:
         case ServiceAdmin():
             return "service admin"

@@ -1,7 +1,7 @@
-"""A program from the JSON that `serialise` writes: the only reader that makes a `Program` of it.
+"""Read a program from the JSON that `serialise` writes; the only reader that builds a `Program` from it.
 
-The JSON says everything that decides. It leaves out words (titles of types, notes, readings), the place of a row in its file,
-and the separation of the gate from what a call requires. Keys that are not read here (minimal sets, revision) are ignored.
+The JSON holds everything that affects decisions. It omits texts (titles of types, notes, readings), the positions of rows in the
+file, and the separation of the gate from what a call requires. Keys that are not read here (minimal sets, revision) are ignored.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _OF_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
 
 
 def program_from_json(document: object, shown: str) -> Program:
-    """The program of a JSON document; `shown` is the path of its spans. Raises ValueError, which names the wrong part."""
+    """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part."""
     top = _Part(document, "the program")
     if top.document.get("format") != FORMAT:
         raise ValueError(f"it is no program of format {FORMAT}")
@@ -88,7 +88,7 @@ def program_from_json(document: object, shown: str) -> Program:
 
 
 class _Part:
-    """An object of the document, its members read by type. `where` is its place, for messages."""
+    """An object of the document with typed access to its members. `where`: its place, for messages."""
 
     __slots__ = ("document", "where")
 
@@ -143,7 +143,7 @@ class _Part:
         return value
 
     def one_of(self, key: str, kind: Any) -> Any:
-        """One of the values of a Literal type."""
+        """The member, which must be one of the values of a Literal type."""
         return _one_of(self.get(key), f"{self.where}.{key}", kind)
 
 
@@ -199,7 +199,7 @@ def _rule(entity: str, operation: str, part: _Part, span: Span) -> Rule:
         operation=operation,
         title=part.text("title"),
         origin=part.one_of("origin", Origin),
-        gate=ALWAYS,  # the JSON has it as a part of what the call needs
+        gate=ALWAYS,  # in the JSON, `call` includes it
         requires=_formula(part.part("call")),
         each=each,
         span=span,
@@ -263,7 +263,7 @@ def _formula(part: _Part) -> Formula:
 
 
 def _words(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
-    """A condition in the words of the tables; `inner`: parentheses around what has several parts."""
+    """The text of a condition, as tables write it. `inner`: put a condition of several parts in parentheses."""
     match formula:
         case Has():
             return f"{formula.privilege} ({target_text(formula.target, rule)})"

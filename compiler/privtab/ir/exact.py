@@ -1,17 +1,17 @@
-"""Does one condition imply another: exactly, over every state and request, within a program or between two.
+"""Exact implication between conditions, over every state and request, within a program or between two.
 
-Whether it does is asked of a SAT solver (`ir.solver`). The fewest facts that show the contrary are looked for here: a condition
-is monotone in what is allowed and in what is owned, joined or assigned, and falls with denials, so `f` fails to imply `g`
-just where some minimal set of `f` can be given in a way under which `g` does not hold even with every denial that leaves the
-set alone. There are few ways to give a set, and of two ways the one that gives less is enough:
+A SAT solver (`ir.solver`) decides implication. This module finds the smallest counterexample: a condition is monotone in grants,
+ownership, memberships and assignments, and antitone in denials, so `f` fails to imply `g` exactly if some minimal set of `f` can
+be given in such a way that `g` does not hold once every denial is added that leaves the set intact. There are few ways to give
+a set, and of two ways, only the one that gives less has to be tried:
 
-* a privilege by a grant on the object itself, unless a grant further up counts for less in the other program;
-* a privilege by ownership of the object or of one above it, where owners hold it;
-* a privilege by a declared role, where the other program's role is not the same;
-* anything through a group, where the other program takes groups from elsewhere.
+* a privilege by a grant on the object itself, unless a grant further up has less effect in the other program;
+* a privilege by ownership of the object or of one above it, if ownership confers the privilege;
+* a privilege by a declared role, if the role differs in the other program;
+* anything through a group, if the other program takes groups from elsewhere.
 
-The objects in different slots of a request are taken for different ones: a request that names one object twice has fewer
-states, and each of them has its like among those where they are two.
+The objects in different slots of a request are assumed to differ: a request that names one object twice has fewer states, and
+each of them has an equivalent among the states of two objects.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from privtab.ir.nodes import (
 from privtab.ir.solver import Slots, Solver
 
 _WAYS = 50_000
-"""Ways to give one minimal set that are tried: a table would have to ask for a dozen things through a dozen owners."""
+"""Limit on the ways to give one minimal set; to exceed it, a table would have to ask for a dozen things through a dozen owners."""
 
 
 class ImplicationChecker:
     """Compares the conditions of one program with those of another, or of itself.
 
-    `unsaid`: names of sets and aliases by which no state grants anything.
+    `unsaid`: names of sets and aliases that no grant of a state uses.
     """
 
     def __init__(self, one: Program, other: Program | None = None, unsaid: frozenset[str] = frozenset()) -> None:
@@ -77,15 +77,15 @@ class ImplicationChecker:
 
     @cached_property
     def solver(self) -> Solver:
-        """Circuits for the conditions of both programs: sides 0 and 1, which are one where the programs are."""
+        """Circuits for the conditions of both programs: side 0 and side 1, or side 0 alone if the programs are the same."""
         return Solver(self.here, self.there)
 
     def always_implies(
         self, rule: Rule, f: Formula, g: Formula, flags: frozenset[str] | None = None, *, unnamed: str | None = None
     ) -> bool:
-        """Whether `f` in the one program implies `g` in the other for requests of a rule, whatever types its objects have.
+        """Whether `f` in one program implies `g` in the other for every request of a rule, whatever the types of its objects.
 
-        `flags`: those that the request sets; None: whatever they are. Raises Undecided where that costs too much.
+        `flags`: those that the request sets; None: any. Raises Undecided if that exceeds the solver's budget.
         """
         return self._implies(f, g, flags, {slot.name: slot.types for slot in rule.withs}, unnamed)
 
@@ -102,13 +102,13 @@ class ImplicationChecker:
         return 0 if self.here is self.there else 1
 
     def alike(self, f: Formula, g: Formula) -> bool:
-        """Whether all that `f` in the one program and `g` in the other ask about means the same in both."""
+        """Whether everything that `f` in one program and `g` in the other refer to means the same in both."""
         if self.here is self.there:
             return True
         return self._alike and all(self._same(node) for node in (*followed(self.one, f), *followed(self.other, g)))
 
     def _same(self, node: Formula) -> bool:
-        """Whether a privilege is given by the same names and roles, and a target lies on the same path."""
+        """Whether, in both programs, a privilege is given by the same names and roles, and a target lies on the same path."""
         match node:
             case Has():
                 if node.privilege not in self._same_words:
@@ -137,7 +137,7 @@ class ImplicationChecker:
         *,
         unnamed: str | None = None,
     ) -> bool:
-        """Whether every state that gives `f` in the one program gives `g` in the other; arguments as of `counterexample`."""
+        """Whether every state that gives `f` in one program gives `g` in the other; arguments as for `counterexample`."""
         return self._implies(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
 
     def counterexample(
@@ -149,10 +149,10 @@ class ImplicationChecker:
         *,
         unnamed: str | None = None,
     ) -> Facts | None:
-        """The fewest facts under which `f` holds in the one program and `g` does not in the other; None: `f` implies `g`.
+        """The fewest facts under which `f` holds in one program and `g` does not in the other, or None if `f` implies `g`.
 
-        `flags`: those that the request sets. `types`: the type of the object in each `with` slot that may have several.
-        `unnamed`: the resource's type, where the request leaves off its last name.
+        `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
+        `unnamed`: the resource's type, if the request omits its last name.
         """
         found = list(islice(self._counterexamples(f, g, flags, types or {}, unnamed), 200))
         return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
@@ -174,7 +174,7 @@ class ImplicationChecker:
                     yield self._fewest(given, facts - given, g, flags, types)
 
     def _ways(self, atoms: AtomSet) -> Iterator[Facts]:
-        """The ways to give a set of atoms in the one program."""
+        """The ways to give a set of atoms in the first program."""
         options = [tuple(self._given(atom)) for atom in sorted(atoms, key=canonical(self.one).order)]
         if prod(map(len, options)) > _WAYS:
             raise UnsupportedError(
@@ -183,7 +183,7 @@ class ImplicationChecker:
         yield from map(frozenset, product(*options))
 
     def _given(self, atom: Leaf) -> Iterator[Fact]:
-        """The ways to give one atom, those that the other program sees least of."""
+        """The ways to give one atom, limited to those with the least effect in the other program."""
         match atom:
             case Has(privilege=privilege, target=target):
                 yield from self._granted(privilege, target)
@@ -214,22 +214,22 @@ class ImplicationChecker:
                 assert_never(atom)
 
     def _carriers(self) -> tuple[Carrier, ...]:
-        """The caller themselves, and what counts for them here and not there."""
+        """The caller, and the sources of groups that count in the first program only."""
         return ("user", *sorted(self.here.carriers - self.there.carriers))
 
     def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:
         for at in self.here.looked_at(target):
             for name in self._names(privilege, at.type):
                 seen = privilege in self.there.given(name, at.type)
-                # A grant further up gives what one on the object itself gives, and more, unless the other program
-                # sees less of it there; and so does a set or an alias.
+                # A grant further up, or by a set or an alias, gives at least as much as one of the privilege on the object itself.
+                # So it is tried only where the other program does not recognise it.
                 reaches = self.there.down and seen and self._lies_above_there(at, target)
                 if (at == target or not reaches) and (name == privilege or not seen):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=at, carrier=carrier)
 
     def _lies_above_there(self, at: Target, target: Target) -> bool:
-        """Whether `at` is on the path of `target` in the other program too: a type may have moved."""
+        """Whether `at` is on the path of `target` in the other program too; a type may have moved."""
         return target.type in self.other.entities and at in self.there.path(target)
 
     def _names(self, privilege: str, type_: str) -> Iterator[str]:
@@ -250,7 +250,7 @@ class ImplicationChecker:
                         yield Assigned(role=role.name, scope=scope, carrier=carrier)
 
     def _owned(self, target: Target) -> Iterator[Fact]:
-        """Ownership by each kind and carrier that the other program does not see; if it sees all, by the nearest kind."""
+        """Ownership in the first way that the other program does not recognise; if it recognises all, by the most direct kind."""
         ways = [(kind, carrier) for kind in self.here.kinds for carrier in self.here.carriers_of(kind)]
         unseen = [(k, c) for k, c in ways if k not in self.there.kinds or c not in self.there.carriers]
         plain = sorted(ways, key=lambda way: ("user", "role", "group").index(way[0]))
@@ -258,7 +258,7 @@ class ImplicationChecker:
             yield Owned(target=target, kind=kind, carrier=carrier)
 
     def _denials(self, atoms: AtomSet, given: Facts, g: Formula) -> Facts:
-        """Every denial of what `g` asks for that leaves the given atoms standing."""
+        """Every denial of a privilege that `g` asks for, as long as it leaves the given atoms intact."""
         if not self.there.denies:
             return frozenset()
         protected = self._protected(atoms, given)
@@ -278,7 +278,7 @@ class ImplicationChecker:
         return frozenset(found)
 
     def _protected(self, atoms: AtomSet, given: Facts) -> frozenset[tuple[str, Target]]:
-        """What may not be denied in the one program: each privilege that no ownership gives, wherever a denial counts."""
+        """What must not be denied in the first program: each privilege that no ownership gives, wherever a denial counts."""
         owned = {fact.target for fact in given if isinstance(fact, Owned)}
         kept: set[tuple[str, Target]] = set()
         for atom in atoms:
@@ -296,7 +296,7 @@ class ImplicationChecker:
         flags: frozenset[str],
         types: Mapping[str, str],
     ) -> Facts:
-        """The given facts with as few of the denials as keep `g` from holding."""
+        """The given facts with as few of the denials as suffice to keep `g` from holding."""
         listed = sorted(denials, key=lambda d: (isinstance(d, Granted) and d.name not in self.one.privileges, repr(d)))
 
         def stands(some: Iterable[Fact]) -> bool:
@@ -313,15 +313,15 @@ class ImplicationChecker:
 
 
 def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
-    """Whether two conditions over the objects of a rule are one, whatever the flags and the types of the objects."""
+    """Whether two conditions over the objects of a rule are equivalent, whatever the flags and the types of the objects."""
     exact = ImplicationChecker(program)
     return exact.always_implies(rule, f, g) and exact.always_implies(rule, g, f)
 
 
 def settings(program: Program, rule: Rule, *more: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
-    """Every set of the flags that a rule asks about, with every choice of types for its `with` objects.
+    """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
 
-    `more`: further conditions whose flags count too.
+    `more`: further conditions whose flags are included.
     """
     flags = set(rule_flags(program, rule))
     for formula in more:
@@ -333,7 +333,7 @@ def settings(program: Program, rule: Rule, *more: Formula) -> Iterator[tuple[fro
 
 
 def _mean_the_same(one: Program, other: Program) -> bool:
-    """Whether the file-wide meaning of grants is the same, apart from the names of privileges and types."""
+    """Whether the file-wide semantics are the same, apart from the names of privileges and types."""
 
     def meaning(program: Program) -> tuple[object, ...]:
         said = program.semantics

@@ -1,7 +1,7 @@
-"""What a state says about one caller and the objects of one request, without names: the rows that bear on a decision.
+"""The facts of a state that bear on a decision: rows about one caller and the objects of one request, without names.
 
-A condition looks at the path of each object of a request and at nothing beside it, and what it asks of one caller no row
-about another can change. So facts stand for all states there are: two states with the same facts are decided alike.
+A condition depends on the paths of the request's objects and on nothing beside them, and rows about other callers do not affect
+it. So facts represent every state: two states with the same facts give the same decision.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from privtab.ir.nodes import (
 )
 
 Carrier: TypeAlias = Literal["user", "group", "brought"]
-"""Through whom a row counts for the caller: themselves, a group of the state, or a group that the request brings."""
+"""How a row applies to the caller: directly, through a group of the state, or through a group that the request brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A row of `owners`: the caller, a group or a role of their owns the target."""
+    """A row of `owners`: the caller, or a group or role of theirs, owns the target."""
 
     target: Target
     kind: OwnerKind = "user"
@@ -52,7 +52,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A row of `members`; with a `carrier`, of `memberships` (or the request's groups), the target being a group."""
+    """A row of `members`. With a `carrier`: a row of `memberships`, or a group of the request; the target is then a group."""
 
     target: Target
     carrier: Literal["group", "brought"] | None = None
@@ -69,7 +69,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HasRole:
-    """The caller has the role that the target is."""
+    """The target is a role that the caller holds."""
 
     target: Target
     carrier: Carrier = "user"
@@ -77,7 +77,7 @@ class HasRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Is:
-    """The target is the caller themselves."""
+    """The target is the caller."""
 
     target: Target
 
@@ -92,7 +92,7 @@ Facts: TypeAlias = frozenset[Fact]
 
 
 class FactSemantics:
-    """What facts mean to one program; a row that the program does not know counts for nothing.
+    """Evaluates facts under the semantics of one program; a fact that the program does not know has no effect.
 
     `unsaid`: names that no fact uses.
     """
@@ -116,7 +116,7 @@ class FactSemantics:
         self._given: dict[tuple[str, str], frozenset[str]] = {}
 
     def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
-        """Through whom the caller can be an owner of that kind."""
+        """The carriers through which the caller can be an owner of that kind."""
         if kind == "user":
             return ("user",)
         return tuple(sorted(self.carriers - {"user"} if kind == "group" else self.carriers))
@@ -132,11 +132,11 @@ class FactSemantics:
         return {privilege: tuple(given_by) for privilege, given_by in names.items()}
 
     def names_of(self, privilege: str) -> tuple[str, ...]:
-        """Each name by which a grant may give the privilege: itself first, then its aliases and the sets that hold it."""
+        """The names by which a grant may give the privilege: itself first, then its aliases and the sets that include it."""
         return self._names_of.get(privilege, ())
 
     def grantable_names(self, privilege: str) -> object:
-        """All that the file says of who has a privilege; equal in two programs where a state gives it in both alike."""
+        """All that the file says about who has a privilege; if equal in two programs, every state gives it alike in both."""
         known = self.program.privileges.get(privilege)
         roles = {
             (role.name, role.scope, type_)
@@ -147,14 +147,14 @@ class FactSemantics:
         return known and frozenset(known.on), frozenset(self.names_of(privilege)), roles
 
     def place(self, type_: str) -> tuple[tuple[str, bool, str | None], ...]:
-        """Where a type lies and what that means; nothing where it is unknown."""
+        """The chain of a type and the properties of each of its types; empty if the type is unknown."""
         if type_ not in self.program.entities:
             return ()
         kinds = (self.program.entities[name] for name in self.program.chain(type_))
         return tuple((kind.name, kind.single, kind.principal) for kind in kinds)
 
     def given(self, name: str, type_: str) -> frozenset[str]:
-        """The privileges that a grant of the name gives on a type; none where it is unknown."""
+        """The privileges that a grant of the name gives on a type; none if either is unknown."""
         key = name, type_
         if key not in self._given:
             known = type_ in self.program.entities
@@ -166,7 +166,7 @@ class FactSemantics:
         return tuple(Target(slot=target.slot, type=type_) for type_ in self.program.chain(target.type))
 
     def looked_at(self, target: Target) -> tuple[Target, ...]:
-        """The objects on which a grant or a denial counts for the target."""
+        """The objects whose grants and denials count for the target."""
         return self.path(target) if self.down else (target,)
 
     def default_grants(self, role: str, type_: str) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class FactSemantics:
         return dict(declared.grants).get(type_, ()) if declared else ()
 
     def fits(self, assigned: Assigned) -> bool:
-        """Whether the policy takes the role with this scope: a declared scope must be the one that is given."""
+        """Whether the policy accepts an assignment: if the role declares a scope, the assignment must have one of that type."""
         declared = self.program.roles.get(assigned.role)
         if declared is None or assigned.carrier not in self.carriers:
             return False
@@ -192,7 +192,7 @@ class FactSemantics:
         flags: frozenset[str] = frozenset(),
         types: Mapping[str, str] | None = None,
     ) -> bool:
-        """Whether a condition holds under the facts; `types`: that of the object in each `with` slot with several."""
+        """Whether a condition holds under the facts. `types`: the type of the object in each `with` slot that allows several."""
         return Truth(self.program, flags, types or {}, lambda atom: self.atom(atom, facts)).fold(formula)
 
     def atom(self, atom: Atom, facts: Facts) -> bool:
@@ -223,7 +223,7 @@ class FactSemantics:
                 assert_never(atom)
 
     def has(self, privilege: str, target: Target, facts: Facts) -> bool:
-        """Whether the caller has a privilege on the target: by ownership, or by a grant that nothing denies."""
+        """Whether the caller has a privilege on the target: by ownership, or by a grant without a denial."""
         looked_at = frozenset(self.looked_at(target))
         if privilege in self.held and any(
             self.owns(fact) and fact.target in looked_at for fact in facts if isinstance(fact, Owned)

@@ -1,4 +1,4 @@
-"""Small operations on formulas that every reader of the IR shares."""
+"""Small operations on formulas, shared by all code that reads the IR."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin)
 
 
 def conjunction(*parts: Formula) -> Formula:
-    """All of the parts, flattened, each once; a single part stands for itself."""
+    """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
     flat: dict[Formula, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, And) else (part,):
@@ -42,7 +42,7 @@ def conjunction(*parts: Formula) -> Formula:
 
 
 def disjunction(*parts: Formula) -> Formula:
-    """Any of the parts, flattened, each once; a single part stands for itself."""
+    """The disjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
     flat: dict[Formula, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, Or) else (part,):
@@ -51,21 +51,21 @@ def disjunction(*parts: Formula) -> Formula:
 
 
 def call_condition(rule: Rule) -> Formula:
-    """What the call itself needs: the gate and `requires`."""
+    """The condition of the call itself: the gate and `requires`."""
     return conjunction(rule.gate, rule.requires)
 
 
 def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
-    """What a request needs: a named item all there is, one that leaves off the last name what can hold without it.
+    """The condition of a request: all of it for a named item; what can hold without the last name for an unnamed one.
 
-    To drop what cannot hold must come before minimal sets are made: among them a privilege on an ancestor may stand for one
-    on the resource, the weaker is kept, and without a name the weaker one never holds.
+    Parts that cannot hold must be dropped before minimal sets are computed. Otherwise a privilege on the resource, which is weaker,
+    would replace the same privilege on an ancestor, although without a name it never holds.
     """
     return item_condition(rule) if named else without_name(program, call_condition(rule), rule.entity)
 
 
 def item_condition(rule: Rule) -> Formula:
-    """What a named item needs: gate, `requires` and `each`."""
+    """The condition of a named item: gate, `requires` and `each`."""
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
 
 
@@ -87,7 +87,7 @@ class _Mapped(Rebuilt):
 def mapped(
     formula: Formula, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str] = lambda type_: type_
 ) -> Formula:
-    """The formula with another in place of each atom and `can`; `of_type` names the types of its cases anew."""
+    """Replace each atom and `can` of the formula by what `leaf` returns; `of_type` renames the types of cases."""
     return _Mapped(leaf, of_type).fold(formula)
 
 
@@ -100,12 +100,12 @@ class _Flat(Rebuilt):
 
 
 def flat(formula: Formula) -> Formula:
-    """One formula, its nested conjunctions and alternatives flat, each part once."""
+    """Flatten nested conjunctions and disjunctions, and drop duplicate parts."""
     return _Flat().fold(formula)
 
 
 def move(formula: Formula, slot: str) -> Formula:
-    """The formula about the object in `slot` in place of the resource."""
+    """The formula with the object in `slot` in place of the resource."""
 
     def leaf(part: Atom | Can) -> Formula:
         if isinstance(part, ServiceAdmin) or part.target.slot != RESOURCE:
@@ -116,14 +116,14 @@ def move(formula: Formula, slot: str) -> Formula:
 
 
 def resolve(program: Program, can: Can) -> Formula:
-    """The condition that a `can` stands for, about the same object."""
+    """The condition that a `can` refers to, applied to the same object."""
     rule = program.rules[can.target.type, can.operation]
     condition = item_condition(rule)
     return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
 
 
 class RequestAlgebra(Algebra[T]):
-    """An algebra for one kind of request: the flags that it sets, and the type of the object in each `with` slot."""
+    """An algebra for requests with the given flags and the given type of the object in each `with` slot."""
 
     def __init__(self, program: Program, flags: Collection[str], types: Mapping[str, str]) -> None:
         self.program = program
@@ -136,23 +136,23 @@ class RequestAlgebra(Algebra[T]):
         return self.fold(when.body) if when.flag in self.flags else self.all_of(())
 
     def can(self, can: Can) -> T:
-        """As Algebra.can; each is worked out once."""
+        """As Algebra.can; each is computed once."""
         if can not in self._referred:
             self._referred[can] = self.referred(can)
         return self._referred[can]
 
     def referred(self, can: Can) -> T:
-        """The value of the condition that a `can` stands for."""
+        """The value of the condition that a `can` refers to."""
         return self.fold(resolve(self.program, can))
 
     def by_type(self, choice: ByType) -> T:
-        """As Algebra.by_type: a type without a case never fits."""
+        """As Algebra.by_type: a type without a case never holds."""
         case_ = dict(choice.cases).get(self.types.get(choice.slot, ""))
         return self.any_of(()) if case_ is None else self.fold(case_)
 
 
 class Truth(RequestAlgebra[bool]):
-    """Whether a condition holds; `holds` says it of an atom."""
+    """Whether a condition holds; `holds` decides for an atom."""
 
     def __init__(
         self, program: Program, flags: Collection[str], types: Mapping[str, str], holds: Callable[[Atom], bool]
@@ -174,7 +174,7 @@ class Truth(RequestAlgebra[bool]):
 
 
 def walk(formula: Formula) -> Iterator[Formula]:
-    """The formula and every formula inside it; `can` is one of them and is not followed."""
+    """The formula and every formula inside it; a `can` is included but not followed."""
     waiting = [formula]
     while waiting:
         node = waiting.pop()
@@ -193,7 +193,7 @@ def walk(formula: Formula) -> Iterator[Formula]:
 
 
 def followed(program: Program, formula: Formula) -> Iterator[Formula]:
-    """As `walk`, and on through every `can`, each of which is followed once; may repeat."""
+    """Like `walk`, but through every `can` as well, each followed once; may repeat formulas."""
     seen: set[Can] = set()
     waiting = [formula]
     while waiting:
@@ -205,31 +205,31 @@ def followed(program: Program, formula: Formula) -> Iterator[Formula]:
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:
-    """Every atom that the formula itself says."""
+    """Every atom in the formula itself."""
     return (node for node in walk(formula) if isinstance(node, _ATOMS))
 
 
 def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
-    """Every atom that the formula reaches, through `can` too; may repeat."""
+    """Every atom that the formula reaches, also through `can`; may repeat."""
     return (node for node in followed(program, formula) if isinstance(node, _ATOMS))
 
 
 def references(formula: Formula) -> Iterator[Can]:
-    """Every `can` that the formula itself says."""
+    """Every `can` in the formula itself."""
     return (node for node in walk(formula) if isinstance(node, Can))
 
 
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
-    """The flags that a rule asks about, through `can` too, sorted."""
+    """The flags that a rule depends on, also through `can`, sorted."""
     reached = followed(program, item_condition(rule))
     return tuple(sorted({node.flag for node in reached if isinstance(node, When)}))
 
 
 def anchor(program: Program, target: Target) -> tuple[int, str | None]:
-    """Where a target's key is found among the keys of its slot's object.
+    """Locate the key of a target among the keys of its slot's object.
 
-    Returns the index of the key, and the type to give that key where the target is `single`, since a single entity has
-    the path of the nearest ancestor that has a name of its own.
+    Returns the index of the key, and the type to give that key if the target is `single`, since a single entity has
+    the path of the nearest ancestor with a name of its own.
     """
     chain = program.chain(target.type)
     index = len(chain) - 1
@@ -239,9 +239,9 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
 
 
 def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str, Collection[str]]) -> bool:
-    """Whether conditions ask about nothing twice, and about nothing that says anything about another thing asked.
+    """Whether the conditions neither repeat an atom nor contain atoms that bear on each other.
 
-    Then each part of them decides something. `types`: those of the object in each `with` slot.
+    If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
     """
     owner = program.semantics.owner
     held = frozenset(owner.holds) if owner else frozenset()
@@ -265,7 +265,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
                     return False
                 waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
             case Has(privilege=privilege, target=target):
-                # With inheritance a privilege on one object says something of another on the same path.
+                # With inheritance, a privilege on one object bears on others on the same path.
                 key = (privilege, target.slot) if program.semantics.inheritance == "down" else (privilege, target)
                 if key in names:
                     return False
@@ -279,9 +279,9 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
 
 
 def without_name(program: Program, formula: Formula, type_: str) -> Formula:
-    """The condition for a request that leaves off the last name of its resource, of type `type_`.
+    """The condition for a request that omits the last name of its resource, of type `type_`.
 
-    Nothing holds on the resource and below it; what a `can` on it stands for may still ask for less than that.
+    No atom holds on the resource or below it; the condition that a `can` on it refers to may need less.
     """
 
     def leaf(part: Atom | Can) -> Formula:

@@ -1,4 +1,4 @@
-"""Conditions for a caller who holds every atom: only flags and the types of objects are left to decide."""
+"""Conditions for a caller who holds every atom: the result depends only on flags and the types of objects."""
 
 from __future__ import annotations
 

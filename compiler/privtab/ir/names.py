@@ -13,7 +13,7 @@ class PrivilegeNames:
         self._members: dict[str, tuple[str, ...] | None] = {}
 
     def privileges(self, name: str) -> tuple[str, ...] | None:
-        """The privileges that a name stands for: itself, its alias's, its set's members; None where it is unknown."""
+        """The privileges that a name stands for: itself, an alias's privilege or a set's members; None if the name is unknown."""
         if name not in self._members:
             self._members[name] = self._privileges(name, frozenset())
         return self._members[name]
@@ -32,5 +32,5 @@ class PrivilegeNames:
         return (*self.program.privileges, *self.program.aliases, *self.program.sets)
 
     def given(self, name: str, type_: str) -> tuple[str, ...]:
-        """The privileges that a grant of this name gives on a type: of a set those members that the type knows."""
+        """The privileges that a grant of this name gives on a type; of a set, the members that can be granted on the type."""
         return tuple(m for m in self.privileges(name) or () if type_ in self.program.privileges[m].on)

@@ -1,4 +1,4 @@
-"""Which atoms stand in some minimal set of a condition: asked of a SAT solver, without listing the sets."""
+"""Find the atoms that occur in some minimal set of a condition, by a SAT solver, without listing the sets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from privtab.ir.solver import Slots, Solver
 
 
 class NeededAtoms(Solver):
-    """Which atoms stand in some minimal set of a condition, under some flags and for some types of objects.
+    """Finds the atoms that occur in some minimal set of a condition, for given flags and types of objects.
 
-    A state is a set of atoms that has all that it entails. An atom is needed where such a set fulfils the condition, has all
-    that it entails without the atom too, and does not fulfil the condition then.
+    A state is a set of atoms that is closed under entailment. An atom is needed if such a set satisfies the condition, and without
+    the atom is still closed but no longer satisfies the condition.
     """
 
     def __init__(self, reading: FactSemantics) -> None:
@@ -34,9 +34,9 @@ class NeededAtoms(Solver):
         known: Collection[Atom],
         entailments: Callable[[Collection[Atom]], Iterable[tuple[tuple[Atom, ...], Atom]]],
     ) -> frozenset[Atom]:
-        """The atoms that are needed for one of the conditions, apart from those that are `known` to be.
+        """The atoms that are needed for one of the conditions, except those already `known` to be needed.
 
-        `entailments`: what atoms entail of each other: all of the first the second.
+        `entailments`: returns pairs of premises and a conclusion; the premises together entail the conclusion.
         """
         asked = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
         for body, head in entailments(tuple(self._without)):

@@ -1,7 +1,7 @@
-"""The intermediate representation: what every back end reads.
+"""The intermediate representation that every back end reads.
 
-A `Program` holds one `Rule` for each (entity type, operation). Aliases are gone, sets are their members, targets are
-resolved to chains of containment. A formula has no negation, so it is monotone in what a caller holds.
+A `Program` holds one `Rule` for each (entity type, operation). In formulas, aliases and sets are resolved to privileges, and
+targets to types on containment chains. A formula has no negation, so it is monotone in what a caller holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
 PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
-"""What `revokes` may name beside privileges, on a principal: the state's tables whose rows about that principal go."""
+"""What `revokes` may name besides privileges, on a principal: tables of the state whose rows about the principal are removed."""
 
 OwnerKind: TypeAlias = Literal["user", "group", "role"]
 Inheritance: TypeAlias = Literal["none", "down"]
@@ -29,9 +29,9 @@ EffectKind: TypeAlias = Literal["grant", "become", "revoke"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """An object of a request: of the object in `slot`, itself or the one on its path that has type `type`.
+    """An entity of a request: the object in `slot`, or the entity of type `type` on its path.
 
-    A `single` type that hangs off the path counts as lying on it: its path is its parent's.
+    A `single` type attached to the path counts as lying on it, with the path of its parent.
     """
 
     slot: str
@@ -84,21 +84,21 @@ Atom: TypeAlias = Has | Owner | Member | Self | Holds | ServiceAdmin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class And:
-    """Every part holds; no parts: always."""
+    """Every part holds; without parts, always."""
 
     parts: tuple[Formula, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Or:
-    """Some part holds; no parts: never."""
+    """At least one part holds; without parts, never."""
 
     parts: tuple[Formula, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """The body is required if the request's context sets `flag`; otherwise it asks for nothing."""
+    """The body is required if the request's context sets `flag`; otherwise nothing is required."""
 
     flag: str
     body: Formula
@@ -114,7 +114,7 @@ class Can:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByType:
-    """The case for the type that the object in `slot` has; a type without a case: never."""
+    """The case for the type of the object in `slot`; never for a type without a case."""
 
     slot: str
     cases: tuple[tuple[str, Formula], ...]
@@ -136,7 +136,7 @@ class EntityType:
     single: bool = False
     title: str | None = None
     principal: OwnerKind | None = None
-    """`user`, `group` or `role` where entities of this type are principals; their last name is the principal's."""
+    """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerSemantics:
-    """What ownership means: who may own, whether creators do, which privileges an owner has on what they own."""
+    """What ownership means: which kinds of principals may own, whether creators do, and the privileges that owners have."""
 
     kinds: tuple[OwnerKind, ...] = ("user",)
     creator: bool = False
@@ -180,7 +180,7 @@ class Semantics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """A role with default grants, per entity type, inside the scope that it is assigned for."""
+    """A role with default grants, per entity type, within the scope of its assignment."""
 
     name: str
     scope: str | None
@@ -199,13 +199,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What success does: `grant`, `become` or `revoke` something on the target."""
+    """What a successful operation does: `grant`, `become` or `revoke` something on the target."""
 
     kind: EffectKind
     what: str
-    """The name as the file has it: a privilege, a set, `owner`, `member`, or one of PRINCIPAL_TABLES."""
+    """The name as written in the file: a privilege, a set, `owner`, `member`, or one of PRINCIPAL_TABLES."""
     privileges: tuple[str, ...]
-    """The members where `what` is a privilege or a set; otherwise empty."""
+    """The members if `what` is a privilege or a set; otherwise empty."""
     target: Target
 
 
@@ -218,13 +218,13 @@ class WithSlot:
 
     @property
     def polymorphic(self) -> bool:
-        """Whether the type is known only with the request."""
+        """Whether the type is known only from the request."""
         return len(self.types) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous:
-    """A cell that can be read in several ways: the cell, the other readings by name, and why this one was chosen."""
+    """An ambiguous cell: its text, the other readings by name, and why the reading in use was chosen."""
 
     cell: str | None
     readings: tuple[tuple[str, str], ...]
@@ -233,7 +233,7 @@ class Ambiguous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row, resolved: who may do `operation` on an entity of type `entity`, and what that does."""
+    """One resolved row: the conditions of `operation` on an entity of type `entity`, and its effects."""
 
     id: str
     entity: str
@@ -246,11 +246,11 @@ class Rule:
     span: Span
     withs: tuple[WithSlot, ...] = ()
     required_flags: tuple[str, ...] = ()
-    """Flags that a request must say, set or not: those of the row, and of the rows that it reaches by `can`; sorted."""
+    """Flags that a request must state, set or not: those of the row and of the rows it reaches through `can`; sorted."""
     report: str | None = None
     effects: tuple[Effect, ...] = ()
     creates: bool = False
-    """Whether a request may leave off the last name, being about an entity that does not exist yet."""
+    """Whether a request may omit the last name because the entity does not exist yet."""
     requires_text: str | None = None
     each_text: str | None = None
     note: str | None = None
@@ -260,13 +260,13 @@ class Rule:
 
     @property
     def unnamed(self) -> bool:
-        """Whether a request may leave off the last name: a listing or bulk call, or a creation."""
+        """Whether a request may omit the last name: a listing or bulk call, or a creation."""
         return self.each is not None or self.creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Operations of which one role may hold no more than `at_most`."""
+    """Operations of which one role may have at most `at_most`."""
 
     operations: tuple[tuple[str, str], ...]
     """(entity type, operation)"""
@@ -304,7 +304,7 @@ class Program:
         return chains(self.entities)
 
     def depth(self, type_: str) -> int:
-        """How many names the path of a `type_` entity has."""
+        """The number of names in the path of a `type_` entity."""
         return self.depths[type_]
 
     @property

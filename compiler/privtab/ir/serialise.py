@@ -1,6 +1,6 @@
-"""The program as JSON: what the policy bundle carries at `data.privtab_program.<system>`.
+"""The program as JSON, as the policy bundle carries it at `data.privtab_program.<system>`.
 
-Clients check a request's names by it, the Rego explanation reads minimal sets from it, and in-process engines run it.
+Clients check the names of a request against it, the Rego explanation reads minimal sets from it, and in-process engines run it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ FORMAT = 1
 def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
     """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order.
 
-    `optimised`: the program after the passes, whose conditions engines run. Minimal sets are those of `program`, which
-    explanations cite: they mean the same, but where there are too many of them, which few are listed depends on the formula.
+    `optimised`: the program after the passes, whose conditions engines run. Minimal sets, which explanations cite, are those of
+    `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     """
     return {
         "format": FORMAT,
@@ -64,7 +64,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
 
 
 def _running(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
-    """The rules of a program with the conditions of another."""
+    """The rules of `program` with the conditions of `optimised`."""
     return {
         entity: {
             operation: {**rule, **_conditions(optimised.rules[entity, operation])} for operation, rule in rules.items()
@@ -89,12 +89,12 @@ def _rules(program: Program) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def is_cut(program: Program) -> bool:
-    """Whether the JSON leaves out minimal sets of some rule, which has too many of them or too many kinds of requests."""
+    """Whether the JSON omits minimal sets of a rule that has too many of them, or too many combinations of flags and types."""
     return any("minimal_cut" in rule for of in _rules(program).values() for rule in of.values())
 
 
 def semantics_json(semantics: Semantics) -> dict[str, Any]:
-    """The file-wide meaning of grants; the gate is left out, being part of each rule."""
+    """The file-wide semantics of grants, without the gate, which is part of each rule."""
     owner = semantics.owner
     return {
         "inheritance": semantics.inheritance,
@@ -177,11 +177,11 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
 
 
 VARIANTS = 64
-"""Combinations of flags and types of a rule whose minimal sets are listed; there are none for those that come later."""
+"""Combinations of flags and types of a rule whose minimal sets are listed; later combinations have none."""
 
 
 def _variants(program: Program, rule: Rule, condition: Formula) -> dict[str, Listing]:
-    """Minimal sets for the first combinations of flags set and of types of `with` objects."""
+    """Minimal sets for the first combinations of flags and of types of `with` objects."""
     form = canonical(program)
     return {
         variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): form.listing(
@@ -192,7 +192,7 @@ def _variants(program: Program, rule: Rule, condition: Formula) -> dict[str, Lis
 
 
 def _combinations(program: Program, rule: Rule) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
-    """Flags and types, few flags first."""
+    """Combinations of flags and types, those with few flags first."""
     flags = rule_flags(program, rule)
     for count in range(len(flags) + 1):
         for chosen in itertools.combinations(flags, count):
@@ -201,7 +201,7 @@ def _combinations(program: Program, rule: Rule) -> Iterator[tuple[tuple[str, ...
 
 
 def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
-    """The minimal sets of one kind of request, as the program's JSON lists them: an explanation reads no others."""
+    """The minimal sets of one kind of request as listed in the program's JSON, which are all that explanations see."""
     first = itertools.islice(_combinations(program, rule), VARIANTS + 1)
     known = [(frozenset(some), chosen) for some, chosen in first]
     asked = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}

@@ -1,8 +1,8 @@
-"""Which states fulfil some conditions and not others: asked of a SAT solver, without listing minimal sets.
+"""Decide with a SAT solver which conditions a state can satisfy together, without listing minimal sets.
 
-A state is what it says about one caller and the objects of one request: facts (`ir.facts`), each a variable. A condition is
-a circuit over them, read as `FactSemantics.holds` reads it; two programs are two circuits over the same facts. Flags and the types
-of `with` objects are variables too, so that one question is about every request.
+A state is represented by facts about one caller and the objects of one request (`ir.facts`), each a variable. A condition is
+a circuit over them with the meaning of `FactSemantics.holds`; two programs are two circuits over the same facts. Flags and the
+types of `with` objects are variables too, so that one query covers every request.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from pysat.solvers import Solver as Engine
 
 CONFLICTS = 10_000
-"""Conflicts of the solver that one finding or comparison may cost: a second or so."""
+"""Limit on the solver's conflicts for one finding or comparison: a second or so."""
 PROPAGATIONS = 4_000_000
-"""Propagated literals that it may cost: a few seconds, in long conditions."""
+"""Limit on propagated literals for the same: a few seconds, for long conditions."""
 LITERALS = 3_000_000
-"""Literals of one circuit: a few hundred megabytes."""
+"""Limit on the literals of one circuit: a few hundred megabytes."""
 _CROWDED = 20_000
-"""Variables of a circuit after which a new one is begun, since each answer gives every variable a value."""
+"""Variables after which a new circuit is begun, since each model assigns every variable."""
 
 Slots = Mapping[str, Collection[str]]
-"""For each `with` slot the types that its object may have."""
+"""The types that the object in each `with` slot may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +70,10 @@ class Model:
 
 
 class Solver:
-    """Circuits for conditions in one reading or in two, and questions about them.
+    """Circuits for conditions under the semantics of one or two programs, and queries about them.
 
-    A literal is a number; its negation is the same number below zero. `Undecided` is raised where a question costs more than
-    is left; `renew` gives the full budget again.
+    A literal is a number, its negation the negative number. Queries raise `Undecided` if they exceed what is left of the budget;
+    `renew` restores it.
     """
 
     def __init__(self, *readings: FactSemantics) -> None:
@@ -86,7 +86,7 @@ class Solver:
         self.renew()
 
     def renew(self) -> None:
-        """The full budget for the next finding or comparison."""
+        """Restore the full budget for the next finding or comparison."""
         self._conflicts = CONFLICTS
         self._propagations = PROPAGATIONS
         if self._last > _CROWDED or self._written > LITERALS // 2:
@@ -95,16 +95,16 @@ class Solver:
 
     @property
     def spent(self) -> float:
-        """The share of the budget that is gone since it was renewed."""
+        """The share of the budget spent since it was renewed."""
         literals = self._written - self._spent_before
         return max(1 - self._conflicts / CONFLICTS, 1 - self._propagations / PROPAGATIONS, literals / LITERALS)
 
     def _begin(self) -> None:
         from pysat.solvers import Solver as Engine
 
-        # MiniSat decides for false first, so that models have few facts; both its budgets are counted, not timed.
+        # MiniSat tries false first, so that models have few facts; both its budgets are counts, not times.
         self._engine = Engine(name="minisat-gh")
-        # At exit too, and before its module is taken down.
+        # Also free it at exit, before its module is unloaded.
         self._end()
         self._end = finalize(self, self._engine.delete)
         self._last = self._written = self._spent_before = 0
@@ -132,7 +132,7 @@ class Solver:
         self._engine.add_clause(literals)
 
     def all_of(self, literals: Iterable[int]) -> int:
-        """The literal that holds where all do."""
+        """The literal that holds if all the given ones do."""
         kept: set[int] = set()
         for literal in literals:
             if literal == -self.true or -literal in kept:
@@ -151,7 +151,7 @@ class Solver:
         return self._gates[key]
 
     def any_of(self, literals: Iterable[int]) -> int:
-        """The literal that holds where some does."""
+        """The literal that holds if any of the given ones does."""
         return -self.all_of(-literal for literal in literals)
 
     def flag(self, name: str) -> int:
@@ -161,7 +161,7 @@ class Solver:
         return self._flags[name]
 
     def type_of(self, slot: str, type_: str) -> int:
-        """The literal that the object in a slot is of a type; it is of no two."""
+        """The literal that the object in a slot has a type; no two types hold at once."""
         known = self._chosen.setdefault(slot, {})
         if type_ not in known:
             literal = self._variable()
@@ -171,7 +171,7 @@ class Solver:
         return known[type_]
 
     def literal(self, formula: Formula, side: int = 0) -> int:
-        """The literal of a condition in one of the readings."""
+        """The literal of a condition under the semantics of one side."""
         match formula:
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
                 return self._memo(formula, side)
@@ -196,7 +196,7 @@ class Solver:
                 assert_never(formula)
 
     def _memo(self, atom: Atom, side: int) -> int:
-        # Long conditions are read many times: an atom is known by identity first, since hashing it costs more.
+        # Long conditions are visited often: look atoms up by identity first, since hashing them costs more.
         same = self._same.get((side, id(atom)))
         if same is not None and same[0] is atom:
             return same[1]
@@ -207,7 +207,7 @@ class Solver:
         return self._known[key]
 
     def _atom(self, atom: Atom, side: int) -> int:
-        """An atom as the reading has it: `FactSemantics.atom` as a circuit."""
+        """The circuit of an atom, with the meaning of `FactSemantics.atom`."""
         reading = self.readings[side]
         match atom:
             case Has(privilege=privilege, target=target):
@@ -234,7 +234,7 @@ class Solver:
                 assert_never(atom)
 
     def _along(self, what: str, privilege: str, target: Target, side: int) -> int:
-        """Whether one of the objects that are looked at for a target has what is asked; shared along the path."""
+        """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
         key = (what, side, privilege, target.slot, target.type)
         if key not in self._known:
             reading = self.readings[side]
@@ -248,9 +248,9 @@ class Solver:
         return self._known[key]
 
     def _granted(self, effect: str, privilege: str, at: Target, side: int) -> int:
-        """Whether a row gives or denies a privilege right on an object.
+        """Whether a row allows or denies a privilege on the object itself.
 
-        In one program alone a grant by the privilege's own name to the caller stands for every other way.
+        With one program alone, a grant to the caller by the privilege's own name represents all other ways.
         """
         reading = self.readings[side]
         names = [n for n in reading.names_of(privilege) if privilege in reading.given(n, at.type)]
@@ -291,22 +291,22 @@ class Solver:
     # Questions.
 
     def requests(self, slots: Slots) -> int:
-        """The literal that the object in each slot is of one of its types."""
+        """The literal that the object in each slot has one of its types."""
         return self.all_of([self.any_of([self.type_of(slot, t) for t in types]) for slot, types in slots.items()])
 
     def with_flags(self, flags: frozenset[str]) -> list[int]:
-        """The literals that the request sets these flags and no others."""
+        """The literals that the request sets exactly these flags."""
         for name in flags:
             self.flag(name)
         return [number if name in flags else -number for name, number in self._flags.items()]
 
     def possible(self, literals: Iterable[int]) -> bool:
-        """Whether all can hold at once. Raises Undecided where that costs more than is left of the budget."""
+        """Whether all literals can hold together. Raises Undecided if that exceeds what is left of the budget."""
         assert self._engine is not None
         wanted = {literal for literal in literals if literal != self.true}
         if -self.true in wanted or any(-literal in wanted for literal in wanted):
             return False
-        for literal in wanted:  # what stands in a conjunction is not apart from it
+        for literal in wanted:  # a negated conjunction contradicts its own parts
             if self._inputs.get(-literal, frozenset()) and self._inputs[-literal] <= wanted:
                 return False
         if self._conflicts <= 0 or self._propagations <= 0:
@@ -317,7 +317,7 @@ class Solver:
         answer = self._engine.solve_limited(assumptions=sorted(wanted, key=abs))
         after = self._engine.accum_stats()
         self._conflicts -= after["conflicts"] - before["conflicts"]
-        # A model costs a decision for each variable that nothing propagates.
+        # Solving costs a decision for each variable that is not propagated.
         self._propagations -= after["propagations"] - before["propagations"]
         self._propagations -= after["decisions"] - before["decisions"]
         if answer is None:
@@ -326,17 +326,17 @@ class Solver:
         return bool(answer)
 
     def implies(self, one: int, other: int, *under: int) -> bool:
-        """Whether the one never holds without the other, where `under` hold."""
+        """Whether `one` implies `other`, given `under`."""
         return one == other or not self.possible([one, -other, *under])
 
     def implied(self, literals: Collection[int], candidates: Collection[int]) -> frozenset[int]:
-        """Those of the candidates that hold wherever all the literals do."""
+        """The candidates that hold whenever all the literals do."""
         found: set[int] = set()
         left = list(dict.fromkeys(candidates))
         while left:
             candidate = left.pop()
             if self.possible([*literals, -candidate]):
-                if left:  # what does not hold here is not implied either
+                if left:  # what does not hold in this model is not implied
                     held = self._held()
                     left = [other for other in left if (abs(other) in held) == (other > 0)]
             else:
@@ -344,9 +344,9 @@ class Solver:
         return frozenset(found)
 
     def model(self, literals: Collection[int], slots: Slots) -> Model | None:
-        """A request and few facts under which all literals hold; None where there are none.
+        """A request and few facts under which all literals hold, or None if there are none.
 
-        No single fact can be left off. `slots`: as for `requests`, which is asked too.
+        No single fact can be removed. `slots`: as for `requests`, which must hold too.
         """
         wanted = [*literals, self.requests(slots)]
         if not self.possible(wanted):

@@ -1,4 +1,4 @@
-"""Some minimal sets of a condition that has too many to list: the same ones on every machine."""
+"""A selection of minimal sets for a condition with too many to list, the same on every machine."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from privtab.ir.formula import RequestAlgebra, Truth, leaves
 from privtab.ir.nodes import Atom, ByType, Can, Formula
 
 LISTED = 25
-"""How many minimal sets are listed of a condition that has too many."""
+"""How many minimal sets are listed for a condition with too many."""
 
 
 def some_minimal_sets(
     form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]
 ) -> frozenset[AtomSet]:
-    """At most `LISTED` minimal sets of a condition; arguments as of `Canonical.minimal_sets`."""
+    """At most `LISTED` minimal sets of a condition; arguments as for `Canonical.minimal_sets`."""
     return _Few(form, formula, flags, types).sets()
 
 
 def weakest(
     form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet
 ) -> AtomSet:
-    """A minimal set of a condition that some atoms suffice for; other arguments as of `some_minimal_sets`."""
+    """A minimal set of a condition for which the atoms suffice; other arguments as for `some_minimal_sets`."""
     return _Few(form, formula, flags, types).weakest(atoms)
 
 
 class _Few(RequestAlgebra[list[AtomSet]]):
-    """Of each part the smallest sets are kept; what comes out suffices, and is weakened as far as it still does."""
+    """Keeps the smallest sets of each part. The resulting sets suffice, and are weakened until they are minimal."""
 
     def __init__(self, form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> None:
         super().__init__(form.program, flags, types)
@@ -46,7 +46,7 @@ class _Few(RequestAlgebra[list[AtomSet]]):
     def all_of(self, values: Iterable[list[AtomSet]]) -> list[AtomSet]:
         joined: list[AtomSet] = [frozenset()]
         for right in values:
-            # The smallest sets of both sides come first, so that the first pairs hold the smallest ones.
+            # Both sides are sorted by size, so that the first pairs combine the smallest sets.
             pairs = sorted((i + j, i, j) for i in range(len(joined)) for j in range(len(right)))
             joined = self._first(joined[i] | right[j] for _, i, j in islice(pairs, 4 * LISTED))
         return joined
@@ -64,13 +64,13 @@ class _Few(RequestAlgebra[list[AtomSet]]):
         return super().by_type(choice) if choice.slot in self.types else [frozenset({choice})]
 
     def _first(self, sets: Iterable[AtomSet]) -> list[AtomSet]:
-        """The smallest sets, in the one order that outputs use."""
+        """The smallest sets, in the order that outputs use."""
         order = self._form.order
         rows = sorted({self._form.reduce(atoms) for atoms in sets}, key=lambda s: (len(s), sorted(map(order, s))))
         return rows[:LISTED]
 
     def weakest(self, atoms: AtomSet) -> AtomSet:
-        """A minimal set for which these atoms suffice: what they entail takes their place as long as that is enough."""
+        """A minimal set for which these atoms suffice: weaken them to what they entail as long as that still suffices."""
         held = atoms
         if not self._form.independent:
             held |= {atom for atom in self._asked if self._form.entails(atoms, atom)}
@@ -94,7 +94,7 @@ class _Few(RequestAlgebra[list[AtomSet]]):
 
 
 class _Holds(Truth):
-    """Whether a set that has all that it entails fulfils a condition."""
+    """Whether a set of atoms that is closed under entailment satisfies a condition."""
 
     def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str], held: AtomSet) -> None:
         super().__init__(form.program, flags, types, held.__contains__)
