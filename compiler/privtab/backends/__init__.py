@@ -15,22 +15,22 @@ BACKENDS = ("describe", "rego", "stubs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """What a back end compiles."""
+    """The input of a back end."""
 
     program: Program
-    """The policy as written, which people read."""
+    """The policy as written, for human readers."""
     optimised: Program
-    """The same after the passes, which engines run."""
+    """The policy after the passes, for engines."""
     name: str
-    """The name of the outputs: that of the system, unless another one was chosen."""
+    """The name of the outputs; by default, that of the system."""
     revision: str | None = None
-    """The revision of the policy bundle; None while that is being made."""
+    """The revision of the policy bundle; None while the bundle is being built."""
     sharded: bool = False
-    """Whether the state comes in parts."""
+    """Whether the state is split into shards."""
 
 
 class Backend(Protocol):
-    """A module of this folder: it writes a policy in one language."""
+    """A module of this folder, which emits a policy in one language."""
 
     def files(self, policy: Compilation, /) -> Mapping[str, str]:
         """The text of each file, by path. Raises UnsupportedError for a row that the language cannot express."""

@@ -44,10 +44,10 @@ def describe(program: Program, *, revision: str) -> dict[str, Any]:
 
 
 def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
-    """One row.
+    """Describe one row.
 
-    Where a condition depends on the type of a `with` object, `minimal_sets` has that part as it is written and `cases` has
-    an entry for each type. Where not all minimal sets are listed, `minimal_sets_complete` is there and false.
+    If a condition depends on the type of a `with` object, `minimal_sets` has that part as written and `cases` has an entry for
+    each type. If not all minimal sets are listed, `minimal_sets_complete` is present and false.
     """
     sets = _sets(program, rule, {})
     described: dict[str, Any] = {
@@ -88,12 +88,12 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
 
 
 def effect_text(rule: Rule, effect: Effect) -> str:
-    """An effect in words: `grant ALL (namespace)`, `become owner (catalog)`."""
+    """The text of an effect: `grant ALL (namespace)`, `become owner (catalog)`."""
     return f"{effect.kind} {effect.what} ({target_text(effect.target, rule)})"
 
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:
-    """The minimal sets of a row for no flag, and under `when` and `each_when` for each flag that it names."""
+    """The minimal sets of a row without flags, and under `when` and `each_when` those for each of its flags."""
     complete = True
 
     def text(condition: Formula | None, flags: frozenset[str] = NO_FLAGS) -> list[list[str]] | None:

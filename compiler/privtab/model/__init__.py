@@ -1,4 +1,4 @@
-"""`Tables` → `Policy`: names resolved, defaults applied, variants and readings put on top."""
+"""`Tables` → `Policy`: names resolved; defaults, variants and readings applied."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MANY = 5
 def resolve(
     tables: Tables, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> tuple[Policy | None, list[Diagnostic]]:
-    """The policy of a file and the findings of this stage; None where the file has any error.
+    """Return the policy of a file, or None if the file has any error, and the findings of this stage.
 
-    `readings` says for ambiguous rows (`entity/operation`, `any/operation`) which reading to take. Raises UsageError for a variant, a row
-    or a reading that does not exist.
+    `readings` maps ambiguous rows (`entity/operation`, `any/operation`) to the reading to take. Raises UsageError for a variant, a
+    row or a reading that does not exist.
     """
     found: list[Diagnostic] = []
     names = resolve_names(tables, found)
@@ -120,7 +120,7 @@ def _resolve_rows(
 
 
 def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
-    """One finding for each flag that a row declares and does not ask about, however many types it is for."""
+    """One finding for each flag that a row declares and does not read, however many types the row is for."""
     told: set[int] = set()
     for pair, row in rows.items():
         read = flags_read(rows, pair) if row.decl.flags else None
@@ -131,7 +131,7 @@ def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
 
 
 def _grouped(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
-    """One finding for each place and code: a row for many types makes one mistake, not one for each type."""
+    """One finding for each place and code: a mistake in a row for many types is reported once."""
     groups: dict[tuple[Span, str], tuple[Diagnostic, list[str]]] = {}
     for diagnostic, type_ in found:
         groups.setdefault((diagnostic.span, diagnostic.code), (diagnostic, []))[1].append(type_)
@@ -145,7 +145,7 @@ def _for_all(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
 
 
 def _folded(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with one in place of many of the same words about a name: most likely its declaration is at fault."""
+    """Replace many findings with the same message about a name by one: most likely its declaration is at fault."""
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in found:
         groups.setdefault((diagnostic.code, diagnostic.message), []).append(diagnostic)
@@ -161,7 +161,7 @@ def _folded(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
-    """One finding for a second row of the same pair, however many types it is for."""
+    """Report each second row of the same pair once, however many types it is for."""
     shared: list[tuple[Diagnostic, str]] = []
     told: set[int] = set()
     for clash in selection.clashes:
@@ -178,7 +178,7 @@ def _clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
 
 
 def _unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
-    """Privileges in rows that hold for no pair: their names are looked up all the same."""
+    """Check the privileges of rows that apply to no pair."""
     used = {id(c.decl) for c in selection.pairs.values()} | {id(c.second) for c in selection.clashes}
     tables = rows.tables
     for decl in (*tables.core, *tables.any, *(row for table in tables.tables for row in table.rows)):
@@ -187,7 +187,7 @@ def _unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
 
 
 def _unknown_rows(tables: Tables) -> frozenset[str]:
-    """Types whose rows could not be read; the empty name stands for all of them."""
+    """Types whose rows could not be read; the empty name stands for all types."""
     unknown = {table.entity.value for table in tables.tables if not table.readable}
     return frozenset(unknown | ({""} if tables.unreadable & {"tables", "core", "any"} else set()))
 
@@ -200,7 +200,7 @@ def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[
 
 
 def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) -> None:
-    """Findings of a variant that was not asked for: its own rows, seen with its overlay."""
+    """Add the findings of a variant that is not applied: those of its own rows, resolved with its overlay."""
     selection = select(rows.tables, variant, rows.names, found)
     own = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
     under = Rows(

@@ -1,4 +1,4 @@
-"""The rows that a policy might have had: core rows under rows of their own, readings not taken, variants not applied."""
+"""Rows that a policy could have had: core rows that others override, readings not taken, variants not applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privtab.syntax.nodes import Reading, RowDecl
 
 
 class AlternativeRows:
-    """Resolves further rows of a sound policy, from where a row stands."""
+    """Resolves alternative rows of a valid policy."""
 
     def __init__(self, policy: m.Policy) -> None:
         self.policy = policy
@@ -30,16 +30,16 @@ class AlternativeRows:
         self._core = {row.operation.value: row for row in policy.tables.core} | replaced
 
     def row(self, entity: str, decl: RowDecl, origin: Origin) -> m.Row | None:
-        """A row as if it held for the type; None where it makes no sense there."""
+        """Resolve a row as if it applied to the type; None if it is invalid there."""
         return self._rows.resolve(entity, ChosenRow(decl, origin), [])
 
     def core(self, row: m.Row) -> m.Row | None:
-        """The core row that would hold in place of a row of a table or of `any`."""
+        """The core row that a row of a table or of `any` overrides, if there is one."""
         decl = self._core.get(row.operation)
         return None if decl is None or row.origin == "core" else self.row(row.entity, decl, "core")
 
     def readings(self, row: m.Row) -> Iterator[tuple[Reading, m.Row]]:
-        """The row under each of its other readings."""
+        """The row under each of the readings not taken."""
         for reading in row.decl.ambiguous.readings if row.decl.ambiguous is not None else ():
             decl = replace(row.decl, body=read_as(row.decl.body, reading.body))
             resolved = self.row(row.entity, decl, row.origin)
@@ -47,7 +47,7 @@ class AlternativeRows:
                 yield reading, resolved
 
     def variants(self) -> Iterator[tuple[str, m.Row]]:
-        """The rows that the variants put in place of rows of the file, with the variant's name."""
+        """The rows with which variants replace rows of the file, each with the variant's name."""
         if self.policy.variant is not None:
             return
         for variant in self.policy.tables.variants:

@@ -1,4 +1,4 @@
-"""Expressions → conditions: every privilege, target and operation looked up from where the row stands."""
+"""Expressions → conditions: look up every privilege, target and operation in the context of a row."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from privtab.syntax.nodes import Cell, ConditionCell
 
 @dataclass(slots=True)
 class Scope:
-    """Where a row stands: its entity type, its `with` objects and their possible types, and what the file declares.
+    """The context of a row: its entity type, its `with` objects with their possible types, and the file's declarations.
 
-    A `with` object without entry in `objects` but in `poisoned_objects` has a finding already.
+    A `with` object in `poisoned_objects` and not in `objects` already has a finding.
     """
 
     entity: str
     names: DeclaredNames
     pairs: Mapping[m.PairKey, ChosenRow]
     owners: bool
-    """Whether conditions may speak of owners."""
+    """Whether conditions may refer to owners."""
     objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rows_unknown: frozenset[str] = frozenset()
-    """Types whose rows could not be read; the empty name stands for all."""
+    """Types whose rows could not be read; the empty name stands for all types."""
     poisoned_objects: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
     poisoned: bool = False
 
     def resolve(self, cell: ConditionCell | None) -> m.Condition | None:
-        """The condition of a cell; None where it has none, or none that could be resolved (`poisoned` is set then)."""
+        """The condition of a cell; None if the cell is absent or could not be resolved (then `poisoned` is set)."""
         if cell is None:
             return None
         if cell.expression is None:
@@ -58,7 +58,7 @@ class Scope:
         return self._condition(cell.expression, cell.cell)
 
     def fail(self, *diagnostics: Diagnostic) -> None:
-        """Findings that leave the row without meaning."""
+        """Add findings that make the row invalid."""
         self.found.extend(diagnostics)
         self.poisoned = True
 
@@ -131,7 +131,7 @@ class Scope:
         return tuple(place for target in targets if (place := self.place(target, cell)) is not None)
 
     def place(self, target: x.Name, cell: Cell, *, children: bool = False) -> m.TargetSlot | None:
-        """The object that a target names; with `children` a type right inside the row's entity too."""
+        """The object that a target names; with `children`, also a type directly inside the row's entity type."""
         name, spot = target.text, m.Spot(cell, target.start, target.end)
         if name in self.objects:
             return m.TargetSlot(name, self.objects[name], name, spot)
@@ -152,7 +152,7 @@ class Scope:
         return None
 
     def _lost(self, name: str, spot: m.Spot) -> None:
-        """A target that leads nowhere."""
+        """Report a target that cannot be resolved."""
         self.poisoned = True
         if not self.names.types_known or name in self.names.lost:
             return
@@ -218,7 +218,7 @@ class Scope:
 def fitting_types(
     name: str, cells: list[ConditionCell], names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
 ) -> tuple[str, ...]:
-    """The entity types for which every mention of the `with` object `name` makes sense."""
+    """The entity types that every mention of the `with` object `name` allows."""
     tests: list[Callable[[str], bool]] = []
     for cell in cells:
         if cell.expression is not None:

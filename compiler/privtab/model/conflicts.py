@@ -1,4 +1,4 @@
-"""`conflicts`: the operations that a declaration keeps apart, looked up."""
+"""`conflicts`: look up the operations of each declaration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def resolve_conflicts(
     rows_unknown: frozenset[str],
     found: list[Diagnostic],
 ) -> tuple[Conflict, ...]:
-    """The conflicts whose operations all exist; a finding for each operation that does not."""
+    """The conflicts whose operations all exist; add a finding for each operation that does not."""
     resolved: list[Conflict] = []
     for decl in decls:
         operations: list[PairKey] = []
@@ -40,7 +40,7 @@ def resolve_conflicts(
 
 
 def _part(word: Word, start: int, end: int) -> Word:
-    """A part of a word; of a quoted word, the whole place."""
+    """A part of a word; for a quoted word, with the span of the whole word."""
     span = word.span
     plain = span.line == span.end_line and span.end_column - span.column == len(word.value)
     if plain:

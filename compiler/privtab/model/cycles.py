@@ -1,4 +1,4 @@
-"""Rows that ask for each other through `can`."""
+"""Rows that refer to each other through `can` in a cycle or too deeply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from privtab.model import nodes as m
 
 
 def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
-    """One finding for each circle of rows, a row for many types making one circle; depth first, without recursion."""
+    """One finding for each cycle of rows; a row for many types makes only one. Depth first, without recursion."""
     found: list[Diagnostic] = []
     done: set[m.PairKey] = set()
     told: set[Span] = set()
@@ -46,11 +46,11 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
 
 
 DEEPEST = 150
-"""Levels of a condition, with all that it refers to by `can`: what reads conditions goes down level by level."""
+"""Limit on the levels of a condition, including those it reaches through `can`, since conditions are walked recursively."""
 
 
 def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
-    """One finding for the first row of each chain that goes too deep; the rows refer to each other in no circle."""
+    """One finding for the first row of each chain that is too deep. The rows must have no cycle."""
     found: list[Diagnostic] = []
     levels: dict[m.PairKey, int] = {}
     for start in rows:
@@ -67,13 +67,13 @@ def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
                 deepest = max((level + (0 if at is None else levels[at]) for at, level in below), default=0)
                 if deepest > DEEPEST:
                     found.append(p216_too_deep.finding(rows[pair].decl.span, "/".join(pair), DEEPEST))
-                    deepest = 0  # told once, and not of each row that refers to it
+                    deepest = 0  # report this row only, not each row that refers to it
                 levels[pair] = deepest
     return found
 
 
 def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
-    """How many levels down each `can` of a row lies, and its terms."""
+    """The level of each `can` of a row, with its row, and of each other term, with None."""
     waiting = [(part, 1) for part in (row.gate, row.requires, row.each) if part is not None]
     while waiting:
         condition, level = waiting.pop()

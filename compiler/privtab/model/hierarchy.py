@@ -10,7 +10,7 @@ from privtab.ir.nodes import EntityType
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Who contains whom; chains are worked out once."""
+    """Which entity type contains which; chains are computed once."""
 
     entities: Mapping[str, EntityType]
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -34,7 +34,7 @@ class Hierarchy:
         return outer in self.chain(type_)
 
     def reaches(self, type_: str, target: str) -> bool:
-        """Whether a `type_` entity's path leads to one `target`: an ancestor, itself, or a `single` type off one of these."""
+        """Whether the path of a `type_` entity leads to one `target`: an ancestor, itself, or a `single` type attached to one of these."""
         at: str | None = target
         chain = self.chain(type_)
         while at is not None and at not in chain:
@@ -43,7 +43,7 @@ class Hierarchy:
         return at is not None
 
     def targets(self, type_: str) -> tuple[str, ...]:
-        """Every type that a condition about a `type_` entity can name: its path from the root down, then what hangs off it."""
+        """Every type that a condition about a `type_` entity can name: its path from the root down, then `single` types attached to it."""
         if not self.singles:
             for entity in self.entities.values():
                 if entity.single and entity.parent is not None:

@@ -14,7 +14,7 @@ _Pair: TypeAlias = tuple[str, str]
 
 
 def lower(policy: m.Policy) -> ir.Program:
-    """The program of a sound policy; rows keep the order of the file."""
+    """Lower a valid policy to a program; rows keep the order of the file."""
     lowering = Lowering(policy)
     rules = {pair: lowering.rule(row) for pair, row in policy.rows.items()}
     return ir.Program(
@@ -34,7 +34,7 @@ def lower(policy: m.Policy) -> ir.Program:
 
 
 def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[_Pair, ir.Rule]:
-    """The rules with the flags that requests must say: who forgets one would be asked for less behind a `can`, too."""
+    """Add the flags that requests must state, also those behind a `can`: a request that omits one would need less there, too."""
     required = {pair: {f.name.value for f in row.decl.flags if f.required} for pair, row in policy.rows.items()}
     waiting = [pair for pair, flags in required.items() if flags]
     if not waiting:
@@ -53,14 +53,14 @@ def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[
 
 
 class Lowering:
-    """Lowers rows of one policy; equal targets are one value."""
+    """Lowers rows of one policy; equal targets share one object."""
 
     def __init__(self, policy: m.Policy) -> None:
         self.policy = policy
         self.targets: dict[tuple[str, str], ir.Target] = {}
 
     def rule(self, row: m.Row) -> ir.Rule:
-        """One row."""
+        """Lower one row."""
         decl = row.decl
         return ir.Rule(
             id=f"{self.policy.system}/{row.entity}/{row.operation}",
@@ -85,7 +85,7 @@ class Lowering:
         )
 
     def effect(self, outcome: m.Outcome) -> ir.Effect:
-        """What success does."""
+        """Lower one effect."""
         return ir.Effect(
             kind=outcome.kind,
             what=outcome.what,
@@ -94,14 +94,14 @@ class Lowering:
         )
 
     def target(self, slot: str, type_: str) -> ir.Target:
-        """The one target of a slot and a type."""
+        """The shared target of a slot and a type."""
         key = (slot, type_)
         if key not in self.targets:
             self.targets[key] = ir.Target(slot=slot, type=type_)
         return self.targets[key]
 
     def formula(self, condition: m.Condition) -> ir.Formula:
-        """One condition."""
+        """Lower one condition."""
         match condition:
             case m.HoldsPrivilege(uses=uses, every=every, places=places):
                 terms = [_any(_all(self.has(p, place) for p in use.members) for place in places) for use in uses]
@@ -133,7 +133,7 @@ class Lowering:
         return self.at(place, lambda t: ir.Has(privilege=privilege, target=t), privilege, lambda type_: type_ in on)
 
     def can(self, operation: str, place: m.TargetSlot) -> ir.Formula:
-        """An operation on a place, for the types that have a row for it which needs no objects of its own."""
+        """An operation on a place, for the types whose row for it needs no `with` objects."""
         rows = self.policy.rows
         return self.at(
             place,
@@ -153,7 +153,7 @@ class Lowering:
         text: str,
         fits: Callable[[str], bool] = lambda _: True,
     ) -> ir.Formula:
-        """The formula at a place; a case for each fitting type where the type is known only with the request."""
+        """The formula at a place; if the type is known only from the request, with a case for each fitting type."""
         if len(place.types) == 1:
             return make(self.target(place.slot, place.types[0]))
         cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if fits(type_))

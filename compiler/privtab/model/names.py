@@ -25,7 +25,7 @@ _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "
 
 @dataclass(slots=True)
 class DeclaredNames:
-    """What the file declares; `poisoned` holds names that exist but have a finding already."""
+    """The names that a file declares; `poisoned` holds those that exist but already have a finding."""
 
     hierarchy: Hierarchy
     privileges: dict[str, Privilege] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class DeclaredNames:
     declared: dict[str, Word] = field(default_factory=dict)
     poisoned: set[str] = field(default_factory=set)
     told: dict[tuple[str, ...], Diagnostic] = field(default_factory=dict)
-    """Findings about names by what they say: the same mistake in many cells is thought about once."""
+    """Findings about names by key, so that the same mistake in many cells is analysed once."""
     lost: frozenset[str] = frozenset()
     """Names whose declaration has a finding."""
     types_known: bool = True
@@ -48,7 +48,7 @@ class DeclaredNames:
         return cast("dict[str, EntityType]", self.hierarchy.entities)
 
     def members(self, name: str) -> tuple[str, ...] | None:
-        """The privileges that a name stands for; None for a name that is poisoned or unknown."""
+        """The privileges that a name stands for; None if the name is poisoned or unknown."""
         if name in self.poisoned:
             return None
         if name in self.privileges:
@@ -58,19 +58,19 @@ class DeclaredNames:
         return self.sets.get(name)
 
     def unknown(self, name: str) -> bool:
-        """Whether a use of the name deserves a finding."""
+        """Whether a use of the name is to be reported."""
         return (
             self.privileges_known and name not in self.poisoned and name not in self.declared and name not in self.lost
         )
 
     def tell(self, key: tuple[str, ...], span: Span, make: Callable[[], Diagnostic]) -> Diagnostic:
-        """The finding that `make` makes, at a span; made once for each key."""
+        """The finding that `make` returns, at a span; made once for each key."""
         if key not in self.told:
             self.told[key] = make()
         return replace(self.told[key], span=span)
 
     def check_type(self, word: Word, found: list[Diagnostic]) -> bool:
-        """Whether the type exists; a finding where it does not."""
+        """Whether the type exists; add a finding if it does not."""
         if word.value in self.entities:
             return True
         if self.types_known and word.value not in self.lost:
@@ -79,7 +79,7 @@ class DeclaredNames:
 
 
 def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
-    """Everything that rows refer to."""
+    """Resolve everything that rows refer to."""
     names = DeclaredNames(
         hierarchy=Hierarchy(_entities(tables, found)),
         lost=tables.lost,
@@ -181,7 +181,7 @@ def _sets(decls: Iterable[SetDecl], names: DeclaredNames, found: list[Diagnostic
 
 
 def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
-    """The members of each set, those of a set in it first; without recursion: such a chain may be long."""
+    """Expand each set into its members, nested sets first; without recursion, since chains of sets may be long."""
     members: dict[str, dict[str, None]] = {}
     for start in decls:
         if start in names.sets:
@@ -217,7 +217,7 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
 
 
 def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Semantics:
-    """`semantics`, with what owners hold written out."""
+    """Resolve `semantics`, with the privileges of owners expanded."""
     decl = tables.semantics
     owner = None
     if decl.owner is not None:
@@ -246,7 +246,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
 
 
 def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[Diagnostic]) -> dict[str, Role]:
-    """Roles with their sets and aliases written out; each member must bind on the type."""
+    """Resolve roles, with sets and aliases expanded; each member must bind on the type."""
     roles: dict[str, Role] = {}
     for decl in decls:
         if decl.scope is not None:
@@ -277,7 +277,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
 def unbound(
     names: DeclaredNames, written: str, members: tuple[str, ...], types: tuple[str, ...], where: Callable[[], Span]
 ) -> list[Diagnostic]:
-    """A finding where a privilege, or a member of a set, can be granted on none of the types."""
+    """A finding if a privilege, or a member of a set, can be granted on none of the types."""
     wrong = [m for m in members if m not in names.poisoned and names.binds[m].isdisjoint(types)]
     if not wrong:
         return []

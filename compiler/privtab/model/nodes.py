@@ -1,4 +1,4 @@
-"""A policy whose names are resolved; conditions still stand as they were written, with their places."""
+"""A policy whose names are resolved; conditions keep their structure and positions in the source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PairKey: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A part of a cell; its span is worked out on demand."""
+    """A part of a cell; its span is computed on demand."""
 
     cell: Cell
     start: int
@@ -36,13 +36,13 @@ class Spot:
 
     @property
     def span(self) -> Span:
-        """Where the part stands in the file."""
+        """The position of the part in the file."""
         return self.cell.part(self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSlot:
-    """A target: the slot of the request's object and the types that it may have; one, save for `with` objects."""
+    """A target: the slot of the request's object and the types that it may have; one, except for `with` objects."""
 
     slot: str
     types: tuple[str, ...]
@@ -52,7 +52,7 @@ class TargetSlot:
 
 @dataclass(frozen=True, slots=True)
 class PrivilegeUse:
-    """A privilege, alias or set as it was written, and the privileges that it stands for."""
+    """A privilege, alias or set as written, and the privileges that it stands for."""
 
     written: str
     members: tuple[str, ...]
@@ -71,7 +71,7 @@ class HoldsPrivilege:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Owns, belongs to or holds any of the places."""
+    """The caller owns, belongs to or holds any of the places."""
 
     kind: Literal["owner", "member", "holds"]
     places: tuple[TargetSlot, ...]
@@ -103,21 +103,21 @@ class CanDo:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Every part; no parts: always."""
+    """Every part holds; without parts, always."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Some part."""
+    """At least one part holds."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The body is asked for if the request sets the flag."""
+    """The body is required if the request sets the flag."""
 
     body: Condition
     flag: str
@@ -130,7 +130,7 @@ Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanD
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What success does: grants, makes or takes `what` on the place."""
+    """What a successful operation does: grant, become or revoke `what` on the place."""
 
     kind: Literal["grant", "become", "revoke"]
     what: str
@@ -142,7 +142,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row for one (entity type, operation), from wherever it comes."""
+    """The row for one (entity type, operation), whatever its origin."""
 
     entity: str
     operation: str
@@ -163,7 +163,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A whole file, resolved; mappings keep its order."""
+    """A whole resolved file; mappings keep its order."""
 
     tables: Tables
     system: str

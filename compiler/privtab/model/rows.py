@@ -1,4 +1,4 @@
-"""Rows resolved: one for each (entity type, operation)."""
+"""Resolve rows: one for each (entity type, operation)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Ta
 
 @dataclass(slots=True)
 class Rows:
-    """Resolves the rows of one file, under one choice of rows by pair."""
+    """Resolves the rows of one file, given the row chosen for each pair."""
 
     tables: Tables
     names: DeclaredNames
@@ -35,14 +35,14 @@ class Rows:
     pairs: Mapping[m.PairKey, ChosenRow]
     sources: Mapping[str, str]
     rows_unknown: frozenset[str] = frozenset()
-    """Types whose rows could not be read; the empty name stands for all."""
+    """Types whose rows could not be read; the empty name stands for all types."""
     gates: dict[str, m.Condition | None] = field(default_factory=dict)
     fitting: dict[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
-    """The types of `with` objects of any type, which are the same for whatever type the row is for."""
+    """The types of `with` objects declared as `any`, which do not depend on the type that the row is for."""
     gate_found: list[tuple[Diagnostic, str]] = field(default_factory=list)
 
     def resolve(self, entity: str, chosen: ChosenRow, found: list[Diagnostic]) -> m.Row | None:
-        """The row for a pair; None with findings where it has no meaning."""
+        """The row for a pair; None, with findings, if it is invalid."""
         decl = chosen.decl
         scope = self._scope(entity)
         self._objects(decl, scope)
@@ -74,7 +74,7 @@ class Rows:
         )
 
     def check_privileges(self, decl: RowDecl, found: list[Diagnostic]) -> None:
-        """Look up no more than the privileges of a row's conditions."""
+        """Look up only the privileges in a row's conditions."""
         scope = Scope(entity="", names=self.names, pairs=self.pairs, owners=True)
         for cell in _conditions(decl.body):
             if cell.expression is not None:
@@ -83,7 +83,7 @@ class Rows:
         found.extend(scope.found)
 
     def gate(self, entity: str) -> m.Condition | None:
-        """The gate of the file, looked at from a type; findings go to `gate_found`, once for each type."""
+        """The file's gate, resolved for a type; findings go to `gate_found`, once for each type."""
         cell = self.tables.semantics.gate
         if cell is None:
             return None
@@ -192,7 +192,7 @@ class Rows:
         return read[0] if read else None
 
     def _ambiguous(self, decl: RowDecl, scope: Scope) -> Ambiguous | None:
-        """The readings, each looked up like the row itself so that a mistake in one is found before somebody chooses it."""
+        """The readings, each resolved like the row itself, so that mistakes are found before the reading is chosen."""
         if decl.ambiguous is None:
             return None
         for reading in decl.ambiguous.readings:
@@ -217,7 +217,7 @@ class Rows:
         return given and not speaks
 
     def _speaks(self, condition: m.Condition, entity: str) -> bool:
-        """Whether the condition looks at the entity itself, or at something that hangs off it."""
+        """Whether the condition refers to the entity itself or to a type inside it."""
         match condition:
             case m.HoldsPrivilege(places=places) | m.Related(places=places) | m.CanDo(places=places):
                 inside = self.names.hierarchy.within

@@ -1,4 +1,4 @@
-"""Whether two rows say the same, however they spell it."""
+"""Whether two rows mean the same, however they are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from privtab.model import nodes as m
 
 
 def same_meaning(one: m.Row, other: m.Row) -> bool:
-    """Same conditions and effects, up to order, repetition, aliases and sets."""
+    """Whether conditions and effects are the same, up to order, repetition, aliases and sets."""
     return _row(one) == _row(other)
 
 
@@ -60,7 +60,7 @@ def _any(parts: Iterable[Hashable]) -> Hashable:
 
 
 def _joined(kind: str, parts: Iterable[Hashable]) -> Hashable:
-    """Parts as a set, those of the same kind taken in; a single part stands for itself."""
+    """Parts as a set, with nested parts of the same kind flattened; a single part is returned as it is."""
     flat: set[Hashable] = set()
     for part in parts:
         if isinstance(part, tuple) and len(part) == 2 and part[0] == kind and isinstance(part[1], frozenset):
@@ -71,7 +71,7 @@ def _joined(kind: str, parts: Iterable[Hashable]) -> Hashable:
 
 
 def asked(condition: m.Condition) -> frozenset[Hashable]:
-    """What a condition asks for, part by part: more parts ask for more."""
+    """The parts that a condition requires; a superset requires more."""
     form = _form(condition)
     if isinstance(form, tuple) and len(form) == 2 and form[0] == "all" and isinstance(form[1], frozenset):
         return form[1]

@@ -1,4 +1,4 @@
-"""Which row holds for which (entity type, operation): tables before `any` before `core`, variants and readings on top."""
+"""Select the row for each (entity type, operation): tables before `any` before `core`, variants and readings applied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChosenRow:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two rows of one origin for the same pair; the first one holds."""
+    """Two rows of one origin for the same pair; the first one applies."""
 
     pair: PairKey
     origin: Origin
@@ -35,7 +35,7 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All rows by pair, in the order of entities and then of the file, and the rows that clash."""
+    """The row of each pair, in the order of entities and then of the file, and the rows that clash."""
 
     pairs: Mapping[PairKey, ChosenRow]
     clashes: tuple[Clash, ...]
@@ -51,7 +51,7 @@ class _Layer:
 
 
 def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, found: list[Diagnostic]) -> Selection:
-    """The rows of the file under a variant."""
+    """Select the rows of the file under a variant."""
     clashes: list[Clash] = []
     base = _layer(tables.tables, tables.any, tables.core, names, found, clashes)
     if variant is not None:
@@ -84,10 +84,10 @@ def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, fo
 
 
 def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selection:
-    """The rows with the chosen readings in place of their own words; raises UsageError for what does not exist.
+    """Replace the bodies of rows by the chosen readings. Raises UsageError for a row or reading that does not exist.
 
-    A row is named by its type, or, for every type that it holds for, by where it stands: `any/share`, `core/create`. What is
-    said of one type goes before what is said of all.
+    A row is named by its type, or, for every type that it applies to, by its origin: `any/share`, `core/create`. A choice for one
+    type takes precedence over one for all.
     """
     if not readings:
         return selection
@@ -116,7 +116,7 @@ def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selecti
 
 
 def read_as(body: RowBody, reading: RowBody) -> RowBody:
-    """The row's words with those of the reading in their place."""
+    """The row's body with the entries of the reading in place of its own."""
     said = {
         name: value
         for name in ("requires", "each", "report", "grants", "becomes", "revokes")
@@ -126,7 +126,7 @@ def read_as(body: RowBody, reading: RowBody) -> RowBody:
 
 
 def find_variant(tables: Tables, name: str | None) -> VariantDecl | None:
-    """The variant of that name; raises UsageError where the file has none such."""
+    """The variant of that name. Raises UsageError if the file does not have it."""
     if name is None:
         return None
     variants = {v.name.value: v for v in tables.variants}

@@ -1,4 +1,4 @@
-"""Looking through rows and conditions."""
+"""Walk through rows and conditions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def terms(condition: m.Condition | None) -> Iterator[Term]:
 
 
 def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
-    """Every `or` of a condition, the outer before the inner; parentheses inside one make no other."""
+    """Every `or` of a condition, outer before inner; an `or` directly inside another is merged with it."""
     match condition:
         case m.AnyOf():
             parts = tuple(flat(condition, m.AnyOf))
@@ -42,7 +42,7 @@ def alternatives(condition: m.Condition | None) -> Iterator[m.AnyOf]:
 
 
 def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
-    """Every `and` of a condition, the outer before the inner; parentheses inside one make no other."""
+    """Every `and` of a condition, outer before inner; an `and` directly inside another is merged with it."""
     match condition:
         case m.AllOf():
             parts = tuple(flat(condition, m.AllOf))
@@ -59,7 +59,7 @@ def conjunctions(condition: m.Condition | None) -> Iterator[m.AllOf]:
 
 
 def flat(condition: m.Condition, kind: type[m.AnyOf | m.AllOf]) -> Iterator[m.Condition]:
-    """The parts of an `or` or of an `and`, and those of its like right inside it."""
+    """The parts of an `or` or of an `and`, with those of the same kind directly inside it flattened."""
     if isinstance(condition, kind):
         for part in condition.parts:
             yield from flat(part, kind)
@@ -81,9 +81,9 @@ def flags(condition: m.Condition) -> Iterator[m.Required]:
 
 
 def flags_read(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> frozenset[str] | None:
-    """The flags that a row asks about: its gate, its own conditions, and those of the rows that it reaches by `can`.
+    """The flags that a row reads: in its gate, its own conditions, and the rows that it reaches through `can`.
 
-    None where one of those has no meaning.
+    None if one of those rows is invalid.
     """
     found: set[str] = set()
     seen, waiting = {pair}, [pair]
@@ -102,7 +102,7 @@ def flags_read(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> frozenset[st
 
 
 def conditions(row: m.Row) -> Iterator[m.Condition]:
-    """What the row itself says: `requires` and `each`."""
+    """The row's own conditions: `requires` and `each`."""
     for condition in (row.requires, row.each):
         if condition is not None:
             yield condition
@@ -115,7 +115,7 @@ def row_terms(row: m.Row) -> Iterator[Term]:
 
 
 def first_spot(condition: m.Condition) -> m.Spot | None:
-    """Where a condition begins, as far as its names tell."""
+    """The position of a condition's first term, or None."""
     for term in terms(condition):
         match term:
             case m.HoldsPrivilege(uses=uses):

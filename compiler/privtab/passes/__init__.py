@@ -1,4 +1,4 @@
-"""Program → Program, meaning unchanged: each pass in its file, PASSES says the order."""
+"""Program → Program, with the same meaning: one file for each pass; PASSES defines the order."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from privtab.passes.flatten import flatten
 from privtab.passes.narrowest_first import narrowest_first
 
 PASSES: tuple[Callable[[Program], Program], ...] = (
-    flatten,  # first: the others look at the parts of one level
-    drop_implied_gate,  # then: what `can` already asks is not asked again
-    narrowest_first,  # last: it orders what is left
+    flatten,  # first: the others expect one level of parts
+    drop_implied_gate,  # then: drop what a `can` already checks
+    narrowest_first,  # last: order what is left
 )
 
 
 def run(program: Program) -> Program:
-    """Every pass, in order."""
+    """Run every pass, in order."""
     for pass_ in PASSES:
         program = pass_(program)
     return program

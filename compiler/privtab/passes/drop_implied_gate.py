@@ -1,6 +1,6 @@
-"""A gate that the row's own condition implies is not asked a second time.
+"""Drop a gate that the row's own condition implies.
 
-`can load (schema)` already holds the gate of `schema/load`; where that is the row's gate too, the row need not repeat it.
+`can load (schema)` includes the gate of `schema/load`; if that is the row's gate too, the row need not repeat it.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ NONE: frozenset[str] = frozenset()
 
 
 def drop_implied_gate(program: Program) -> Program:
-    """Drop each gate that `requires` implies whatever the flags are, and whether or not the request says the last name."""
+    """Drop each gate that `requires` implies for all flags, and for requests with and without the last name."""
     exact = ImplicationChecker(program)
     rules = {}
     for key, rule in program.rules.items():
         kept = rule
-        # Without flags a condition asks for least, so what it implies then it implies always; a gate with flags stays.
+        # A condition is weakest without flags: what it implies then, it always implies. A gate with flags stays.
         if rule.gate != ALWAYS and not rule_flags(program, replace(rule, requires=ALWAYS, each=None)):
             try:
                 if all(exact.always_implies(rule, *pair, NONE) for pair in _pairs(program, rule)):
                     kept = replace(rule, gate=ALWAYS)
             except Undecided:
-                pass  # the gate is asked, needed or not
+                pass  # keep the gate, needed or not
         rules[key] = kept
     return replace(program, rules=rules)
 
 
 def _pairs(program: Program, rule: Rule) -> Iterator[tuple[Formula, Formula]]:
-    """What a rule requires and its gate, which must follow: as written, and for requests that leave off the last name.
+    """Pairs of a condition that a rule requires and the gate it must imply: as written, and without the last name.
 
-    Nothing holds on what has no name: a privilege on an object above then implies none on the object itself.
+    Nothing holds on an unnamed object, so that a privilege on an ancestor no longer implies one on the object itself.
     """
     yield rule.requires, rule.gate
     index, _ = anchor(program, Target(slot=RESOURCE, type=rule.entity))
     for type_ in program.chain(rule.entity)[index:]:
         gate = without_name(program, rule.gate, type_)
-        if gate != flat(rule.gate):  # else it follows from less, since `requires` only asks for more
+        if gate != flat(rule.gate):  # otherwise it is still implied, since `requires` only becomes stronger
             yield without_name(program, rule.requires, type_), gate

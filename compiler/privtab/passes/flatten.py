@@ -1,4 +1,4 @@
-"""Nested conjunctions and alternatives become flat ones, each part once."""
+"""Flatten nested conjunctions and disjunctions, and drop duplicate parts."""
 
 from __future__ import annotations
 

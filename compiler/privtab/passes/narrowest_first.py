@@ -1,6 +1,6 @@
-"""In a conjunction the condition on the narrowest object is asked first.
+"""Evaluate the condition on the narrowest object of a conjunction first.
 
-Most callers hold something on a container and little inside it, so that is where most denials are found soonest.
+Most callers hold something on a container and little inside it, so this finds most denials soonest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from privtab.ir.nodes import And, Formula, Program, ServiceAdmin
 
 
 def narrowest_first(program: Program) -> Program:
-    """Order the parts of every conjunction by the deepest type that they look at, deepest first."""
+    """Order the parts of every conjunction by the deepest type that they refer to, deepest first."""
     ordering = _Ordered(program)
     return replace(
         program,
@@ -38,6 +38,6 @@ class _Ordered(Rebuilt):
         return And(parts=tuple(sorted(values, key=self._depth, reverse=True)))
 
     def _depth(self, formula: Formula) -> int:
-        """The depth of the deepest type that the formula looks at."""
+        """The depth of the deepest type that the formula refers to."""
         atoms = leaves(self._program, formula)
         return max((0 if isinstance(a, ServiceAdmin) else self._depths[a.target.type] for a in atoms), default=0)

@@ -1,1 +1,1 @@
-"""The reference engine: the meaning of policies as plain code, the oracle that every other engine is compared with."""
+"""The reference engine: the semantics of policies as plain code, the oracle for every other engine."""

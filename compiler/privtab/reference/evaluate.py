@@ -1,6 +1,6 @@
-"""The reference meaning: the paragraph "Meaning" of the language, in code. Every engine must agree with it.
+"""The reference evaluator: the section "Meaning" of the language, in code. Every engine must agree with it.
 
-Nothing here is clever. `Reference.holds` reads a condition as it is written; the minimal sets serve the explanation alone.
+It is deliberately simple: `EvaluationContext.holds` evaluates a condition as written, and only explanations use minimal sets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from privtab.state.nodes import State
 
 
 def evaluate(program: Program, state: State, request: Request) -> Decision:
-    """Decide one request; raises InvalidRequest where it names what the policy does not know."""
+    """Decide one request. Raises InvalidRequest if it uses a name that the policy does not know."""
     return Reference(program, state).decide(request)
 
 
@@ -52,12 +52,12 @@ class Reference:
         self.revision = revision
 
     def decide(self, request: Request) -> Decision:
-        """Decide one request; raises InvalidRequest where it names what the policy does not know."""
+        """Decide one request. Raises InvalidRequest if it uses a name that the policy does not know."""
         asked = self.explanation(request)
         return Decision(allowed=asked.allowed, context=asked.context())
 
     def explanation(self, request: Request) -> Explanation:
-        """The answer to one request with all that is to be said of it; raises InvalidRequest as `decide` does."""
+        """Decide one request and explain the decision. Raises InvalidRequest as `decide` does."""
         self.vocabulary.check(request)
         asked = EvaluationContext(self, request)
         rule = self.program.rules[request.resource.type, request.action]
@@ -70,7 +70,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an atom holds: on which entity, unless it is about the caller alone, and through which principal."""
+    """Why an atom holds: on which entity, unless it concerns the caller alone, and through which principal."""
 
     on: str | None
     through: str
@@ -99,11 +99,11 @@ class EvaluationContext:
         }
 
     def condition(self, rule: Rule) -> Formula:
-        """What the request needs: without what cannot hold where it leaves off the last name of its resource."""
+        """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
         return asked_condition(self.program, rule, named=RESOURCE in self.complete)
 
     def holds(self, formula: Formula, known: dict[Can, bool] | None = None) -> bool:
-        """Whether a condition holds, as it is written. `known`: what each `can` in it comes to, asked once."""
+        """Whether a condition holds, evaluated as written. `known`: the result for each `can` in it, which is evaluated once."""
         known = {} if known is None else known
         match formula:
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin():
@@ -125,7 +125,7 @@ class EvaluationContext:
                 assert_never(formula)
 
     def why(self, atom: Atom) -> Reason | None:
-        """Through what an atom holds; None where it does not."""
+        """Why an atom holds, or None if it does not."""
         match atom:
             case Has():
                 return self.why_has(atom.privilege, atom.target)
@@ -143,7 +143,7 @@ class EvaluationContext:
                 assert_never(atom)
 
     def path(self, target: Target) -> tuple[str, ...]:
-        """The keys from the root to the target; none where the request does not name it."""
+        """The keys from the root to the target; empty if the request does not name the target."""
         index, single = anchor(self.program, target)
         keys = self.keys[target.slot]
         if index >= len(keys):
@@ -154,11 +154,11 @@ class EvaluationContext:
         return tuple(path)
 
     def within(self, path: tuple[str, ...]) -> frozenset[str]:
-        """The caller's principals for an object: those that count everywhere, and those whose scope it lies in."""
+        """The caller's principals for an object: those that count everywhere, and the roles whose scope contains it."""
         return self.principals | {role for role, scope in self.scoped if scope in path}
 
     def why_has(self, privilege: str, target: Target) -> Reason | None:
-        """Through what the caller holds a privilege on an object; None where they do not, or is denied it."""
+        """Why the caller holds a privilege on an object; None if they do not, or if it is denied."""
         path = self.path(target)
         if not path:
             return None
@@ -173,7 +173,7 @@ class EvaluationContext:
         return self.granted(privilege, path)
 
     def looked_at(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """The keys on which a grant or a denial counts for the last of them."""
+        """The keys whose grants and denials count for the last of them."""
         return path if self.program.semantics.inheritance == "down" else path[-1:]
 
     def granted(self, privilege: str, path: tuple[str, ...]) -> Reason | None:
@@ -196,7 +196,7 @@ class EvaluationContext:
         return frozenset(giving & (self.principals | {role for role, scope in self.scoped if scope in scopes}))
 
     def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
-        """The denials of a privilege that stand in the way on an object: (key, principal)."""
+        """The denials of a privilege that apply on an object: (key, principal)."""
         path = self.path(target)
         if self.program.semantics.deny != "overrides":
             return ()
@@ -206,18 +206,18 @@ class EvaluationContext:
         )
 
     def allowed_but_for_denials(self, privilege: str, target: Target) -> bool:
-        """Whether a grant of the privilege is there, denied or not."""
+        """Whether the privilege is granted, regardless of denials."""
         path = self.path(target)
         return bool(path) and self.granted(privilege, path) is not None
 
     def why_owner(self, target: Target) -> Reason | None:
-        """Through which principal the caller owns an object."""
+        """Through which principal the caller owns an object, or None."""
         path = self.path(target)
         owning = sorted(self.holdings.owners(path[-1]) & self.principals) if path else []
         return Reason(path[-1], owning[0]) if owning else None
 
     def why_member(self, target: Target) -> Reason | None:
-        """Through what the caller belongs to an object: a row of members, or of memberships where it is a group."""
+        """Why the caller belongs to an object: through a row of members, or of memberships if it is a group."""
         path = self.path(target)
         if not path:
             return None
@@ -235,7 +235,7 @@ class EvaluationContext:
         return bool(path) and last_name(path_of(path[-1])) == self.user
 
     def why_holds(self, target: Target) -> Reason | None:
-        """Which role of the caller an object is."""
+        """Which role of the caller an object is, or None."""
         path = self.path(target)
         for role in sorted(self.roles):
             if path and refers_to(role, path_of(path[-1])):

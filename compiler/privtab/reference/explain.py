@@ -1,4 +1,4 @@
-"""Why a decision is what it is: by which minimal set it was allowed and through what, or what is missing."""
+"""Explain a decision: the minimal set that allowed it and through what, or what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Explanation:
-    """An answer and what is to be said of it: the `context` of a decision (§5)."""
+    """A decision and its explanation, the `context` of the answer (§5)."""
 
     def __init__(self, asked: EvaluationContext, rule: Rule, listing: Listing, *, allowed: bool) -> None:
         self.asked = asked
@@ -23,7 +23,7 @@ class Explanation:
         self.allowed = allowed
 
     def context(self) -> dict[str, Any]:
-        """Rule, source and revision; reasons and effects of an allow, what is missing for a denial."""
+        """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
         context: dict[str, Any] = {
             "rule": self.rule.id,
             "missing": [] if self.allowed else self.missing(),
@@ -38,7 +38,7 @@ class Explanation:
         return context
 
     def missing(self) -> list[list[str]]:
-        """The smallest sets of atoms that would turn a denial, smallest first; a denial in the way is named as such."""
+        """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
         return smallest([self._missing_of(atom) for atom in atoms] for atoms in self.sets)
 
     def _missing_of(self, atom: Leaf) -> list[str]:
@@ -52,7 +52,7 @@ class Explanation:
         return denied if asked.allowed_but_for_denials(atom.privilege, atom.target) else [self.text(atom), *denied]
 
     def reasons(self) -> list[dict[str, str]]:
-        """Each atom of the first minimal set that holds: on which entity and through whom."""
+        """Each atom of the first minimal set that holds: on which entity and through which principal."""
         for atoms in self.sets:
             if all(self.asked.holds(atom) for atom in atoms):
                 return [self._reason(atom) for atom in atoms]
@@ -70,17 +70,17 @@ class Explanation:
         return atom_words(atom, self.key)
 
     def key(self, target: Target) -> str:
-        """The target's key, or its type alone where the request does not name it."""
+        """The target's key, or its type alone if the request does not name it."""
         path = self.asked.path(target)
         return path[-1] if path else target.type
 
     def effect_text(self, effect: Effect) -> str:
-        """What success does: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
+        """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
         return f"{effect.kind} {effect.what} ({self.key(effect.target)})"
 
 
 def smallest(sets: Iterable[Sequence[Sequence[str]]]) -> list[list[str]]:
-    """The sets that hold no other, each sorted, smallest first; the parts of a set are given per atom."""
+    """The sets that contain no other, each sorted, smallest first; a set is given as the parts for each of its atoms."""
     candidates = sorted({frozenset(text for part in parts for text in part) for parts in sets}, key=len)
     kept: list[frozenset[str]] = []
     for candidate in candidates:

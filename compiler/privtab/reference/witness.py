@@ -1,4 +1,4 @@
-"""Facts with names: a request, and the smallest state in which its caller has them."""
+"""Turn facts into a named request and the smallest state in which its caller has them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from privtab.state.nodes import Assignment, Grant, State
 T = TypeVar("T")
 
 GROUP, BROUGHT = "team", "guests"
-"""The group of the state, and the one that a request brings."""
+"""Names of the group in the state and of the group that a request brings."""
 
 
 class WitnessBuilder:
-    """Names for the objects of one request of a rule and for its caller."""
+    """Names the caller and the objects of one request of a rule."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class WitnessBuilder:
         unnamed: bool = False,
         apart: bool = True,
     ) -> None:
-        """`types`: the type of each `with` object that may have several. `facts`: those that the state is to have.
+        """`types`: the type of each `with` object that allows several. `facts`: those that the state must have.
 
-        `unnamed`: the request leaves off the last name of the resource. `apart`: objects of different slots share no
-        ancestor; else those of one type are the same ancestor, which reads better where the facts allow it.
+        `unnamed`: the request omits the last name of the resource. `apart`: objects of different slots share no ancestor;
+        otherwise ancestors of one type are the same entity, which reads better if the facts allow it.
         """
         self.program = program
         self.rule = rule
@@ -70,7 +70,7 @@ class WitnessBuilder:
         return Entity(target.type, "/".join(names))
 
     def _name(self, target: Target) -> str:
-        """The name of one entity: the caller's where it is they, their group's where it is that, else one for its type."""
+        """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
         if Is(target=target) in self.facts:
             return self.user
         for carrier in ("group", "brought"):
@@ -82,7 +82,7 @@ class WitnessBuilder:
         return _fresh(f"{target.type}{number}", self.program.roles)
 
     def state(self) -> State:
-        """The smallest state that has the facts."""
+        """The smallest state with the facts."""
         rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
         return State(
             members=_once(row.members for row in rows),
@@ -144,7 +144,7 @@ class WitnessBuilder:
         return ((self.user, GROUP),) if carrier == "group" else ()
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
-        """The state as rows of its tables, without those that are empty."""
+        """The state as rows of its tables, without empty tables."""
         state = self.state()
         tables: dict[str, list[dict[str, str]]] = {
             "members": [{"user": user, "of": str(of)} for user, of in state.members],
