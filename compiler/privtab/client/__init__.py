@@ -1,4 +1,4 @@
-"""The adapter: asks a decision point, OPA beside the caller or an engine in process. It holds no policy."""
+"""Clients for a PDP: an OPA sidecar or an engine in process. They hold no policy of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an OPA is: addresses, proxies, certificates, tokens. What both the sync and the async sender are told."""
+"""Addresses, proxies, certificates and tokens, for the synchronous and asynchronous senders."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 from privtab.errors import UsageError
 
 Verify: TypeAlias = bool | str | ssl.SSLContext
-"""Whether the certificate is checked, or by which authorities: a file, a folder, a context."""
+"""Whether to verify the server's certificate, or the CA certificates to use: a file, a folder or a context."""
 Cert: TypeAlias = str | tuple[str, str] | None
-"""A client certificate: one file with both, or (certificate, key)."""
+"""A client certificate: one file with certificate and key, or (certificate, key)."""
 
 _LOOK_SECONDS = 1.0
 
@@ -26,18 +26,18 @@ class Address:
     """A parsed address."""
 
     url: str
-    """As it is shown; without a slash at the end."""
+    """As displayed, without a trailing slash."""
     scheme: str
     """`http`, `https` or `unix`."""
     host: str
     port: int
     base: str
-    """The path that everything lies below; empty as a rule."""
+    """The prefix of all paths; usually empty."""
     socket: str | None = None
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """The value of the Host header."""
         if self.socket is not None:
             return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -45,7 +45,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether it is this machine: no proxy has a say then."""
+        """Whether it is this machine, for which proxies are not used."""
         return self.socket is not None or is_loopback(self.host)
 
 
@@ -85,13 +85,13 @@ def _unix(url: str) -> Address:
 
 
 def shown(url: str) -> str:
-    """An address without the password that it may hold."""
+    """An address without its password, if any."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://…{at}{tail}" if at else url
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address leads to this machine, in each way that a socket understands.
+    """Whether a host name or address, in any notation that sockets accept, is this machine.
 
     >>> [is_loopback(host) for host in ("localhost", "opa.localhost.", "127.1", "::ffff:127.0.0.1", "0.0.0.0", "10.0.0.1")]
     [True, True, True, True, True, False]
@@ -111,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_for(address: Address) -> str | None:
-    """The proxy that the environment names for an address; None for this machine: a proxy could not reach it."""
+    """The proxy that the environment sets for an address; None for this machine, which a proxy could not reach."""
     if address.loopback:
         return None
     from urllib.request import getproxies
@@ -126,9 +126,9 @@ def proxy_for(address: Address) -> str | None:
 
 
 def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
-    """The context of an https address; raises UsageError for files that are not there or are no certificates.
+    """The TLS context of an https address; raises UsageError for missing files or invalid certificates.
 
-    `verify=True` goes by REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE of the environment, else by certifi's authorities.
+    `verify=True` uses REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE of the environment, else certifi's CA certificates.
     """
     if isinstance(verify, ssl.SSLContext):
         context = verify
@@ -152,7 +152,7 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
 
 
 def authorities() -> str:
-    """The file or folder of the authorities that are trusted where nothing else is said."""
+    """The file or folder of the CA certificates that are trusted by default."""
     import os
 
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
@@ -164,7 +164,7 @@ def authorities() -> str:
 
 
 class Token:
-    """A bearer token: given, or in a file that is read again when it changes. Never shown."""
+    """A bearer token, given or from a file that is read again when it changes. Never displayed."""
 
     def __init__(self, token: str | None, file: str | None) -> None:
         if token is not None and file is not None:
@@ -177,7 +177,7 @@ class Token:
             self.value()
 
     def value(self) -> str | None:
-        """The token as it is now. A file that cannot be read any more leaves the last one in force."""
+        """The current token; the last one if its file can no longer be read."""
         if self._file is None:
             return self._token
         now = time.monotonic()
@@ -200,7 +200,7 @@ class Token:
 
 
 def _clean(token: str, where: str) -> str:
-    """The token itself; it becomes part of a header, so it is one line of visible ASCII."""
+    """The token without surrounding whitespace; raises UsageError unless it is visible ASCII, as headers require."""
     if not token or not all(33 <= ord(letter) <= 126 for letter in token):
         raise UsageError(f"the {where} holds no token: it must be visible ASCII without spaces")
     return token

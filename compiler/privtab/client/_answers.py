@@ -1,4 +1,4 @@
-"""How answers are read: pure functions, shared by every sender. Nothing that is not exactly the expected shape passes."""
+"""Read OPA's answers: pure functions, shared by every sender, that reject any unexpected shape."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from privtab.request import Decision
 from privtab.vocabulary import Vocabulary
 
 SHARDED = "sharded"
-"""What `state` says in a program whose policy reads a state in parts."""
+"""The value of `state` in a program that reads a sharded state."""
 SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 _JSON = ("application/json", "text/json")
 _EXCERPT = 300
 _PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}
-"""What OPA answers as a rule; everything else is read as JSON."""
+"""OPA's most common answers; everything else is parsed as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """The revisions that an OPA has of a system's policy and state."""
+    """The active revisions of a system's policy and state."""
 
     policy: str | None
     state: str | None
@@ -34,25 +34,25 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of an active system: the names that a request is checked by."""
+    """An active system: the vocabulary that requests are checked against, and its revision."""
 
     system: str
-    """The name of its package: the system's, or another that it was compiled as."""
+    """The name of its package: the system's name, or the one given to the compiler."""
     vocabulary: Vocabulary
-    """`vocabulary.system` is the system's own name; the state goes by it."""
+    """`vocabulary.system` is the name of the system, which is also the name of its state."""
     revision: str | None
     flags: frozenset[str]
-    """Every flag that some operation of the policy reads."""
+    """The flags that any operation of the policy reads."""
     sharded: bool = False
-    """Whether the policy reads a state in parts, of which some may not be here."""
+    """Whether the policy reads a sharded state, of which some shards may not be active."""
 
 
 def check_status(
     status: int, body: bytes, url: str, *, retry_after: str | None = None, content_type: str | None = None
 ) -> None:
-    """Raise for any answer but 200: DecisionUnavailable for a 5xx and a 429 that says when, PolicyError for the rest.
+    """Raise for any status but 200: DecisionUnavailable for a 5xx or a 429 with Retry-After, PolicyError otherwise.
 
-    A 200 that says it is something else than JSON comes from somebody else than OPA: PolicyError too.
+    Also raises PolicyError for a 200 that is not declared as JSON, since it does not come from OPA.
     """
     if status == 200:
         if content_type is None or content_type.partition(";")[0].strip().lower() in _JSON:
@@ -68,27 +68,27 @@ def check_status(
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """A Retry-After header in seconds, which is how sidecars and gateways write it; None for a date or nonsense."""
+    """The value of a Retry-After header in seconds; None for a date or an invalid value."""
     if retry_after is None or not retry_after.strip().isdecimal():
         return None
     return float(retry_after)
 
 
 class Inactive(DecisionUnavailable):
-    """A request needs shards of the state that are not active here."""
+    """A request needs shards of the state that are not active."""
 
 
 class Undefined(PolicyError):
-    """OPA knows no such rule, or has nothing to tell by: perhaps a bundle is not active yet."""
+    """A rule is undefined in OPA; a bundle may not be active yet."""
 
 
 def read_result(body: bytes, what: str) -> Any:
-    """The `result` of a data document; raises PolicyError where it is undefined or not JSON."""
+    """The `result` of a data document; raises PolicyError if it is undefined or not JSON."""
     return _result(body, what)[0]
 
 
 def _result(body: bytes, what: str) -> tuple[Any, str | None]:
-    """The `result`, and what OPA calls the decision."""
+    """The `result` and OPA's id of the decision."""
     document = _document(body)
     decision_id = document.get("decision_id")
     note_id(decision_id)
@@ -100,7 +100,7 @@ def _result(body: bytes, what: str) -> tuple[Any, str | None]:
 
 
 def read_allow(body: bytes) -> bool:
-    """A boolean and nothing else."""
+    """A boolean; raises PolicyError for anything else."""
     if body in _PLAIN:
         return _PLAIN[body]
     result = read_result(body, "allow")
@@ -110,13 +110,13 @@ def read_allow(body: bytes) -> bool:
 
 
 def read_decision(body: bytes) -> Decision:
-    """A decision whose explanation has the shape that its readers rely on."""
+    """A decision; raises PolicyError if its explanation has an unexpected shape."""
     result, decision_id = _result(body, "decision")
     return _decision(result, body, decision_id)
 
 
 def read_status(body: bytes) -> dict[str, float]:
-    """For each bundle when OPA last heard from its server, in seconds since 1970; PolicyError where OPA does not say."""
+    """When OPA last heard from the server of each bundle, in seconds since 1970; PolicyError if the status lacks it."""
     try:
         bundles = _document(body)["result"]["bundles"]
         return {
@@ -128,7 +128,7 @@ def read_status(body: bytes) -> dict[str, float]:
 
 
 def read_explained(body: bytes, count: int) -> list[Decision]:
-    """One decision for each request, or PolicyError."""
+    """One decision for each request; raises PolicyError for anything else."""
     result, decision_id = _result(body, "explained")
     if not isinstance(result, list) or len(result) != count:
         raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
@@ -136,7 +136,7 @@ def read_explained(body: bytes, count: int) -> list[Decision]:
 
 
 def read_decisions(body: bytes, count: int) -> list[bool]:
-    """One boolean for each request, or PolicyError."""
+    """One boolean for each request; raises PolicyError for anything else."""
     result = read_result(body, "decisions")
     if not isinstance(result, list) or len(result) != count:
         raise PolicyError(f"`decisions` is not a list of {count} answers{excerpt(body)}")
@@ -146,7 +146,7 @@ def read_decisions(body: bytes, count: int) -> list[bool]:
 
 
 def read_visible(body: bytes, count: int) -> list[int]:
-    """Positions of a listing, ascending, or PolicyError."""
+    """Positions of a listing in ascending order; raises PolicyError for anything else."""
     result = read_result(body, "visible")
     if not isinstance(result, list) or not all(type(at) is int and 0 <= at < count for at in result):
         raise PolicyError(f"`visible` is not a list of positions below {count}{excerpt(body)}")
@@ -156,7 +156,7 @@ def read_visible(body: bytes, count: int) -> list[int]:
 
 
 def read_programs(body: bytes) -> dict[str, Known]:
-    """The systems by name; none where OPA has no program."""
+    """The systems by name; empty if OPA has no program."""
     result = _document(body).get("result", {})
     if not isinstance(result, dict):
         raise PolicyError(f"`privtab_program` is not an object{excerpt(body)}")
@@ -164,7 +164,7 @@ def read_programs(body: bytes) -> dict[str, Known]:
 
 
 def read_program(body: bytes, system: str) -> Known:
-    """The names of a system; DecisionUnavailable where OPA has no program of it."""
+    """A system; raises DecisionUnavailable if OPA has no program of it."""
     document = _document(body)
     if "result" not in document:
         raise no_bundle(system)
@@ -172,7 +172,7 @@ def read_program(body: bytes, system: str) -> Known:
 
 
 def read_revision(body: bytes) -> str | None:
-    """A revision; None where undefined."""
+    """A revision, or None if it is undefined."""
     revision = _document(body).get("result")
     if revision is not None and not isinstance(revision, str):
         raise PolicyError(f"a revision is not a text{excerpt(body)}")
@@ -180,7 +180,7 @@ def read_revision(body: bytes) -> str | None:
 
 
 def read_inactive(body: bytes) -> list[str]:
-    """The root entities, by key, whose shards a request needs and OPA has not; none where it does not say."""
+    """The keys of the root entities whose shards a request needs and OPA lacks; empty if undefined."""
     found = _document(body).get("result", [])
     if not _texts(found):
         raise PolicyError(f"`inactive` is not a list of entities{excerpt(body)}")
@@ -188,26 +188,26 @@ def read_inactive(body: bytes) -> list[str]:
 
 
 def read_layout(body: bytes) -> bool:
-    """Whether the policy reads a state in parts."""
+    """Whether the policy reads a sharded state."""
     return _document(body).get("result") == SHARDED
 
 
 def no_shard(system: str, roots: Iterable[str]) -> Inactive:
-    """The error for requests about root entities whose shards are not active."""
+    """The error for requests on root entities whose shards are not active."""
     named = sorted(roots)
     shown = ", ".join(f"`{root}`" for root in named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
     return Inactive(f"no state bundle is active for {shown} of system `{system}`")
 
 
 def no_bundle(system: str | None, kind: str = "") -> DecisionUnavailable:
-    """The error for a system, or a part of it, that is not there yet."""
+    """The error for a system whose policy or state is not active."""
     if system is None:
         return DecisionUnavailable("no bundle is active: OPA has no privtab policy")
     return DecisionUnavailable(f"no {kind + ' ' if kind else ''}bundle is active for system `{system}`")
 
 
 def excerpt(body: bytes) -> str:
-    """`: ` and the beginning of an answer, for messages; empty for an empty answer."""
+    """`: ` and the start of an answer, for messages; empty for an empty answer."""
     text = " ".join(body[:_EXCERPT].decode(errors="replace").split())
     return f": {text}{'…' if len(body) > _EXCERPT else ''}" if text else ""
 

@@ -1,4 +1,4 @@
-"""What it means to ask: requests checked by the policy's names, answers read by the mode. Flows, over any engine."""
+"""The methods of the clients: check requests against the vocabulary, ask an engine, apply the mode. Written as flows."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ WINDOW = 50_000
 
 
 class Mode(StrEnum):
-    """What becomes of an answer. Set where the client is made, never by a request."""
+    """How answers are enforced. Set when the client is created, never by a request."""
 
     ENFORCE = "enforce"
-    """A denial is a denial, a failure an error."""
+    """Denials deny, failures raise."""
     OBSERVE = "observe"
-    """Everything is asked, would-be denials and failures are logged as warnings, all pass: for rolling a policy out."""
+    """Ask for every decision, log denials and failures as warnings, and let everything pass; for rolling out a policy."""
     OFF = "off"
-    """Nothing is asked and all pass: authorization is disabled."""
+    """Ask for nothing and let everything pass: authorization is disabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Manner(Generic[T]):
-    """How a kind of answer is counted, and what stands in its place where everything passes."""
+    """How to count the allows in a kind of answer, and which answer replaces it if the mode lets everything pass."""
 
     kind: str
     count: int
@@ -63,19 +63,19 @@ class Asking:
     # --- one request ---
 
     def check(self, user: object, action: object, resource: object, **beside: Any) -> Flow[bool]:
-        """Yes or no."""
+        """Whether the request is allowed."""
         if self.mode is Mode.OFF:
             return True
         return (yield from self._one(_CHECK, user, action, resource, beside, self.engine.allow))
 
     def decide(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
-        """The answer with its explanation."""
+        """The decision with its explanation."""
         if self.mode is Mode.OFF:
             return _passed(None, Mode.OFF)
         return (yield from self._one(_DECIDE, user, action, resource, beside, self.engine.decide))
 
     def require(self, user: object, action: object, resource: object, **beside: Any) -> Flow[Decision]:
-        """The decision of an allow, or AccessDenied."""
+        """The decision if it is an allow; raises AccessDenied otherwise."""
         if self.mode is Mode.OFF:
             return _passed(None, Mode.OFF)
         asked: list[Request] = []
@@ -90,7 +90,7 @@ class Asking:
         return decision
 
     def effects(self, user: object, action: object, resource: object, **beside: Any) -> Flow[tuple[str, ...]]:
-        """What success does, or AccessDenied."""
+        """The effects of an allowed request; raises AccessDenied otherwise."""
         return (yield from self.require(user, action, resource, **beside)).effects
 
     def _one(
@@ -108,7 +108,7 @@ class Asking:
             def check(known: Known) -> None:
                 known.vocabulary.check(request)
                 if request is not user:
-                    # A Request may come from JSON, whose context may hold more than this policy reads.
+                    # A Request may come from JSON with a context that this policy does not read.
                     protocol.check_flags(request.flags, known)
 
             _, known = yield from self._valid(check)
@@ -124,7 +124,7 @@ class Asking:
     # --- many ---
 
     def check_many(self, requests: Iterable[Request], *, kind: str = "check_many") -> Flow[list[bool]]:
-        """Yes or no by position."""
+        """Whether each request is allowed, by position."""
         if self.mode is Mode.OFF:
             return [True for _ in requests]
         answers: list[bool] = []
@@ -140,7 +140,7 @@ class Asking:
         return answers, known
 
     def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
         if self.mode is Mode.OFF:
             return [_passed(None, Mode.OFF) for _ in requests]
         answers: list[Decision] = []
@@ -167,7 +167,7 @@ class Asking:
         items: Iterable[Item] | None,
         **beside: Any,
     ) -> Flow[list[Item]]:
-        """The items that pass, in their order."""
+        """The allowed items, in their order."""
         kept = _items(type_or_items, items)
         if self.mode is Mode.OFF:
             return kept
@@ -197,7 +197,7 @@ class Asking:
         key: Callable[[Item], EntityLike] | None,
         **beside: Any,
     ) -> Flow[list[Item]]:
-        """The items that `user` may do `action` on, in their order; `key` gives the entity of an item."""
+        """The items on which `user` may do `action`, in their order; `key` returns the entity of an item."""
         kept = list(items)
         if self.mode is Mode.OFF or not kept:
             return kept
@@ -218,10 +218,10 @@ class Asking:
         manner: _Manner[list[Item]] = _Manner("filter", len(kept), len, lambda _: kept)
         return (yield from self._judged(manner, None, body()))
 
-    # --- inside ---
+    # --- private ---
 
     def _valid(self, check: Callable[[Known], T]) -> Flow[tuple[T, Known]]:
-        """What `check` returns, and the names that it held for. A name that is unknown may be new: look once more."""
+        """The result of `check` and the vocabulary it used. After InvalidRequest, check again if OPA has a newer vocabulary."""
         known = yield self.engine.known
         try:
             return check(known), known
@@ -235,14 +235,14 @@ class Asking:
         return check(newer), newer
 
     def _judged(self, manner: _Manner[T], request: Request | None, body: Flow[tuple[T, Any]]) -> Flow[T]:
-        """The answer of `body` as the mode has it; told to whoever listens."""
+        """The answer of `body` with the mode applied; reports it to the hooks."""
         watch = self._begin(manner, request)
         try:
             answer, known = yield from body
         except DecisionError as error:
             return self._failed(manner, request, error, watch)
         except BaseException as error:
-            # Cancelled, or the system is not named: told to those who listen, since spans would stay open.
+            # Cancelled, or no system was given: hooks must hear of it, or their spans would stay open.
             if watch is not None:
                 self.observer.end(watch, error=error)
             raise
@@ -271,7 +271,7 @@ class Asking:
     def _failed(
         self, manner: _Manner[T], request: Request | None, error: DecisionError, watch: observe.Watch | None
     ) -> T:
-        """Raise the error, unless everything passes."""
+        """Raise the error, or let the request pass with a warning, depending on the mode."""
         if watch is not None:
             self.observer.end(watch, error=error)
         if self.mode is Mode.ENFORCE:
@@ -297,7 +297,7 @@ def _all_true(count: int, _found: list[bool] | None) -> list[bool]:
 
 
 def _passed(decision: Decision | None, mode: Mode) -> Decision:
-    """An allow that the mode gives; the context says so, and keeps what the policy said."""
+    """An allow due to the mode, which its context names; the policy's own context is kept."""
     context: dict[str, Any] = {"missing": [], "reasons": [], "effects": []}
     if decision is not None:
         context |= decision.context
@@ -320,7 +320,7 @@ _REQUIRE = replace(_DECIDE, kind="require")
 
 
 def _rule(known: Known | None, request: Request | None) -> str | None:
-    """The id of the rule that a request goes by."""
+    """The id of the rule for a request."""
     if known is None or request is None:
         return None
     return f"{known.vocabulary.system}/{request.resource.type}/{request.action}"
@@ -352,7 +352,7 @@ def _entities(type_or_items: str | Iterable[Item], kept: Sequence[Item]) -> tupl
 
 
 def _item(item: object, type_: str, at: int) -> Entity:
-    """An item of a listing whose type is known: text is a path, a list its plain names."""
+    """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
     if isinstance(item, list):
         return protocol.named(type_, item, f"item {at}")
     if not isinstance(item, str):

@@ -1,4 +1,4 @@
-"""The engine `opa` within an event loop. Checks that begin together go as one exchange."""
+"""The engine `opa` for asyncio. Checks that begin together share one exchange."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsyncDriver:
-    """Wires for an event loop."""
+    """IO in an event loop."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self.post = transport.post
@@ -35,10 +35,10 @@ class AsyncDriver:
         return asyncio.sleep(seconds)
 
     async def acquire(self, seconds: float) -> bool:
-        """Take the lock."""
+        """Take the lock within `seconds`; returns whether it was taken."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            # A lock belongs to a loop; of one that has ended nobody holds it any more.
+            # A lock belongs to one event loop; a lock of a loop that has ended is free.
             self._loop, self._lock = loop, asyncio.Lock()
         try:
             async with asyncio.timeout(seconds):
@@ -47,11 +47,11 @@ class AsyncDriver:
             return False
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._lock.release()
 
     async def together(self, flows: Iterator[Flow[None]], most: int) -> None:
-        """Run flows, at most so many at once; the first error ends all."""
+        """Run flows, at most `most` at once; the first error stops them all."""
 
         async def work() -> None:
             for flow in flows:
@@ -146,7 +146,7 @@ class AsyncOpaEngine:
     # --- checks that begin together ---
 
     def _ask(self) -> None:
-        """Ask for all that wait."""
+        """Send all waiting checks."""
         waiting, self._waiting = [w for w in self._waiting if not w.answer.done()], []
         if waiting:
             task = asyncio.get_running_loop().create_task(self._answer(waiting))
@@ -167,7 +167,7 @@ class AsyncOpaEngine:
             if len(waiting) == 1:
                 waiting[0].fail(error)
                 return
-            # One of them may be what OPA makes no sense of, or has no shard for; the others shall not hear of it.
+            # One of the requests may be invalid or lack its shard; the others must not fail with it.
             await asyncio.gather(*(self._answer([w]) for w in waiting))
         except BaseException as error:
             for w in waiting:
@@ -183,7 +183,7 @@ class AsyncOpaEngine:
 
 
 class _Waiting:
-    """A check that waits for its answer."""
+    """A check waiting for its answer."""
 
     __slots__ = ("answer", "asked", "cached", "ids", "request")
 
@@ -195,6 +195,6 @@ class _Waiting:
         self.cached = False
 
     def fail(self, error: BaseException) -> None:
-        """An error of its own: each caller adds its own trace."""
+        """Set a copy of the error, since each caller adds its own traceback."""
         if not self.answer.done():
             self.answer.set_exception(copy(error))

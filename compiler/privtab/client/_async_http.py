@@ -1,4 +1,4 @@
-"""Bytes to OPA and back within an event loop, over httpcore."""
+"""The asynchronous transport, over httpcore."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 try:
     import h11
     import httpcore
-except ImportError:  # pragma: no cover  (the extra is there wherever tests run)
+except ImportError:  # pragma: no cover  (tests run with the extra)
     raise UsageError(f"AsyncClient needs the extra `async`: {how_to_install('async')}") from None
 
 _IDLE_SECONDS = 5.0
-"""How long a connection that nobody uses is kept."""
+"""Seconds for which an idle connection is kept."""
 
 
 class AsyncHttpTransport:
-    """Sends over httpcore with kept-alive connections, which belong to the event loop that runs; another loop gets its own."""
+    """Sends over httpcore with keep-alive connections, separate for each event loop."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class AsyncHttpTransport:
         return f"AsyncHttpTransport({self.url!r})"
 
     async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
-        """Send a JSON body; the body of the answer."""
+        """Send a JSON body; returns the body of the answer."""
         return await self._send("POST", path, body, limits)
 
     async def get(self, path: str, limits: Timeout) -> bytes:
-        """Read a path; the body of the answer."""
+        """Read a path; returns the body of the answer."""
         return await self._send("GET", path, None, limits)
 
     async def close(self) -> None:
@@ -133,7 +133,7 @@ class AsyncHttpTransport:
         return b"".join(pieces)
 
     def _unavailable(self, error: Exception) -> DecisionUnavailable:
-        """What the socket said; the reason tells more than the wrapping."""
+        """The error for a failed exchange, described by its innermost cause."""
         if isinstance(error, httpcore.TimeoutException):
             return unavailable(self.url, TimeoutError())
         reason: BaseException | None = error
@@ -160,9 +160,9 @@ def _proxy(url: str) -> httpcore.Proxy:
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that reads along, so that it knows where an answer ends and whether more came.
+    """A stream that parses along, to detect data after the end of an answer.
 
-    httpcore would take that for the answer to the next request.
+    httpcore would take that data for the answer to the next request.
     """
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
@@ -176,7 +176,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             while self._answer.their_state in _UNDER_WAY and self._answer.next_event() not in _WAITING:
                 pass
         except h11.RemoteProtocolError:
-            pass  # Its state is an error from now on.
+            pass  # The parser is in an error state from now on.
         return content
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  (of httpcore)
@@ -198,7 +198,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
     def more_came(self) -> bool:
-        """Whether there is more than the answer to the last request; an answer that cannot be made sense of counts as that."""
+        """Whether data followed the last answer, or the answer could not be parsed."""
         if self._answer.their_state is not h11.DONE or self._answer.trailing_data[0]:
             return True
         return _records_left(self.get_extra_info("ssl_object"))
@@ -209,7 +209,7 @@ _WAITING = (h11.NEED_DATA, h11.PAUSED)
 
 
 def _expected() -> h11.Connection:
-    """What reads the answer to one request."""
+    """A parser for the answer to one request."""
     reader = h11.Connection(h11.CLIENT)
     reader.send(h11.Request(method="GET", target="/", headers=[("Host", "opa")]))
     reader.send(h11.EndOfMessage())
@@ -217,7 +217,7 @@ def _expected() -> h11.Connection:
 
 
 class _Backend(httpcore.AnyIOBackend):
-    """Opens connections that read along."""
+    """A network backend that opens such streams."""
 
     async def connect_tcp(
         self,
@@ -239,7 +239,7 @@ class _Backend(httpcore.AnyIOBackend):
 
 
 def _records_left(tls: ssl.SSLObject | None) -> bool:
-    """Whether TLS has more in memory, off the socket already: what came in the same segment as the answer."""
+    """Whether TLS holds data already taken off the socket, which came in the same segment as the answer."""
     if tls is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The one interface: what every synchronous client offers, over any engine."""
+"""The interface of the synchronous clients, over any engine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How a client stands."""
+    """The status of a client."""
 
     healthy: bool
-    """Whether it could answer now."""
+    """Whether the client can answer now."""
     mode: Mode
     engine: str
     circuit: str | None = None
@@ -30,12 +30,12 @@ class Status:
 
 
 class Asker:
-    """Asks for decisions. No answer but a clear yes is ever an allow: a call that cannot be answered raises a DecisionError.
+    """Base class of the synchronous clients. A call that cannot be decided raises a DecisionError; it is never an allow.
 
-    InvalidRequest: the request names what the policy does not know. PolicyError: the answer is no decision.
-    DecisionUnavailable: nobody answered, or no policy or state is active.
+    InvalidRequest: the request has a name that the policy does not declare. PolicyError: the answer is not a decision.
+    DecisionUnavailable: the PDP did not answer, or no policy or state is active.
 
-    Every method takes user, action and resource (`"type:path"`, a pair or an Entity), or one Request in place of them.
+    Every method takes user, action and resource (`"type:path"`, a pair or an Entity), or one Request instead.
     """
 
     def __init__(self, engine: ClientEngine, *, mode: Mode = Mode.ENFORCE, hooks: Sequence[HookLike] = ()) -> None:
@@ -53,33 +53,33 @@ class Asker:
         self.close()
 
     def close(self) -> None:
-        """Give connections, files and threads back."""
+        """Release connections, files and threads."""
         self._engine.close()
 
     @property
     def mode(self) -> Mode:
-        """Whether answers are enforced."""
+        """How answers are enforced."""
         return self._mode
 
     @property
     def system(self) -> str:
-        """The system that is asked."""
+        """The name of the system."""
         return self._engine.known().system
 
     def health(self) -> bool:
-        """Whether it could answer now: OPA answers and its bundles are active; never raises."""
+        """Whether the client can answer now: OPA answers and its bundles are active; never raises."""
         return self._engine.healthy()
 
     def status(self) -> Status:
-        """Health, mode and engine in one; never raises."""
+        """Health, mode and engine; never raises."""
         return Status(healthy=self.health(), mode=self._mode, engine=self._engine.name)
 
     def revision(self) -> Revision:
-        """The revisions of the policy and the state that are active now; None for what is not there."""
+        """The active revisions of the policy and the state; None for one that is not active."""
         return self._run_plain(self._engine.revision)
 
     def vocabulary(self) -> Vocabulary:
-        """The names of the active policy: entity types, operations, and what a request of each must have."""
+        """The names of the active policy: entity types, operations, and what a request for each must contain."""
         return self._run_plain(self._engine.known).vocabulary
 
     # --- one request ---
@@ -107,7 +107,7 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
-        """The answer with its explanation: the rule, what is missing or by which grants it holds, what success does."""
+        """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
         return self._run(self._asking.decide(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     explain = decide
@@ -122,7 +122,7 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> Decision:
-        """The decision of an allow; raises AccessDenied, which says what is missing, for a denial."""
+        """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
         return self._run(self._asking.require(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     def effects(
@@ -135,22 +135,22 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> tuple[str, ...]:
-        """What the caller has to carry out on success; raises AccessDenied for a denial, which has no effects."""
+        """The effects to carry out after success; raises AccessDenied if the request is denied."""
         return self._run(self._asking.effects(user, action, resource, with_=with_, groups=groups, flags=flags))
 
     # --- many ---
 
     def check_many(self, requests: Iterable[Request]) -> list[bool]:
-        """The answers to any number of requests, by position, in few calls; what is asked twice is sent once.
+        """Whether each of any number of requests is allowed, by position, in few calls; duplicates are sent once.
 
-        Any error is the error of the whole: there is no list with holes.
+        An error in one request fails the whole call.
         """
         return self._run(self._asking.check_many(requests))
 
     def decide_many(self, requests: Iterable[Request]) -> list[Decision]:
-        """The answers with their explanations, by position, in few calls; slower than `check_many`.
+        """The decisions with their explanations, by position, in few calls; slower than `check_many`.
 
-        Any error is the error of the whole: there is no list with holes.
+        An error in one request fails the whole call.
         """
         return self._run(self._asking.decide_many(requests))
 
@@ -167,8 +167,8 @@ class Asker:
     ) -> list[T]:
         """The items of a listing that `user` may see, in their order.
 
-        `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type;
-        `visible("alice", "list", ["table:m/c/s/t"])` entities that say their type.
+        `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type,
+        `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
         """
         return self._run(
             self._asking.visible(user, action, type_or_items, items, with_=with_, groups=groups, flags=flags)
@@ -185,13 +185,13 @@ class Asker:
         groups: Iterable[str] = (),
         flags: Iterable[str] | Mapping[str, bool] = (),
     ) -> list[T]:
-        """The items that `user` may do `action` on, in their order; `key` gives the entity of an item, of any type.
+        """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
 
         `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
         """
         return self._run(self._asking.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
 
-    # --- inside ---
+    # --- private ---
 
     def _run(self, flow: Flow[T]) -> T:
         token = CURRENT.set(CallContext())

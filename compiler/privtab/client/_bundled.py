@@ -1,4 +1,4 @@
-"""The engine of `Embedded`: bundles that are kept current, and what runs them."""
+"""The engine of `Embedded`: keeps bundles current and decides with them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
 
 RECHECK_SECONDS = 5.0
-"""How long after a look a request with an unknown name is refused without another."""
+"""Seconds after a check for newer bundles in which an unknown name is refused without another check."""
 
 
 def elapsed() -> float:
-    """Seconds since some moment, whatever is done to the time of day; they go on while the machine sleeps, where it can tell."""
+    """Monotonic seconds, independent of the wall clock; where available, they include time in which the machine slept."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A policy and a state that belong together; replaced as one."""
+    """A policy and a state that belong together; replaced together."""
 
     bundles: Mapping[str, Found]
     known: Known
@@ -48,10 +48,10 @@ class Loaded:
     engine: Engine
     quick: Quick
     missing: frozenset[str] = frozenset()
-    """The root entities, by key, whose shards of the state are not among the bundles."""
+    """The keys of the root entities whose shards are not among the bundles."""
 
     def check_here(self, request: Request, items: Sequence[Entity] = ()) -> None:
-        """Raise DecisionUnavailable for what needs a shard that is not here; the names were checked."""
+        """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
         chains = self.known.vocabulary.chains
         shape = self.known.vocabulary.check_operation(request.resource.type, request.action)
         looked_at = (request.resource, *(request.with_[slot] for slot in shape.withs), *items)
@@ -61,7 +61,7 @@ class Loaded:
 
 
 class BundledEngine:
-    """Bundles that are kept current, and what runs them."""
+    """Keeps bundles current and decides with them."""
 
     def __init__(
         self,
@@ -82,19 +82,19 @@ class BundledEngine:
         self._opener = opener(engine)
         self._order = RollbackGuard()
         self.quick: Quick = {}
-        """What is in force has these; to be looked at alone only where it is `still`."""
+        """Of the active policy and state; use it without further checks only if `still`."""
         self.still = refresh is None and max_staleness is None
-        """Whether what is in force stays so until `refresh()` is called."""
+        """Whether the bundles stay active until `refresh()` is called."""
         self._looked_at = elapsed()
         self._started()
 
     def _started(self) -> None:
-        """In this process."""
+        """Set up what belongs to this process."""
         age = max(elapsed() - self._looked_at, 0.0)
         self._due = time.monotonic() + self._refresh - age if self._refresh is not None else None
         self._lock = threading.RLock()
         self._told = threading.local()
-        """What `known` said last to each thread."""
+        """The last result of `known` in each thread."""
         self._pid = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class BundledEngine:
             if name not in ("_lock", "_told", "_pid", "_due", "_loaded", "_looked_at", "quick")
         }
         loaded = self._loaded
-        # The copy may go to another machine, whose clocks agree with this one's in the time of day alone.
+        # The copy may go to another machine, which shares only the wall clock with this one.
         age = elapsed() - self._looked_at
         return own | {"bundles": dict(loaded.bundles) if loaded is not None else None, "aged": (age, time.time())}
 
@@ -119,7 +119,7 @@ class BundledEngine:
     # --- bundles ---
 
     def now(self) -> Loaded:
-        """What is in force; newer bundles are looked for where that is due."""
+        """The active policy and state, after checking for newer bundles if that is due."""
         if self._due is not None and time.monotonic() >= self._due:
             self._look()
         if self._max_staleness is not None and (age := elapsed() - self._looked_at) > self._max_staleness:
@@ -130,7 +130,7 @@ class BundledEngine:
         return self._loaded or self.load()
 
     def load(self) -> Loaded:
-        """The first time."""
+        """Read the bundles unless they have been read."""
         with self._lock:
             if self._loaded is None:
                 self.refresh()
@@ -138,7 +138,7 @@ class BundledEngine:
         return self._loaded
 
     def refresh(self) -> bool:
-        """Look for newer bundles, and take them; raises FileError, DecisionUnavailable, and leaves all as it was then."""
+        """Load newer bundles, if there are any; on FileError or DecisionUnavailable the active ones stay."""
         with self._lock:
             before = self._loaded.bundles if self._loaded is not None else {}
             begun = elapsed()
@@ -173,9 +173,9 @@ class BundledEngine:
             return newer
 
     def _look(self) -> None:
-        """Refresh, unless another thread is at it; a failure is told and leaves what is in force."""
+        """Refresh unless another thread is doing so; a failure is logged and the active bundles stay."""
         if os.getpid() != self._pid:
-            # The lock came along from a process whose other threads did not.
+            # Forked: a thread that holds the lock does not exist here.
             self._started()
         if not self._lock.acquire(blocking=False):
             return
@@ -192,7 +192,7 @@ class BundledEngine:
         return self._opener.keep(document)
 
     def _made(self, bundles: Mapping[str, Found]) -> Loaded:
-        """What runs these bundles; raises where a policy or its state is not among them, or neither is clear."""
+        """Open an engine on these bundles; raises if the policy or its state is missing or ambiguous."""
         programs = self._programs(bundles.values())
         states = _states((b.where, b.content.states) for b in bundles.values())
         if self._system is None and len(programs) > 1:
@@ -215,7 +215,7 @@ class BundledEngine:
         )
 
     def _programs(self, bundles: Iterable[Found]) -> dict[str, tuple[str, Any]]:
-        """By name the bundle and the program. A policy that is there as Rego and as Wasm counts once, as the engine takes it."""
+        """The bundle and the program of each package. Of a policy in both Rego and Wasm, the form that the engine runs is used."""
         chosen: list[Found] = []
         for wasm in (self._opener.takes_wasm, not self._opener.takes_wasm):
             known = {name for bundle in chosen for name in bundle.content.programs}
@@ -230,7 +230,7 @@ class BundledEngine:
         self._told.known = known = self.now().known
         return known
 
-    def newer(self, known: Known) -> Known:  # noqa: ARG002  (what is in force says itself whether it is newer)
+    def newer(self, known: Known) -> Known:  # noqa: ARG002  (the active policy is returned in any case)
         """As ClientEngine.newer."""
         if elapsed() - self._looked_at >= RECHECK_SECONDS:
             self._look()
@@ -259,12 +259,12 @@ class BundledEngine:
         if loaded.known is not getattr(self._told, "known", None):
             plan.check_listing(request, items, loaded.known)
         if loaded.missing and items:
-            # Of a listing the items say where they are.
+            # The request of a listing has no path; those of its items count.
             loaded.check_here(replace(request, resource=items[0]), items)
         return loaded.engine.visible(request, items)
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
-        """Requests that nobody has checked, column by column; None: ask the long way."""
+        """Decide unchecked requests column by column; None if they must be checked and decided as usual."""
         loaded = self.now()
         return loaded.engine.columns(requests) if not loaded.missing else None
 
@@ -281,10 +281,10 @@ class BundledEngine:
         return True
 
     def close(self) -> None:
-        """As ClientEngine.close: there is nothing that stays open."""
+        """As ClientEngine.close; nothing is held open."""
 
     def _for(self, requests: Sequence[Request]) -> Loaded:
-        """What is in force, for requests that were checked by the names of `known()`; newer names are another matter."""
+        """The active policy and state; checks the requests again if they are newer than this thread's `known()`."""
         loaded = self.now()
         if loaded.known is not getattr(self._told, "known", None):
             for request in requests:
@@ -296,7 +296,7 @@ class BundledEngine:
 
 
 def _states(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
-    """By system what the bundles hold of its state: one whole, or parts; raises UsageError where two hold the same."""
+    """The documents of each system's state, one whole or several shards; raises UsageError for duplicates."""
     states: dict[str, list[tuple[str, Any]]] = {}
     for where, documents in found:
         for name, document in documents.items():
@@ -314,7 +314,7 @@ def _is_part(document: Any) -> bool:
 
 
 def _merged(found: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:
-    """By name the bundle and what it holds; raises UsageError where two bundles hold the same."""
+    """The bundle and the document of each name; raises UsageError if two bundles hold the same name."""
     merged: dict[str, tuple[str, Any]] = {}
     for where, documents in found:
         for name, document in documents.items():

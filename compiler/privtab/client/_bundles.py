@@ -1,4 +1,4 @@
-"""Bundles as OPA reads them, found in files, folders, packages and behind addresses."""
+"""Read bundles, in OPA's format, from files, folders, packages and HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Document: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[Document], Any]
-"""What is kept of the document of a state, which is large."""
+"""Converts the document of a state, which is large, to what is kept of it."""
 
 MANIFEST = ".manifest"
 PROGRAMS = "privtab_program"
@@ -34,26 +34,26 @@ WASM = "policy.wasm"
 SHARDS = "shards.json"
 ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
-"""Seconds that the body of a bundle may take to come from an address."""
+"""Seconds within which a bundle must have been downloaded."""
 LARGEST = 512 << 20
-"""Bytes of a packed bundle. What it unpacks to has the bounds of `bundle/bounds.py`."""
+"""Largest size of a packed bundle in bytes; `bundle/bounds.py` bounds its unpacked size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a bundle holds of a policy or a state; programs go by their package's name, states by their system's."""
+    """The policy or state in a bundle: programs by the name of their package, states by the name of their system."""
 
     programs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, Any] = field(default_factory=dict)
-    """As the reader of states makes them of their documents."""
+    """As converted by `Keep`."""
     wasm: bytes | None = None
     signed: Signed | None = None
-    """What its signature says, where one was asked for."""
+    """The content of its signature, if verification was requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A bundle that was read: where, its mark, and what it holds."""
+    """A bundle that was read: its location, its mark and its content."""
 
     where: str
     mark: object
@@ -62,14 +62,14 @@ class Found:
 
 
 def unpacked(packed: bytes) -> dict[str, bytes]:
-    """The files of a bundle that matter here, by path; raises BrokenBundle."""
+    """The manifest, data and Wasm files of a bundle, by path; raises BrokenBundle."""
     return {name: file.read() for name, _, file in entries(io.BytesIO(packed)) if _matters(name)}
 
 
 def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) -> Content:
-    """The content of a bundle's files by path; raises BrokenBundle for what lies outside its roots.
+    """The content of a bundle, from its files by path; raises BrokenBundle for data outside its roots.
 
-    With `trust` all of its files must be given; raises SignatureRefused where nobody trusted signed them as they are.
+    With `trust`, `files` must hold all files; raises SignatureRefused unless a trusted signature matches them.
     """
     if trust is not None:
         signed = trust.check(files)
@@ -93,7 +93,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
 
 
 def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
-    """The documents at the second level, where programs and states lie."""
+    """The documents at the second level, which holds programs and states."""
     if len(path) > 2:
         raise BrokenBundle(f"`{'/'.join(path)}/data.json` lies deeper than programs and states do")
     if len(path) == 2:
@@ -107,7 +107,7 @@ def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], A
 
 
 def _within(roots: list[str], path: str, value: Any) -> bool:
-    """Whether a document lies within the roots, itself or part by part."""
+    """Whether a document lies within the roots, as a whole or each of its parts."""
     if any(_covers(root, path) for root in roots):
         return True
     deeper = isinstance(value, dict) and any(_covers(path, root.strip("/")) for root in roots)
@@ -120,7 +120,7 @@ def _covers(root: str, path: str) -> bool:
 
 
 def _matters(name: str) -> bool:
-    """Programs and states; other data of the bundle is nobody's concern here."""
+    """Whether a file can hold a program or a state, or is the manifest or Wasm; other data is ignored."""
     folder, _, file = name.rpartition("/")
     return name in (MANIFEST, WASM) or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
 
@@ -136,26 +136,26 @@ def _json(name: str, text: bytes) -> dict[str, Any]:
     return value
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
+# --- locations -------------------------------------------------------------------------------------------------------
 
 
 class BundleLocation:
-    """Where one or several bundles are."""
+    """A place that holds one or several bundles."""
 
     trusted: Trusted | None = None
-    """Whose signatures count; None: nobody's are asked for."""
+    """The trusted keys; None: signatures are not verified."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """All bundles of this place, those as given that are as before; raises FileError, DecisionUnavailable."""
+        """All bundles of this location, reusing unchanged ones from `before`; raises FileError, DecisionUnavailable."""
         raise NotImplementedError
 
     def content(self, packed: bytes, keep: Keep) -> Content:
-        """What a packed bundle holds."""
+        """The content of a packed bundle."""
         _check_packed(len(packed))
-        # Nothing is kept of a bundle before all of it is verified, piece by piece.
+        # Verify the whole bundle, in pieces, before keeping any of it.
         signed = verify(packed, self.trusted.now()) if self.trusted is not None else None
         return replace(content(unpacked(packed), keep), signed=signed)
 
@@ -168,7 +168,7 @@ class LocalLocation(BundleLocation):
         self.path = Path(where)
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read. A folder gives the archives in it, or else those below it."""
+        """As BundleLocation.read. A folder yields the archives directly in it or, if it has none, those in its subfolders."""
         try:
             if (self.path / MANIFEST).is_file():
                 return [self._folder(before, keep)]
@@ -187,7 +187,7 @@ class LocalLocation(BundleLocation):
         return found
 
     def _listed(self) -> list[Path]:
-        """The bundles of a state in parts that the folder has a list of: they may lie deeper, beside older ones."""
+        """The bundles of a sharded state listed in the folder; they may lie in subfolders, beside older ones."""
         try:
             listing = strict_json.loads((self.path / SHARDS).read_bytes())
             names = [listing["people"]["file"], *(row["file"] for row in listing["shards"].values())]
@@ -222,10 +222,10 @@ class LocalLocation(BundleLocation):
 
 
 class PackageLocation(BundleLocation):
-    """`package:name`, or `package:name/folder/file`: resources of an installed package, in a wheel or a zip as well."""
+    """`package:name`, or `package:name/folder/file`: resources of an installed package, even inside a zip file."""
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read; what is installed stays as it is."""
+        """As BundleLocation.read; installed resources are taken as unchanging."""
         name, _, inner = self.where.removeprefix("package:").partition("/")
         try:
             at = resources.files(name).joinpath(inner) if inner else resources.files(name)
@@ -244,7 +244,7 @@ class PackageLocation(BundleLocation):
 
 
 class HttpLocation(BundleLocation):
-    """`http://` or `https://`: fetched anew only where the server says that it changed."""
+    """`http://` or `https://`: downloaded again only if the server reports a change."""
 
     def __init__(
         self, where: str, *, timeout: tuple[float, float], token: Token, verify: bool | str, cert: Cert
@@ -256,7 +256,7 @@ class HttpLocation(BundleLocation):
         self._cert = cert
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read. The caller whose turn it is waits for it, so an answer that drips in has an end too."""
+        """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""
         from privtab.client._fetch import Fetcher, FetchError
 
         known = before.get(self.where)

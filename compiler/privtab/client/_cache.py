@@ -1,4 +1,4 @@
-"""Answers that are kept for a while: by the revisions that gave them, bounded in number and in time."""
+"""Cache of answers, keyed by revision and bounded in size and age."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key: TypeAlias = Hashable
 
 
 def request_key(request: Request) -> Key:
-    """Equal for requests that are asked alike."""
+    """A key that is equal for equal requests."""
     resource = request.resource
     if not (request.groups or request.with_ or request.flags):
         return request.user, request.action, resource.type, resource.id
@@ -26,14 +26,14 @@ def request_key(request: Request) -> Key:
 
 
 def _own(answer: Any) -> Any:
-    """An answer that its owner may change, as the context of a decision can be, without anybody else's becoming another."""
+    """A copy of an answer, so that changing the context of a decision does not change the cached one."""
     return replace(answer, context=deepcopy(dict(answer.context))) if isinstance(answer, Decision) else answer
 
 
 class Cache:
-    """Keeps at most `size` answers, each for at most `seconds`; the one used longest ago goes first.
+    """LRU cache of at most `size` answers, each kept for at most `seconds`.
 
-    The key is of the caller's making and holds the revisions: an answer of another policy or state is never found.
+    Keys include the revisions, so an answer of another policy or state is never returned.
     """
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,12 +44,12 @@ class Cache:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """A forked process begins with nothing: another thread may have been at it."""
+        """Start empty in a forked process: another thread may have been changing the cache."""
         self._kept: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[int, float]:
-        """The settings alone."""
+        """The settings only."""
         return self._size, self._seconds
 
     def __setstate__(self, state: tuple[int, float]) -> None:
@@ -59,7 +59,7 @@ class Cache:
         return len(self._kept)
 
     def get(self, key: Key) -> Any:
-        """The answer, or None."""
+        """The cached answer, or None."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -72,7 +72,7 @@ class Cache:
             return _own(answer)
 
     def put(self, key: Key, answer: Any) -> None:
-        """Keep an answer."""
+        """Add an answer."""
         with self._lock:
             self._kept[key] = (self._clock() + self._seconds, _own(answer))
             self._kept.move_to_end(key)
@@ -80,6 +80,6 @@ class Cache:
                 self._kept.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all answers."""
         with self._lock:
             self._kept.clear()

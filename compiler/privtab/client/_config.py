@@ -1,8 +1,8 @@
-"""Settings: what an argument says, else the environment, else a file, else what is usual. One definition for all of it.
+"""The settings of the clients: from arguments, else the environment, else a file, else the default.
 
-The file is the one that PRIVTAB_CONFIG names, else `privtab.toml` in the working directory; its table `client` counts.
-A working directory may be anybody's: what decides who is believed, who gets tokens and what passes is not taken from a file
-that merely lies there.
+The file is the one that PRIVTAB_CONFIG names, else `privtab.toml` in the working directory; its table `client` is read.
+Others may write to the working directory, so a file found there may not set whom to trust, where tokens are sent and
+what is enforced.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Setting:
     name: str
     usual: Any
     read: Callable[[Any], Any]
-    """The value as the clients take it; raises ValueError that says what it must be."""
+    """Converts a value for the clients; raises ValueError, which says what is expected."""
     parse: Callable[[str], Any] = str
-    """The text of a variable as the value that a file would have; raises ValueError."""
+    """Converts the text of a variable to the value that a file would have; raises ValueError."""
     help: str
     shown: str | None = None
-    """The usual value for people, where it does not show itself."""
+    """The default as text, if its repr is not clear."""
     secret: bool = False
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """The name of its environment variable."""
         return PREFIX + self.name.upper()
 
 
@@ -234,18 +234,18 @@ TUNING = frozenset(
         "batch_window",
     ]
 )
-"""Times, sizes and numbers, none of which turns a denial into an allow."""
+"""Settings that any file may have: times, sizes and numbers, which cannot turn a denial into an allow."""
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 NAMES = frozenset(_BY_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting's value, and where it comes from."""
+    """The value of each setting and its source."""
 
     values: Mapping[str, Any]
     sources: Mapping[str, str] = field(default_factory=dict)
-    """For those that are not as usual: `argument`, the variable, or the file."""
+    """The sources of values other than defaults: `argument`, the variable, or the file."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -256,7 +256,7 @@ class Settings:
 
 
 def resolve(arguments: Mapping[str, Any]) -> Settings:
-    """The settings for these arguments (None: not given); raises UsageError that names the source of a wrong one."""
+    """The settings for these arguments (None: not given); raises UsageError, which names the source of an invalid one."""
     file, document = _file()
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -280,7 +280,7 @@ def resolve(arguments: Mapping[str, Any]) -> Settings:
 
 
 def _one_token(values: dict[str, Any], sources: Mapping[str, str]) -> None:
-    """Of `token` and `token_file` the one from the nearer source counts; both from one source is a mistake."""
+    """Keep `token` or `token_file`, from the source with precedence; raises UsageError if one source sets both."""
     order = ("argument", PREFIX, "")
     if values["token"] is None or values["token_file"] is None:
         return

@@ -1,4 +1,4 @@
-"""One way in: an address gives a client of OPA, bundles give an engine in process."""
+"""`connect`: a client of OPA for an address, an engine in process for bundles."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from privtab.errors import UsageError
 _ADDRESSES = ("http://", "https://", "unix:", "http+unix:")
 _BUNDLES = (".tar.gz", ".tgz")
 _NEITHER = re.compile(r"[\w.+-]+://.*|(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\]):\d+/?", re.IGNORECASE)
-"""Another kind of address, or a host and its port: no file is called so."""
+"""Matches other kinds of addresses, or a host with a port, which are not names of files."""
 
 
 def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> Asker:
-    """Whatever answers at `target`: a Client for the address of an OPA, Embedded for bundles.
+    """Return a Client for the address of an OPA, Embedded for bundles.
 
     `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: those, files, folders
-    and `package:name` are bundles. Left out it is PRIVTAB_URL, or what the settings file says, or an OPA on this machine.
-    `engine="opa"` says that it must be an OPA; other engines are `Embedded`'s.
+    and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on this machine.
+    `engine="opa"` requires an OPA; other engines are those of `Embedded`.
     """
     where = os.fspath(target) if target is not None else _config.resolve({})["url"]
     _check(where)
@@ -45,7 +45,7 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
 
 
 def _check(where: str) -> None:
-    """Raise UsageError for what is neither an address nor a path; nothing would be the working directory."""
+    """Raise UsageError for a target that is neither an address nor a path; an empty one would be the working directory."""
     if where and (where.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(where)):
         return
     raise UsageError(f"`{shown(where)}` is no place to ask: write http://host:port, unix:/path, or where bundles are")

@@ -1,8 +1,7 @@
-"""What answers: one protocol for OPA over a wire and for engines in process, and how one text of logic drives both kinds.
+"""The protocol of engines, OPA or in process, and the flows that share logic between synchronous and asynchronous clients.
 
-The logic of asking is written once, as *flows*: generators that yield what has to be done next as a function without
-arguments and are sent its result. `run` does it in place, `arun` awaits it. So neither retries nor checks nor batches are
-written twice.
+A *flow* is a generator that yields its next step as a function without arguments and is sent the result. `run` calls the
+step, `arun` also awaits it, so that retries, checks and batching are written only once.
 """
 
 from __future__ import annotations
@@ -17,52 +16,53 @@ from privtab.vocabulary import OperationShape
 T = TypeVar("T")
 
 Flow: TypeAlias = Generator[Callable[[], Any], Any, T]
-"""Logic whose waiting is done by whoever runs it."""
+"""Logic that leaves IO and waiting to `run` or `arun`."""
 
 
 class ClientEngine(Protocol):
-    """What a client asks: an engine in process or an OPA, which keeps itself current. Names were checked by `known()`.
+    """The engine of a client: OPA, or an engine in process. Callers check the names in requests against `known()`.
 
-    Every method but `close` and `healthy` may raise PolicyError (no decision came) and DecisionUnavailable (nobody answered).
+    Every method but `close` and `healthy` may raise PolicyError (the answer is not a decision) and DecisionUnavailable (no
+    answer).
     """
 
     @property
     def name(self) -> str:
-        """For logs: `opa`, `python`, `wasm`."""
+        """The name in logs: `opa`, `python`, `wasm`."""
 
     def known(self) -> Known:
-        """The names and the revision of the policy that is active; cheap, kept current by the engine."""
+        """The vocabulary and the revision of the active policy; cheap, kept current by the engine."""
 
     def newer(self, known: Known) -> Known:
-        """The names after one more look, since a request has one that `known` lacks; `known` itself where nothing is newer."""
+        """The vocabulary after another check, for a name that `known` lacks; `known` itself if nothing is newer."""
 
     def allow(self, request: Request) -> bool:
-        """Yes or no."""
+        """Whether the request is allowed."""
 
     def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """Yes or no by position; `shapes` are those of the requests' operations."""
+        """Whether each request is allowed, by position; `shapes` are those of the requests' operations."""
 
     def decide(self, request: Request) -> Decision:
-        """The answer with its explanation."""
+        """The decision with its explanation."""
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """The positions of the items that pass, ascending; the request's resource gives the type alone."""
+        """The positions of the allowed items, ascending; of the request's resource only the type counts."""
 
     def revision(self) -> Revision:
-        """The revisions that are active now."""
+        """The active revisions."""
 
     def healthy(self) -> bool:
-        """Whether it could answer now; never raises."""
+        """Whether the engine can answer now; never raises."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
 
 def run(flow: Flow[T]) -> T:
-    """Do what a flow asks for, in place; its result."""
+    """Run a flow to its end and return its result."""
     send, throw = flow.send, flow.throw
     try:
         step = send(None)
@@ -79,7 +79,7 @@ def run(flow: Flow[T]) -> T:
 
 
 async def arun(flow: Flow[T]) -> T:
-    """Await what a flow asks for; its result. Steps are coroutine functions, or functions whose result is ready."""
+    """Run a flow to its end, awaiting steps that return awaitables, and return its result."""
     send, throw = flow.send, flow.throw
     try:
         step = send(None)

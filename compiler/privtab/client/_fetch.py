@@ -1,6 +1,6 @@
-"""Whole documents over HTTP: bundles, the files of a registry, what a server or an OPA tells of sidecars.
+"""Download documents over HTTP: bundles, files of a registry, the status of sidecars from a server or an OPA.
 
-They come over the connections that decisions come over (`_http.py`): proxies, certificates and deadlines are the same.
+Uses the connections of `_http.py`, with the same proxies, certificates and deadlines as for decisions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from privtab.errors import PolicyError, UsageError
 MOST_REDIRECTS = 5
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
-"""What stays as it is in an address; everything else is percent-encoded."""
+"""Characters of an address that are not percent-encoded."""
 
 
 class FetchError(Exception):
-    """No answer came, or one that is not taken; says so in words, with the address. `why`: without it."""
+    """No answer came, or an unacceptable one. The message includes the address; `why` does not."""
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -34,10 +34,10 @@ class FetchError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that came whole."""
+    """A complete answer."""
 
     url: str
-    """Where it came from, after redirects."""
+    """Its address, after redirects."""
     status: int
     reason: str
     headers: http.client.HTTPMessage
@@ -45,13 +45,13 @@ class Answer:
 
     @property
     def encoded(self) -> str:
-        """How the body is compressed, although nothing was asked for but the bytes themselves; empty as a rule."""
+        """The body's Content-Encoding, which is usually empty since none is requested."""
         coding = str(self.headers.get("Content-Encoding", "")).strip().lower()
         return "" if coding == "identity" else coding
 
 
 class Fetcher:
-    """Sends GET requests and follows redirects; `token` goes to the host of the first address alone. Safe for threads."""
+    """Sends GET requests and follows redirects; `token` is sent only to the host of the first address. Thread-safe."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Fetcher:
         verify: Verify = True,
         cert: Cert = None,
     ) -> None:
-        """`timeout`: to connect, and to wait for bytes; `seconds`: for the whole of an answer, of `largest` bytes at most."""
+        """`timeout`: seconds to connect, and to wait for data; `seconds`: for a whole answer of at most `largest` bytes."""
         self._timeout = timeout
         self._seconds = seconds
         self._largest = largest
@@ -84,7 +84,7 @@ class Fetcher:
             transport.close()
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """What is there; raises FetchError, and UsageError for what is no address."""
+        """The answer at an address; raises FetchError, and UsageError for an invalid address."""
         first = _origin(url)
         at = url
         for _ in range(MOST_REDIRECTS + 1):
@@ -126,7 +126,7 @@ class Fetcher:
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port of an address; raises UsageError."""
+    """Scheme, host and port of an address; raises UsageError if it is invalid."""
     wrong = UsageError(f"`{shown(url)}` is not an address: write http://host/path or https://host/path")
     try:
         parts = urlsplit(url)
@@ -144,7 +144,7 @@ def _origin(url: str) -> str:
 
 
 def _why(error: BaseException) -> str:
-    """What the socket said, where it said something."""
+    """The most specific description of a connection error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

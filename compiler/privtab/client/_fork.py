@@ -1,4 +1,4 @@
-"""Locks do not survive a fork: one that another thread holds would never be given back in the child."""
+"""Renew locks after a fork: one held by another thread would never be released in the child."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from weakref import WeakSet
 
 
 class ForkSafeLocks(Protocol):
-    """Has locks."""
+    """An object with locks."""
 
     def after_fork(self) -> None:
-        """Make them anew; called in the child."""
+        """Replace the locks; called in the child process."""
 
 
 _ALIVE: WeakSet[ForkSafeLocks] = WeakSet()
 
 
 def renew_after_fork(thing: ForkSafeLocks) -> None:
-    """From now on `thing.after_fork()` is called in forked processes."""
+    """Call `thing.after_fork()` in processes forked from now on."""
     _ALIVE.add(thing)
 
 

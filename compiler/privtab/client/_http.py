@@ -1,7 +1,7 @@
-"""The default transport: kept-alive connections of our own, read by the standard library's HTTP parser.
+"""The default transport: its own keep-alive connections, with the standard library's HTTP parser.
 
-Per call it costs a little less than a bare `http.client` loop: head and body leave in one piece, the head is made once.
-What is kept of `requests`: proxies of the environment, its authorities, and that an answer which is not whole is none.
+A call costs slightly less than with plain `http.client`, since head and body are sent together and heads are cached. As in
+`requests`, proxies and CA certificates of the environment apply, and an incomplete answer is an error.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 _PIECE = 64 * 1024
 _ONE_GO = 1024 * 1024
-"""Bytes of an answer of known length that are read in one go."""
+"""Largest answer of known length, in bytes, that is read at once."""
 
 
 class HttpTransport:
-    """Sends over pooled connections. Safe to share between threads; a forked process gets connections of its own.
+    """Sends over pooled connections. Safe to share between threads; a forked process opens its own connections.
 
-    `verify` and `cert` are as in `requests`. `headers` gives more headers for each exchange (a trace context).
+    `verify` and `cert` are as in `requests`. `headers` returns additional headers for each exchange (a trace context).
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class HttpTransport:
         self._idle: deque[_Connection] = deque()
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy in another process is made from; connections stay here."""
+        """The settings from which another process builds its copy, without connections."""
         return {"url": self.url, **self._settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -85,11 +85,11 @@ class HttpTransport:
         return f"HttpTransport({self.url!r})"
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
-        """Send a JSON body; the body of the answer."""
+        """Send a JSON body; returns the body of the answer."""
         return self._send("POST", path, body, timeout)
 
     def get(self, path: str, timeout: Timeout) -> bytes:
-        """Read a path; the body of the answer."""
+        """Read a path; returns the body of the answer."""
         return self._send("GET", path, b"", timeout)
 
     def close(self) -> None:
@@ -115,9 +115,9 @@ class HttpTransport:
     def exchange(
         self, method: str, path: str, body: bytes, timeout: Timeout, seconds: float, headers: bytes = b""
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Any answer that came whole within `seconds`, and its body. `headers`: more lines of the head.
+        """The answer, of any status, and its body, within `seconds`. `headers`: additional lines of the head.
 
-        Raises OSError, HTTPException and ValueError where none came, PolicyError for one that is too long.
+        Raises OSError, HTTPException or ValueError if there is no complete answer, PolicyError if it is too long.
         """
         deadline = time.monotonic() + seconds
         message = self._head(method, path, len(body), headers) + body
@@ -127,7 +127,7 @@ class HttpTransport:
             connection.read_timeout, connection.deadline = timeout[1], deadline
             answer, content = connection.exchange(method, message, self._max_body)
         except BaseException:
-            # What is left unread must not be taken for the next answer.
+            # Unread data must not be taken for the next answer.
             if connection is not None:
                 connection.close()
             raise
@@ -138,9 +138,9 @@ class HttpTransport:
         return answer, content
 
     def _connection(self, connect: float, deadline: float) -> _Connection:
-        """One that is open and silent, else a new one."""
+        """An idle connection that is open and has no unread data, else a new one."""
         if self._pid != os.getpid():
-            # Two processes on one connection would read each other's answers.
+            # Processes that share a connection would read each other's answers.
             self._forget()
         while self._idle:
             try:
@@ -190,7 +190,7 @@ class HttpTransport:
 
 
 def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
-    """What went wrong on the wire, in words."""
+    """The error for a failed connection or exchange."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return DecisionUnavailable(
             f"the certificate of OPA at {url} is not trusted: {error.verify_message}; "
@@ -208,7 +208,7 @@ def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
 
 
 def header(name: str, value: str) -> str:
-    """One line of a head; raises UsageError for a value that would be two."""
+    """A header line; raises UsageError for a value with line breaks or non-ASCII characters."""
     if "\r" in value or "\n" in value or not value.isascii():
         raise UsageError(f"the header {name} cannot be sent: its value must be one line of ASCII")
     return f"{name}: {value}\r\n"
@@ -218,7 +218,7 @@ def header(name: str, value: str) -> str:
 
 
 class _Proxy:
-    """A proxy of the environment."""
+    """A proxy set in the environment."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -244,7 +244,7 @@ class _opener:  # noqa: N801  (a function with settings)
         self._tls = _address.tls_context(verify, cert) if address.scheme == "https" else None
 
     def __call__(self, seconds: float) -> socket.socket:
-        """A connected socket, TLS spoken; raises OSError."""
+        """A connected socket, after the TLS handshake if any; raises OSError."""
         address = self._address
         if address.socket is not None:
             opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -256,7 +256,7 @@ class _opener:  # noqa: N801  (a function with settings)
                 raise
             return opened
         near = (self.proxy.host, self.proxy.port) if self.proxy is not None else (address.host, address.port)
-        # The standard library's connection does name look-up, TCP_NODELAY and the tunnel through a proxy.
+        # The standard library handles name resolution, TCP_NODELAY and the tunnel through a proxy.
         connection = http.client.HTTPConnection(*near, timeout=seconds)
         try:
             if self.proxy is not None and self._tls is not None:
@@ -277,7 +277,7 @@ class _opener:  # noqa: N801  (a function with settings)
 
 
 class _Source(io.RawIOBase):
-    """Bytes from a socket until a deadline, however slowly they drip."""
+    """Bytes from a socket until a deadline, however slowly they arrive."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
@@ -293,7 +293,7 @@ class _Source(io.RawIOBase):
 
 
 class _Buffer(io.BufferedReader):
-    """What http.client reads from; knows at its end whether more came than was asked for."""
+    """The buffer that http.client reads; on close it records whether data followed the answer."""
 
     raw: _Source
     spilt = False
@@ -306,12 +306,12 @@ class _Buffer(io.BufferedReader):
 
 
 class _Connection:
-    """A socket that answers one request after the other."""
+    """A keep-alive connection."""
 
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened
         self._pending: Callable[[], int] | None = getattr(opened, "pending", None)
-        """What TLS has read and nobody has asked for; the socket itself is silent about it."""
+        """Number of decrypted bytes in TLS's buffer, which polling the socket does not show."""
         self._poll: Any = None
         if hasattr(select, "poll"):
             self._poll = select.poll()
@@ -323,7 +323,7 @@ class _Connection:
         self._socket.close()
 
     def silent(self) -> bool:
-        """Nothing has come since the last answer: neither the end of the connection nor an answer to no question."""
+        """Whether nothing came since the last answer, neither the end of the connection nor an unexpected answer."""
         try:
             if self._pending is not None and self._pending():
                 return False
@@ -344,13 +344,13 @@ class _Connection:
         return self._socket.recv_into(buffer)
 
     def makefile(self, mode: str) -> _Buffer:
-        """What http.client asks a socket for."""
+        """The file object that http.client requests from a socket."""
         del mode
         self._buffer = _Buffer(_Source(self))
         return self._buffer
 
     def exchange(self, method: str, message: bytes, max_body: int) -> tuple[http.client.HTTPResponse, bytes]:
-        """The answer's head and its body; `reusable` says whether another exchange may follow."""
+        """The answer's head and body; afterwards `reusable` says whether the connection can be used again."""
         self.reusable = False
         self._socket.settimeout(self._left())
         self._socket.sendall(message)
@@ -367,7 +367,7 @@ class _Connection:
 
 
 def _check_framing(headers: http.client.HTTPMessage) -> None:
-    """Raise HTTPException where a head leaves open how long its body is: another reader might see two answers in it."""
+    """Raise HTTPException for an ambiguous body length, which could split one answer into two (response smuggling)."""
     lengths = headers.get_all("Content-Length", ())
     coding = headers.get("Transfer-Encoding")
     if coding is None:
@@ -379,7 +379,7 @@ def _check_framing(headers: http.client.HTTPMessage) -> None:
 
 
 def _body(response: http.client.HTTPResponse, max_body: int) -> bytes:
-    """The whole body, bounded; raises HTTPException where it is cut short."""
+    """The whole body; raises PolicyError beyond `max_body` bytes and HTTPException if it is cut short."""
     length = response.length
     if length is not None and length <= min(_ONE_GO, max_body):
         return response.read()

@@ -1,6 +1,6 @@
-"""The one place through which every decision passes: ids, logs, and hooks for tracing and metrics.
+"""Report every decision: ids, logs, and hooks for tracing and metrics.
 
-Nothing here sees a token, a header or a body.
+Nothing here has access to tokens, headers or bodies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOG = logging.getLogger("privtab.client")
 
 
 class CallContext:
-    """One call of a caller while it lasts: until when it may take, and what the decision point called its answers."""
+    """The context of one call of a client: its deadline, and the decision ids that the PDP returned."""
 
     __slots__ = ("cached", "deadline", "ids")
 
@@ -28,21 +28,21 @@ class CallContext:
         """On the monotonic clock; set by the first exchange."""
         self.ids: list[str] = []
         self.cached: list[int] = []
-        """Which of the requests were answered by kept answers."""
+        """The positions of requests answered from the cache."""
 
 
 CURRENT: ContextVar[CallContext | None] = ContextVar("privtab_asked", default=None)
 
 
 def note_id(decision_id: object) -> None:
-    """Remember the decision point's own id of an answer."""
+    """Record the PDP's id of a decision."""
     asked = CURRENT.get()
     if asked is not None and isinstance(decision_id, str):
         asked.ids.append(decision_id)
 
 
 def note_cached(at: int = 0) -> None:
-    """Remember that a request was answered by a kept answer."""
+    """Record that a request was answered from the cache."""
     asked = CURRENT.get()
     if asked is not None:
         asked.cached.append(at)
@@ -50,66 +50,66 @@ def note_cached(at: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked, before anything was sent."""
+    """What a call asks, before anything is sent."""
 
     kind: str
     """The method: `check`, `decide`, `require`, `check_many`, `decide_many`, `visible`."""
     engine: str
     mode: str
     request: Request | None
-    """None where many are asked, or where the arguments make no request."""
+    """None for calls with many requests, or if the arguments are invalid."""
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How it ended."""
+    """The outcome of a call."""
 
     id: str
-    """The decision point's id of the answer where it gives one (OPA does where it logs decisions), else one of ours."""
+    """The PDP's id of the decision if it returns one (OPA does if it logs decisions), else a generated one."""
     ids: Sequence[str] = ()
-    """All ids of the decision point, where many exchanges were needed."""
+    """All ids from the PDP; several if the call took several exchanges."""
     system: str | None = None
     revision: str | None = None
     """Of the policy."""
     rule: str | None = None
     allowed: int = 0
-    """How many of `Question.count` are allowed by the policy, whatever the mode lets pass."""
+    """How many of `Question.count` the policy allows, regardless of the mode."""
     seconds: float = 0.0
     cached: int = 0
-    """How many were answered by kept answers."""
+    """How many were answered from the cache."""
     decision: Decision | None = None
     error: BaseException | None = None
-    """A DecisionError as a rule; a call that is cancelled ends with what cancelled it."""
+    """Usually a DecisionError; for a cancelled call, the exception that cancelled it."""
 
 
 class Hook:
-    """Told of every decision. Subclass it and pass it as `hooks=[…]`; what a hook raises is logged and goes no further."""
+    """Called for every decision. Subclass it and pass it as `hooks=[…]`; exceptions in a hook are logged and suppressed."""
 
     def before(self, question: Question) -> object:  # noqa: ARG002  (for subclasses)
-        """Called before anything is sent; what it returns comes back in `after`."""
+        """Called before anything is sent; the result is passed to `after`."""
         return None
 
     def after(self, question: Question, outcome: Outcome, begun: object) -> None:
-        """Called when the call has ended, in whatever way."""
+        """Called when the call has ended, successfully or not."""
 
     def headers(self) -> Mapping[str, str]:
-        """More headers for each exchange with a decision point, such as a trace context."""
+        """Additional headers for each exchange with a PDP, such as a trace context."""
         return {}
 
 
 HookLike: TypeAlias = Hook | Callable[[Question, Outcome], None]
-"""A Hook, or a function that is called when a call has ended."""
+"""A Hook, or a function to call when a call has ended."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """A call that somebody looks at."""
+    """A call in progress, with hooks or debug logging to report it."""
 
     question: Question
     begun: tuple[object, ...]
     asked: tuple[int, int]
-    """How many ids and kept answers there were before: a call of many requests is several questions."""
+    """Numbers of ids and cached answers at its start: one call of many requests can consist of several questions."""
     started: float = field(default_factory=time.perf_counter)
 
 
@@ -123,13 +123,13 @@ class _Function(Hook):
 
 
 class Observer:
-    """Tells hooks and the log."""
+    """Reports calls to hooks and to the log."""
 
     def __init__(self, hooks: Sequence[HookLike] = ()) -> None:
         self.hooks = tuple(hook if isinstance(hook, Hook) else _Function(hook) for hook in hooks)
 
     def begin(self, kind: str, engine: str, mode: str, request: Request | None, count: int) -> Watch | None:
-        """None where nobody looks, so that nothing is paid for it."""
+        """Start watching a call; None, at no cost, if there are no hooks and no debug log."""
         if not self.hooks and not LOG.isEnabledFor(logging.DEBUG):
             return None
         question = Question(kind=kind, engine=engine, mode=mode, request=request, count=count)
@@ -148,7 +148,7 @@ class Observer:
         decision: Decision | None = None,
         error: BaseException | None = None,
     ) -> None:
-        """Tell how it ended."""
+        """Report the outcome."""
         asked = CURRENT.get()
         ids = tuple(asked.ids[watch.asked[0] :]) if asked is not None else ()
         own = decision.id if decision is not None else None
@@ -171,7 +171,7 @@ class Observer:
             self._call(hook.after, question, outcome, begun)
 
     def headers(self) -> dict[str, str]:
-        """What the hooks want sent."""
+        """The headers that hooks add."""
         found: dict[str, str] = {}
         for hook in self.hooks:
             more = self._call(hook.headers)
@@ -189,12 +189,12 @@ class Observer:
 
 
 def new_id() -> str:
-    """An id for a decision whose decision point gave none."""
+    """An id for a decision for which the PDP returned none."""
     return str(uuid.uuid4())
 
 
 def ended(question: Question, outcome: Outcome) -> str:
-    """How it ended in a word: `allow`, `deny`, `mixed` where many were asked, `error`."""
+    """The outcome as one word: `allow`, `deny`, `mixed` (of many requests), `error`."""
     if outcome.error is not None:
         return "error"
     if outcome.allowed in (0, question.count):
@@ -203,9 +203,9 @@ def ended(question: Question, outcome: Outcome) -> str:
 
 
 def fields(question: Question, outcome: Outcome, *, identities: bool = True) -> dict[str, str | int | float]:
-    """A decision as flat values, for structured logs and spans; what is not known is left out.
+    """A decision as flat values, for structured logs and spans; unknown ones are omitted.
 
-    `identities`: with the user and the path of the resource. Groups, further objects and flags are never among them.
+    `identities`: include the user and the path of the resource. Groups, further objects and flags are never included.
     """
     request = question.request
     found: dict[str, str | int | float | None] = {
@@ -231,7 +231,7 @@ def fields(question: Question, outcome: Outcome, *, identities: bool = True) -> 
 
 
 def line(question: Question, outcome: Outcome) -> str:
-    """A decision as one line for people."""
+    """A decision as one readable line."""
     request = question.request
     if request is not None:
         what = f"user:{request.user} {request.action} {request.resource}"

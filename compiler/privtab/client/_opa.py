@@ -1,4 +1,4 @@
-"""The engine `opa`: its names kept current, its answers asked in few calls. Flows, for whichever wires carry them."""
+"""The engine `opa`: keeps the vocabulary current and asks in few calls. Written as flows, for sync and async IO."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from privtab.vocabulary import OperationShape
 T = TypeVar("T")
 
 STATUS_SECONDS = 1.0
-"""The least time between two looks at OPA's status."""
+"""Minimum seconds between two reads of OPA's status."""
 
 
 class IODriver(Protocol):
-    """What differs between senders. Each method gives its result, or a coroutine for it."""
+    """The IO of a client, sync or async: each method returns its result or a coroutine for it."""
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> Any:
         """As Transport.post."""
@@ -40,31 +40,31 @@ class IODriver(Protocol):
         """Wait."""
 
     def together(self, flows: Iterator[Flow[None]], most: int) -> Any:
-        """Run flows, at most so many at once; the first error ends all."""
+        """Run flows, at most `most` at once; the first error stops them all."""
 
     def acquire(self, seconds: float) -> Any:
-        """Take the lock that guards the names; whether that could be done in time."""
+        """Take the lock of the vocabulary within `seconds`; returns whether it was taken."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asks:
-    """How OPA is asked."""
+    """Settings of the `opa` engine."""
 
     system: str | None
     chunk_size: int
     concurrency: int
     max_staleness: float | None
     refresh: Callable[[], float]
-    """Seconds for which the names are taken for current without a look at the revisions."""
+    """Seconds for which the vocabulary is used without checking the revisions."""
     recheck: Callable[[], float]
-    """Seconds after such a look in which a request with an unknown name is refused without another."""
+    """Seconds after a check in which a request with an unknown name is refused without another check."""
 
 
 class OpaFlows:
-    """The methods of an Engine, as flows."""
+    """The methods of ClientEngine, as flows."""
 
     def __init__(self, wires: IODriver, asks: Asks, resilience: Resilience, cache: Cache | None) -> None:
         self._wires = wires
@@ -77,37 +77,37 @@ class OpaFlows:
         self._heard_at = float("-inf")
         self._status_at = float("-inf")
 
-    # --- the names and the revisions ---
+    # --- vocabulary and revisions ---
 
     def current(self) -> Known | None:
-        """The names, where nothing has to be asked for them."""
+        """The vocabulary if it can be used without asking OPA, else None."""
         known = self._known
         if known is None or time.monotonic() - self._looked_at >= self._asks.refresh() or self._may_be_stale():
             return None
         return known
 
     def known(self) -> Flow[Known]:
-        """The names by the policy that is active; DecisionUnavailable where there is none or it is too old."""
+        """The vocabulary of the active policy; raises DecisionUnavailable if there is none or it is too old."""
         known = yield from self._look(self._known, at_most_every=self._asks.refresh())
         if self._may_be_stale():
             yield from self._check_age()
         return known
 
     def newer(self, known: Known) -> Flow[Known]:
-        """The names after one more look; `known` itself where it is current, or was a moment ago."""
+        """The vocabulary after another check; `known` itself if it is current, or was checked a moment ago."""
         return (yield from self._look(known, at_most_every=self._asks.recheck()))
 
     def _look(self, known: Known | None, *, at_most_every: float) -> Flow[Known]:
         if known is not None and time.monotonic() - self._looked_at < at_most_every:
             return self._known or known
-        # Whoever waits for another's look waits no longer than for their own.
+        # Waiting for the check of another thread counts against this call's deadline.
         deadline = self._deadline()
         if not (yield partial(self._wires.acquire, max(deadline - self._resilience.clock(), 0.0))):
             raise DecisionUnavailable(f"OPA did not answer within {self._resilience.total:g} seconds")
         try:
             known = self._known
             if known is not None and time.monotonic() - self._looked_at < at_most_every:
-                return known  # another thread has looked meanwhile
+                return known  # another thread has checked meanwhile
             if known is not None:
                 revision = yield from self._send(protocol.policy_revision(known.system))
                 known = known if revision is not None and revision == known.revision else None
@@ -115,7 +115,7 @@ class OpaFlows:
                 known = yield from self._fetch()
             state = yield from self._send(protocol.state_revision(known))
             if state is None:
-                # A policy without a state would deny everything; that is no answer.
+                # A policy without a state would deny everything: an error, not a decision.
                 raise protocol.no_bundle(known.vocabulary.system, "state")
             self._tell(known, state)
             self._known, self._state = known, state
@@ -142,14 +142,14 @@ class OpaFlows:
         (known,) = systems.values()
         return known
 
-    # --- how old the bundles are ---
+    # --- staleness of bundles ---
 
     def _may_be_stale(self) -> bool:
         most = self._asks.max_staleness
         return most is not None and time.monotonic() - self._heard_at > most
 
     def _check_age(self) -> Flow[None]:
-        """Raise DecisionUnavailable where OPA has not heard from its bundle server for too long."""
+        """Raise DecisionUnavailable if OPA has not heard from its bundle server for too long."""
         if time.monotonic() - self._status_at >= STATUS_SECONDS:
             try:
                 heard = yield from self._send(protocol.status())
@@ -158,7 +158,7 @@ class OpaFlows:
                     f"max_staleness is set, and OPA does not tell how old its bundles are: {error}; "
                     "its configuration needs `status`, as in `status: {prometheus: true}`"
                 ) from error
-            # OPA tells the time of day; from here on that may be set to anything.
+            # OPA reports wall-clock time; convert it, since the wall clock may be set later.
             self._heard_at = time.monotonic() - (time.time() - min(heard.values(), default=0.0))
             self._status_at = time.monotonic()
         if self._may_be_stale():
@@ -171,13 +171,13 @@ class OpaFlows:
     # --- answers ---
 
     def allow(self, request: Request) -> Flow[bool]:
-        """Yes or no."""
+        """Whether the request is allowed."""
         known = yield from self._names()
         call = partial(protocol.allow, known.system, request)
         return (yield from self._through_cache(known, "allow", request, call))
 
     def decide(self, request: Request) -> Flow[Decision]:
-        """The answer with its explanation."""
+        """The decision with its explanation."""
         known = yield from self._names()
         call = partial(protocol.decision, known.system, request)
         return (yield from self._through_cache(known, "decide", request, call))
@@ -195,13 +195,13 @@ class OpaFlows:
         return kept
 
     def _key(self, known: Known, kind: str, request: Key) -> Key:
-        # The revisions are those from before the question: an answer is at least as new as its key says.
+        # The revisions were read before the request was sent: an answer is at least as new as its key.
         return known.revision, self._state, kind, request
 
     def allow_many(
         self, requests: Sequence[Request], shapes: Sequence[OperationShape], *, few: bool = False
     ) -> Flow[list[bool]]:
-        """Yes or no by position; `few` prefers one call of mixed requests to one for each operation."""
+        """Whether each request is allowed, by position; `few` prefers one mixed call to a call for each operation."""
         known = yield from self._names()
 
         def ask(positions: Sequence[int], give: Callable[[int, bool], None]) -> Iterator[Flow[None]]:
@@ -213,14 +213,14 @@ class OpaFlows:
         return (yield from self._each_once(known, "allow", requests, ask))
 
     def allow_together(self, requests: Sequence[Request]) -> Flow[list[bool]]:
-        """Yes or no for checks of several callers; their names were checked."""
+        """Whether each of several callers' checks is allowed; their names were checked."""
         vocabulary = (yield from self._names()).vocabulary
-        # By names that another caller may have found newer meanwhile: one of them may not be there any more.
+        # The vocabulary may have been renewed since, without one of these operations.
         shapes = [vocabulary.check_operation(request.resource.type, request.action) for request in requests]
         return (yield from self.allow_many(requests, shapes, few=True))
 
     def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
         known = yield from self._names()
 
         def ask(positions: Sequence[int], give: Callable[[int, Decision], None]) -> Iterator[Flow[None]]:
@@ -232,7 +232,7 @@ class OpaFlows:
         return (yield from self._each_once(known, "decide", requests, ask))
 
     def visible(self, request: Request, items: Sequence[Entity]) -> Flow[list[int]]:
-        """The positions of the items that pass."""
+        """The positions of the allowed items, ascending."""
         known = yield from self._names()
         places: dict[Entity, list[int]] = {}
         for at, item in enumerate(items):
@@ -256,7 +256,7 @@ class OpaFlows:
         requests: Sequence[Request],
         ask: Callable[[Sequence[int], Callable[[int, T], None]], Iterable[Flow[None]]],
     ) -> Flow[list[T]]:
-        """The answers by position: the kept ones, and each other request asked once."""
+        """The answers by position: from the cache, or asked once for each distinct request."""
         answers: list[Any] = [None] * len(requests)
         first: dict[Key, int] = {}
         repeated: list[tuple[int, int]] = []
@@ -282,7 +282,7 @@ class OpaFlows:
 
         yield from self._together(ask(open_, give))
         if (asked := CURRENT.get()) is not None:
-            asked.deadline = None  # what the caller asks in the same call from here on has a budget of its own
+            asked.deadline = None  # later exchanges of the same call get a new time budget
         for at, before in repeated:
             answers[at] = answers[before]
         return answers
@@ -301,10 +301,10 @@ class OpaFlows:
         else:
             yield partial(self._wires.together, iter(flows), self._asks.concurrency)
 
-    # --- the decision point ---
+    # --- OPA itself ---
 
     def healthy(self) -> Flow[bool]:
-        """Whether OPA answers and all of its bundles are active; asked once, whatever the circuit."""
+        """Whether OPA answers and all of its bundles are active; one attempt, whatever the state of the circuit."""
         timeout = self._resilience.timeout
         limits = Limits(*timeout, total=self._resilience.total)
         try:
@@ -314,7 +314,7 @@ class OpaFlows:
         return True
 
     def revision(self) -> Flow[Revision]:
-        """The revisions that are active now."""
+        """The active revisions."""
         system = self._asks.system or (yield from self._names()).system
         own_name = (yield from self._send(protocol.system_name(system))) or system
         policy = yield from self._send(protocol.policy_revision(system))
@@ -323,13 +323,13 @@ class OpaFlows:
         state = yield from self._send(ask)
         return Revision(policy=policy, state=state)
 
-    # --- inside ---
+    # --- private ---
 
     def _names(self) -> Flow[Known]:
         return self._known or (yield from self.known())
 
     def _deadline(self) -> float:
-        """When the caller's call has to end; it begins with its first exchange."""
+        """The deadline of the caller's call, set at its first exchange."""
         asked = CURRENT.get()
         if asked is None:
             return self._resilience.deadline()
@@ -338,7 +338,7 @@ class OpaFlows:
         return asked.deadline
 
     def _send(self, call: Call[T], *, fresh: bool = False) -> Flow[T]:
-        """The answer to one exchange. It ends with the caller's call; a further chunk (`fresh`) has as much time as that."""
+        """The answer to one exchange, within the caller's deadline; a further chunk (`fresh`) gets the full time again."""
         deadline = self._resilience.deadline() if fresh else self._deadline()
         exchange: Callable[[Limits], Any]
         if call.body is None:
@@ -352,8 +352,8 @@ class OpaFlows:
             except Undefined:
                 if call.body is None:
                     raise
-            # An OPA that comes back activates its bundles one by one. The look says so where one is missing, else it is
-            # there by now.
+                    # A restarted OPA activates its bundles one by one. Checking again raises if one is still missing;
+            # otherwise the rule is defined by now.
             yield from self._look(self._known, at_most_every=0.0)
             body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)
             try:
@@ -362,7 +362,7 @@ class OpaFlows:
                 known = self._known
                 if known is None or not known.sharded or call.body is None:
                     raise
-            # The people are there, so a shard is missing, or was until now.
+            # The principals are active, so a shard is missing, or was until just now.
             asked = protocol.inactive(known.system, call.body)
             exchange_inactive = partial(self._wires.post, asked.path, call.body)
             body = yield from self._resilience.attempts(exchange_inactive, self._wires.sleep, deadline)

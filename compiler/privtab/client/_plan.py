@@ -1,4 +1,4 @@
-"""How many requests become few calls: grouped, cut into chunks, and each answer's position kept."""
+"""Plan few calls for many requests: group them, cut them into chunks, and keep their positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privtab.request import Entity, Request
 from privtab.vocabulary import OperationShape, check_caller
 
 _WORTH_A_CALL = 20
-"""So many requests save by the faster form what another call costs."""
+"""Group size from which the faster form saves more than a further call costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Batch:
 
 
 def check_all(asked: Sequence[Request], known: Known, *, start: int = 0, what: str = "request") -> list[OperationShape]:
-    """The shape of every request's operation; raises InvalidRequest that says which one is wrong, from `start` on."""
+    """The shape of each request's operation; raises InvalidRequest with the position of the wrong one, counted from `start`."""
     shapes: list[OperationShape] = []
     check = known.vocabulary.check
     for at, request in enumerate(asked):
@@ -38,10 +38,10 @@ def check_all(asked: Sequence[Request], known: Known, *, start: int = 0, what: s
 def batches(
     asked: Sequence[Request], shapes: Sequence[OperationShape], known: Known, chunk_size: int, *, few: bool = False
 ) -> Iterator[Batch]:
-    """The calls that answer all requests, none with more than `chunk_size`.
+    """The calls that answer all requests, with at most `chunk_size` each.
 
-    Requests that share operation and type and have nothing beside them go as `items`, the faster form; the rest as they come.
-    `few`: groups that are not worth a call of their own go with the rest.
+    Requests of one operation and type without objects, groups or flags are sent in the faster form `items`, the rest
+    mixed. `few`: groups too small for a call of their own are mixed too.
     """
     plain: dict[tuple[str, str], list[int]] = {}
     mixed: list[int] = []
@@ -70,13 +70,13 @@ def batches(
 def listing(
     asked: Request, items: Sequence[Entity], known: Known, chunk_size: int
 ) -> Iterator[tuple[int, Call[list[int]]]]:
-    """The calls for a listing, each with the position that its answers count from."""
+    """The calls for a listing, each with the position of its first item."""
     for start in range(0, len(items), chunk_size):
         yield start, protocol.visible(known.system, asked, items[start : start + chunk_size], known.vocabulary)
 
 
 def check_listing(asked: Request, items: Sequence[Entity], known: Known) -> None:
-    """Raise InvalidRequest unless every item could be asked for on its own."""
+    """Raise InvalidRequest unless a request for each item would be valid."""
     shape = known.vocabulary.check_operation(asked.resource.type, asked.action)
     check_caller(asked.user, asked.groups)
     known.vocabulary.check_beside(asked, shape)

@@ -1,7 +1,7 @@
-"""What is sent to OPA and how answers are read: pure functions, shared by every sender.
+"""Build requests to OPA and read its answers: pure functions, shared by every sender.
 
-A `Call` is one HTTP exchange that has not happened yet. Whoever sends it hands the bytes of the answer to `read`, which
-returns the typed answer or raises PolicyError: nothing that is not exactly the expected shape passes.
+A `Call` describes one HTTP exchange. Its sender passes the body of the answer to `read`, which returns a typed answer
+and raises PolicyError for any other shape.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
-__all__ = [  # what other modules find here: the readers live in `_answers`
+__all__ = [  # re-exported from `_answers`
     "Inactive",
     "Known",
     "Revision",
@@ -68,8 +68,8 @@ __all__ = [  # what other modules find here: the readers live in `_answers`
 ]
 
 EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
-"""An entity as callers write it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, by plain names that need no
-encoding, `("table", ["m", "c", "s", "t"])`."""
+"""An entity as callers pass it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, with unencoded names,
+`("table", ["m", "c", "s", "t"])`."""
 
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
@@ -79,14 +79,14 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_cir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """One exchange to be: where to, what to send (None: a GET), and how to read the answer's body."""
+    """One HTTP exchange: its path, the body to send (None for a GET), and the reader of the answer."""
 
     path: str
     body: bytes | None
     read: Callable[[bytes], T]
 
 
-# --- what the caller wrote → a request -------------------------------------------------------------------------------
+# --- arguments → request ---------------------------------------------------------------------------------------------
 
 
 def entity(value: object, where: str = "resource") -> Entity:
@@ -110,7 +110,7 @@ def entity(value: object, where: str = "resource") -> Entity:
 
 
 def named(type_: str, names: Sequence[object], where: str) -> Entity:
-    """The entity with these plain names, from the root down; raises InvalidRequest where one is empty or no text."""
+    """The entity with these unencoded names, from the root down; raises InvalidRequest unless each is a non-empty string."""
     for name in names:
         _text(name, f"a name of {where}")
     return Entity(type_, path_of(*names))  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def request(
     groups: Iterable[str] = (),
     flags: Iterable[str] | Mapping[str, bool] = (),
 ) -> Request:
-    """A request from the arguments of a call; raises InvalidRequest for what is missing or of a wrong type."""
+    """Build a request from the arguments of a call; raises InvalidRequest if one is missing or of the wrong type."""
     if isinstance(user, Request):
         if action is not None or resource is not None or with_ or tuple(groups) or tuple(flags):
             raise InvalidRequest("a Request stands alone: it holds action, resource, with_, groups and flags already")
@@ -146,7 +146,7 @@ def beside(
     groups: Iterable[str] = (),
     flags: Iterable[str] | Mapping[str, bool] = (),
 ) -> dict[str, Any]:
-    """What a request has beside user, action and resource; raises InvalidRequest."""
+    """The objects, groups and flags of a request; raises InvalidRequest."""
     if with_ is not None and not isinstance(with_, Mapping):
         raise InvalidRequest(f"with_ is a {type(with_).__name__}; it must be a mapping of names to entities")
     return {
@@ -157,7 +157,7 @@ def beside(
 
 
 def _said(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
-    """Flags as a request holds them; raises InvalidRequest for a value that is neither True nor False."""
+    """The names of the flags that are set; raises InvalidRequest for a value other than True or False."""
     if not isinstance(flags, Mapping):
         return flags
     for name, value in flags.items():
@@ -167,7 +167,7 @@ def _said(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
 
 
 def well_formed(asked: object) -> Request:
-    """The request itself; raises InvalidRequest where a part is null, empty or of a wrong type."""
+    """Return the request unchanged; raises InvalidRequest if a part is null, empty or of the wrong type."""
     if not isinstance(asked, Request):
         raise InvalidRequest(f"{asked!r} is not a Request")
     resource = asked.resource
@@ -178,7 +178,7 @@ def well_formed(asked: object) -> Request:
         and asked.action
         and (asked.groups, asked.with_, asked.flags) == _NOTHING_MORE
     ):
-        return asked  # as nearly all are; what follows says what is wrong with the others
+        return asked  # the common case; the rest finds out what is wrong
     _text(asked.user, "user")
     _text(asked.action, "action")
     _entity(asked.resource, "resource")
@@ -197,7 +197,7 @@ def well_formed(asked: object) -> Request:
 def check_flags(flags: Iterable[str], known: Known) -> None:
     """Raise InvalidRequest for a flag that no operation reads.
 
-    A flag can only ask for more, so a misspelt one would ask for less than the caller meant.
+    Flags only add requirements, so ignoring a misspelt one would check less than the caller intended.
     """
     for flag in flags:
         if said(flag) not in known.flags:
@@ -229,29 +229,29 @@ def _names(values: object, where: str) -> tuple[str, ...]:
 
 
 def check_system(name: str) -> str:
-    """The name itself; raises UsageError where it cannot be a system's."""
+    """Return the name unchanged; raises UsageError if it is not a valid name of a system."""
     if not answers.SYSTEM.fullmatch(name):
         raise UsageError(f"`{name}` is not the name of a system: lower case letters, digits and `_`")
     return name
 
 
 def allow(system: str, asked: Request) -> Call[bool]:
-    """The fast path: yes or no."""
+    """Whether a request is allowed, without an explanation; the fastest call."""
     return Call(path=f"/v1/data/privtab/{system}/check", body=encode({"input": asked.to_json()}), read=read_allow)
 
 
 def decision(system: str, asked: Request) -> Call[Decision]:
-    """The answer with its explanation."""
+    """The decision on a request, with its explanation."""
     return Call(path=f"/v1/data/privtab/{system}/decision", body=encode({"input": asked.to_json()}), read=read_decision)
 
 
 def decisions(system: str, asked: Sequence[Request]) -> Call[list[bool]]:
-    """Requests of any mix, answered by position."""
+    """Whether each request is allowed, by position; operations and types may differ."""
     return _batch(system, {"requests": [r.to_json() for r in asked]}, len(asked))
 
 
 def explained(system: str, asked: Sequence[Request]) -> Call[list[Decision]]:
-    """Requests of any mix, answered with explanations by position."""
+    """Decisions with explanations, by position; operations and types may differ."""
     return Call(
         path=f"/v1/data/privtab/{system}/explained",
         body=encode({"input": {"requests": [r.to_json() for r in asked]}}),
@@ -260,7 +260,7 @@ def explained(system: str, asked: Sequence[Request]) -> Call[list[Decision]]:
 
 
 def item_decisions(system: str, asked: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
-    """Requests that share operation and entity type and have nothing beside them; the faster form."""
+    """The faster form of `decisions`, for requests of one operation and type without objects, groups or flags."""
     first = asked[0]
     keys = vocabulary.keys
     document = {
@@ -272,7 +272,7 @@ def item_decisions(system: str, asked: Sequence[Request], vocabulary: Vocabulary
 
 
 def visible(system: str, asked: Request, items: Sequence[Entity], vocabulary: Vocabulary) -> Call[list[int]]:
-    """Which items of a listing pass; the request's resource gives the type alone."""
+    """The positions of the allowed items; of the request's resource only the type counts."""
     document = asked.to_json()
     del document["resource"]["id"]
     document["items"] = [vocabulary.keys(item) for item in items]
@@ -285,52 +285,52 @@ def visible(system: str, asked: Request, items: Sequence[Entity], vocabulary: Vo
 
 
 def programs() -> Call[dict[str, Known]]:
-    """Every system that the OPA has a policy of."""
+    """All systems that the OPA has a policy for."""
     return Call(path="/v1/data/privtab_program", body=None, read=read_programs)
 
 
 def program(system: str) -> Call[Known]:
-    """The names of one system."""
+    """The vocabulary of one system."""
     return Call(path=f"/v1/data/privtab_program/{system}", body=None, read=lambda body: read_program(body, system))
 
 
 def policy_revision(system: str) -> Call[str | None]:
-    """The revision of the active policy; None where there is none."""
+    """The revision of the active policy, or None."""
     return Call(path=f"/v1/data/privtab_program/{system}/revision", body=None, read=read_revision)
 
 
 def system_name(system: str) -> Call[str | None]:
-    """The own name of the system that a package is of; None where there is none."""
+    """The name of the system that a package was compiled from, or None."""
     return Call(path=f"/v1/data/privtab_program/{system}/system", body=None, read=read_system)
 
 
 def status() -> Call[dict[str, float]]:
-    """How fresh the bundles are."""
+    """When OPA last heard from its bundle server, by bundle."""
     return Call(path=STATUS_PATH, body=None, read=read_status)
 
 
 def state_revision(known: Known) -> Call[str | None]:
-    """The revision of the active state, in parts of all that is active; None where there is none."""
+    """The revision of the active state, combined over its active shards if it is sharded, or None."""
     return combined_revision(known.system) if known.sharded else own_state_revision(known.vocabulary.system)
 
 
 def own_state_revision(system: str) -> Call[str | None]:
-    """The revision of a state, by the system's own name."""
+    """The revision of an unsharded state, by the name of the system."""
     return Call(path=f"/v1/data/privtab_state/{system}/revision", body=None, read=read_revision)
 
 
 def combined_revision(system: str) -> Call[str | None]:
-    """The revision of all that is active of a state in parts, by the package's name."""
+    """The combined revision of the active shards of a state, by the name of the package."""
     return Call(path=f"/v1/data/privtab/{system}/state_revision", body=None, read=read_revision)
 
 
 def layout(system: str) -> Call[bool]:
-    """Whether the active policy reads a state in parts."""
+    """Whether the active policy reads a sharded state."""
     return Call(path=f"/v1/data/privtab_program/{system}/state", body=None, read=read_layout)
 
 
 def inactive(system: str, asked: bytes) -> Call[list[str]]:
-    """Which shards the request of another call needs that are not active."""
+    """Which shards needed by the request `asked`, a JSON body, are not active."""
     return Call(path=f"/v1/data/privtab/{system}/inactive", body=asked, read=read_inactive)
 
 
@@ -343,9 +343,9 @@ def _batch(system: str, document: dict[str, Any], count: int) -> Call[list[bool]
 
 
 def encode(document: object) -> bytes:
-    """Compact JSON in UTF-8; raises InvalidRequest for text that is not Unicode (a lone surrogate).
+    """Compact JSON in UTF-8; raises InvalidRequest for a lone surrogate.
 
-    OPA would read each of those as the same replacement character, and take one name for another.
+    OPA would decode each of them to the same replacement character and so confuse names.
     """
     try:
         return _COMPACT(document).encode()

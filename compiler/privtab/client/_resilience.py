@@ -1,7 +1,7 @@
-"""Deadlines, retries and the circuit breaker: no waiting and no wires here, shared by every sender.
+"""Deadlines, retries and the circuit breaker, without IO and shared by every sender.
 
-A decision has no effect in OPA, so asking again is always safe; what is never asked again is what would be answered the
-same: a 4xx, a wrong shape, a certificate that is not trusted.
+A decision has no side effect in OPA, so retrying is always safe. Failures that would recur are not retried: a 4xx, a
+wrong shape, an untrusted certificate.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionUnavailable, PrivtabError
 
 LONGEST_OPEN = 30.0
-"""Seconds; an OPA that is back is noticed after that at the latest."""
+"""Longest time in seconds that the circuit stays open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often, and after which pause, a failed exchange is tried again."""
+    """How often a failed exchange is retried, and after which pause."""
 
     most: int = 2
     first: float = 0.05
-    """Seconds; doubled for each further try. The pause is drawn between nothing and that, so that callers spread."""
+    """Seconds, doubled for each further retry. The pause is random between zero and this, so that clients spread."""
     longest: float = 1.0
 
     def pause(self, tried: int, error: DecisionUnavailable) -> float:
-        """Seconds to wait after the attempt number `tried`, from 0; what OPA asks for by Retry-After is the least."""
+        """Seconds to wait after attempt number `tried`, from 0; at least OPA's Retry-After."""
         drawn = random.uniform(0, min(self.longest, self.first * 2**tried))  # noqa: S311  (spreads load, no secret)
         return max(drawn, error.retry_after or 0.0)
 
 
 class Breaker:
-    """Refuses at once while OPA is known to be away, so that callers do not queue up behind its timeouts.
+    """Circuit breaker: fails at once while OPA is known to be down, so that callers do not queue behind its timeouts.
 
-    Closed: all pass. After `failures` failed exchanges in a row it opens for `seconds`, then one exchange is let through
-    (half-open): it closes the circuit, or opens it for twice as long. `failures` of 0 leaves it closed for good.
+    Closed: all exchanges pass. After `failures` failed exchanges in a row it opens for `seconds`, then lets one exchange
+    through (half-open), which closes the circuit or opens it for twice as long. With `failures` of 0 it never opens.
     """
 
     def __init__(self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,7 @@ class Breaker:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """A forked process makes its own experience."""
+        """Start closed in a forked process."""
         self._lock = threading.Lock()
         self._failed = 0
         self._open_for = self._seconds
@@ -62,7 +62,7 @@ class Breaker:
         self._probing = False
 
     def __getstate__(self) -> tuple[int, float]:
-        """The settings alone: a copy in another process makes its own experience."""
+        """The settings only: a copy in another process starts closed."""
         return self._most, self._seconds
 
     def __setstate__(self, state: tuple[int, float]) -> None:
@@ -76,7 +76,7 @@ class Breaker:
         return "half-open" if self._probing or self._clock() >= self._until else "open"
 
     def before(self) -> None:
-        """Raise DecisionUnavailable where nothing may be sent now."""
+        """Raise DecisionUnavailable if nothing may be sent now."""
         if self._until is not None:
             self._enter()
 
@@ -92,7 +92,7 @@ class Breaker:
         raise DecisionUnavailable(f"the circuit is open after {self._failed} failures in a row: {when}", retry=False)
 
     def succeeded(self) -> None:
-        """OPA answered, whatever it said."""
+        """Record an answer of any kind."""
         if not self._failed:
             return
         with self._lock:
@@ -102,13 +102,13 @@ class Breaker:
             LOG.warning("OPA answers again: the circuit is closed")
 
     def failed(self, error: Exception) -> None:
-        """No answer came."""
+        """Record a failed exchange."""
         if not self._most:
             return
         with self._lock:
             self._failed += 1
             if self._until is not None and not self._probing:
-                return  # one that was on its way when the circuit opened
+                return  # it was sent before the circuit opened
             if not self._probing and self._failed < self._most:
                 return
             if self._probing:
@@ -118,35 +118,35 @@ class Breaker:
         LOG.warning("the circuit is open for %.1f seconds: %s", self._open_for, error)
 
     def abandoned(self) -> None:
-        """The caller gave up before an answer came; that says nothing of OPA."""
+        """Record that the caller gave up before an answer came, which does not count as a failure."""
         self._probing = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Resilience:
-    """What stands around every exchange."""
+    """Timeouts, retries and circuit breaker for exchanges."""
 
     timeout: Timeout
     total: float
-    """Seconds for one call of a caller, names, retries and pauses included."""
+    """Seconds for one call, including look-ups of names, retries and pauses."""
     retries: Retries
     breaker: Breaker
     clock: Callable[[], float] = time.monotonic
 
     def deadline(self) -> float:
-        """When a call that begins now has to end."""
+        """The deadline of a call that begins now."""
         return self.clock() + self.total
 
     def attempts(
         self, exchange: Callable[[Limits], Any], sleep: Callable[[float], Any], deadline: float
     ) -> Flow[bytes]:
-        """The body of the answer; tries again while that may help and time is left."""
+        """The body of the answer; retries while that may help and time is left."""
         tried = 0
         while True:
             left = deadline - self.clock()
             if left <= 0:
                 raise DecisionUnavailable(f"OPA did not answer within {self.total:g} seconds")
-            # Last of all: who is let through as the probe has to say how it ended.
+            # Comes last: a probe that is let through must report its outcome.
             self.breaker.before()
             try:
                 body: bytes = yield partial(exchange, Limits(*self.timeout, total=left))

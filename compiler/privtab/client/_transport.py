@@ -1,4 +1,4 @@
-"""How bytes get to OPA and back: one protocol, and its sender over `requests` with pooled keepalive connections."""
+"""The protocol of transports to OPA, and a transport over `requests` with pooled keep-alive connections."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
     import requests
 
 Timeout: TypeAlias = tuple[float, float]
-"""Seconds to connect, and seconds to wait for bytes; the whole call is bounded by their sum once the answer has begun."""
+"""Seconds to connect, and seconds to wait for data; once the answer has begun, their sum bounds the whole call."""
 
 
 class Limits(tuple[float, float]):  # noqa: SLOT001  (a tuple cannot have slots)
-    """A Timeout that also says how many seconds the whole exchange may take."""
+    """A Timeout that also bounds the whole exchange."""
 
     total: float
 
     def __new__(cls, connect: float, read: float, *, total: float) -> Self:
-        """No wait is longer than the whole."""
+        """Cap both waits at `total`."""
         limits = super().__new__(cls, (min(connect, total), min(read, total)))
         limits.total = min(total, connect + read)
         return limits
 
 
 def total(timeout: Timeout) -> float:
-    """The seconds that an exchange may take."""
+    """The seconds that a whole exchange may take."""
     return timeout.total if isinstance(timeout, Limits) else sum(timeout)
 
 
 MAX_BODY = 64 * 1024 * 1024
-"""Bytes of an answer that are read; a longer one is refused."""
+"""Largest accepted answer in bytes."""
 
 NO_BODY = frozenset((*range(100, 200), 204, 304))
-"""Statuses that end with the head. OPA gives none of them, and whoever does may send a body, or the real answer, later:
-on a connection that was kept it would be taken for the next answer."""
+"""Statuses without a body. OPA does not send them, and another server that does may send a body or the real answer later,
+which would be taken for the next answer if the connection were reused."""
 
 _PIECE = 64 * 1024
 
 
 class Transport(Protocol):
-    """What a client sends through. Wrap one to add retries or tracing.
+    """How a client sends requests. Wrap one to add retries or tracing.
 
     Both calls return the body of a 200 answer. They raise PolicyError for any other answer below 500 (redirects are not
-    followed) and DecisionUnavailable for a 5xx and where no whole answer came.
+    followed) and DecisionUnavailable for a 5xx or an incomplete answer.
     """
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
@@ -60,11 +60,11 @@ class Transport(Protocol):
         """Read a path that begins with `/`."""
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Release the connections."""
 
 
 class AsyncTransport(Protocol):
-    """What an AsyncClient sends through; as Transport, with coroutines."""
+    """How an AsyncClient sends requests; as Transport, with coroutines."""
 
     async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
         """Send a JSON body to a path that begins with `/`."""
@@ -73,14 +73,14 @@ class AsyncTransport(Protocol):
         """Read a path that begins with `/`."""
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Release the connections."""
 
 
 class RequestsTransport:
-    """Sends over `requests`. Safe to share between threads; a forked process gets connections of its own.
+    """Sends over `requests`. Safe to share between threads; a forked process opens its own connections.
 
-    A caller's session is used as it is, hooks and authentication included. For the session that is made where none is given,
-    proxies of the environment are not used for a loopback address: they could not reach it.
+    A given session is used unchanged, including hooks and authentication. A session created here does not use proxies of
+    the environment for loopback addresses, which they could not reach.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class RequestsTransport:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise UsageError(f"`{url}` is not the address of an OPA: write http://host:port")
         self.url = url.rstrip("/")
-        # A session of the caller's may take a name and password from the address; no message shows them.
+        # The caller's session may take a name and password from the address; messages do not show them.
         self._shown = shown(self.url)
         self._loopback = is_loopback(parts.hostname)
         self._token = token
@@ -110,7 +110,7 @@ class RequestsTransport:
         from urllib3.exceptions import HTTPError
 
         self._pid = os.getpid()
-        # What may go wrong on the wire. ValueError: urllib3 raises it for chunk sizes that are no numbers.
+        # Errors of a failed exchange. urllib3 raises ValueError for invalid chunk sizes.
         self._errors = (requests.RequestException, HTTPError, OSError, ValueError)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if self._token is not None:
@@ -118,7 +118,7 @@ class RequestsTransport:
         self._session = self._given if self._given is not None else self._made()
 
     def _made(self) -> requests.Session:
-        """A session with the proxies and the authorities of the environment, which are looked up once."""
+        """A session with the proxies and CA certificates of the environment, looked up once."""
         from http.cookiejar import DefaultCookiePolicy
 
         import requests
@@ -127,7 +127,7 @@ class RequestsTransport:
         session = requests.Session()
         session.mount(self.url, HTTPAdapter(pool_connections=1, pool_maxsize=self._pool_size, max_retries=0))
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        # .netrc would overwrite the token, and a proxy would see every question that is asked of a sidecar.
+        # .netrc would overwrite the token, and a proxy would see every request to a sidecar.
         session.trust_env = not self._loopback
         found = session.merge_environment_settings(url=self.url, proxies={}, stream=True, verify=None, cert=None)
         session.trust_env = False
@@ -135,7 +135,7 @@ class RequestsTransport:
         return session
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy in another process is made from; connections stay here."""
+        """The settings from which another process builds its copy, without connections."""
         return {
             "url": self.url,
             "token": self._token,
@@ -149,21 +149,21 @@ class RequestsTransport:
         self.__init__(url, **state)  # type: ignore[misc]
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
-        """Send a JSON body; the body of the answer."""
+        """Send a JSON body; returns the body of the answer."""
         return self._send("POST", path, body, timeout)
 
     def get(self, path: str, timeout: Timeout) -> bytes:
-        """Read a path; the body of the answer."""
+        """Read a path; returns the body of the answer."""
         return self._send("GET", path, None, timeout)
 
     def close(self) -> None:
-        """Close the connections, unless the session is the caller's."""
+        """Close the connections, unless they belong to the caller's session."""
         if self._given is None:
             self._session.close()
 
     def _send(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> bytes:
         if self._pid != os.getpid():
-            # Two processes on one connection would read each other's answers.
+            # Processes that share a connection would read each other's answers.
             if self._given is not None:
                 self._given.close()
             self._open()
@@ -177,7 +177,7 @@ class RequestsTransport:
                 else:
                     content = self._read(response, deadline)
             except BaseException:
-                # What is left unread must not be taken for the next answer.
+                # Unread data must not be taken for the next answer.
                 response.close()
                 raise
         except self._errors as error:
@@ -193,14 +193,14 @@ class RequestsTransport:
         return content
 
     def _answer(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> requests.Response:
-        """The answer, its body not yet read."""
+        """The answer, with its body not yet read."""
         headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
         return self._session.request(
             method, self.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False, stream=True
         )
 
     def _read(self, response: requests.Response, deadline: float) -> bytes:
-        """The whole body; bounded in bytes and, for one that drips in, in time."""
+        """The whole body, bounded in size and in time."""
         raw = response.raw
         pieces: list[bytes] = []
         size = 0
@@ -212,7 +212,7 @@ class RequestsTransport:
             if time.monotonic() > deadline:
                 raise DecisionUnavailable(f"OPA at {self._shown} did not answer in time: {size} bytes came")
         length = response.headers.get("Content-Length", "")
-        # urllib3 2 has looked by now, urllib3 1 never does.
+        # urllib3 2 has checked this already, urllib3 1 does not.
         if length.isdecimal() and size < int(length):
             raise DecisionUnavailable(f"OPA at {self._shown} answered with {size} of {length} bytes")
         raw.release_conn()
@@ -220,7 +220,7 @@ class RequestsTransport:
 
 
 def arriving(raw: Any) -> Iterator[bytes]:
-    """The pieces of a body of urllib3's as they come, so that one that drips in can be given up."""
+    """The pieces of a urllib3 body as they arrive, so that a slow one can be abandoned."""
     read = getattr(raw, "read1", raw.read)
     while piece := read(_PIECE):
         yield piece

@@ -1,4 +1,4 @@
-"""Whose bundles an engine in process takes: keys that are read again when their files change."""
+"""Which bundles an engine in process accepts: verification keys and protection against rollback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privtab.signatures import Trust
 
 
 class Trusted:
-    """Public keys in files or texts, and a scope. A file that cannot be read any more leaves its last keys in force."""
+    """Public keys, in files or as text, and a scope. Changed files are read again; if that fails, the last keys remain."""
 
     def __init__(self, sources: Sequence[str], scope: str) -> None:
         self._sources = tuple(sources)
@@ -26,7 +26,7 @@ class Trusted:
             raise UsageError(f"verification_key: {error}") from error
 
     def now(self) -> Trust:
-        """The keys as they are now."""
+        """The current keys."""
         stamps = self._looked()
         if stamps != self._stamps:
             try:
@@ -41,13 +41,13 @@ class Trusted:
 
 
 class RollbackGuard:
-    """The highest sequence of each policy and state so far: what is signed and older does not come back."""
+    """Refuses signed bundles that are older than before: tracks the highest sequence of each policy and state."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[int, object]] = {}
 
     def check(self, bundles: Iterable[Found]) -> dict[tuple[str, str], tuple[int, object]]:
-        """What `keep` takes once these bundles are in force; raises SignatureRefused where one is older than what was."""
+        """The argument for `keep` once these bundles are active; raises SignatureRefused if one is older than before."""
         seen = dict(self._seen)
         for bundle in bundles:
             signed = bundle.content.signed
@@ -67,9 +67,9 @@ class RollbackGuard:
         return seen
 
     def _other_layout(self, key: tuple[str, str]) -> tuple[int, object]:
-        """The highest sequence of the same state in the other layout, whole or in parts.
+        """The highest sequence of the same state in the other layout, whole or sharded.
 
-        Else a state in parts would let an old whole one come back, or the other way round.
+        Otherwise switching the layout would let an older state return.
         """
         kind, name = key
         whole, slash, _ = name.partition("/")
@@ -78,7 +78,7 @@ class RollbackGuard:
         return max(found, default=-1), None
 
     def keep(self, seen: Mapping[tuple[str, str], tuple[int, object]]) -> None:
-        """Remember what `check` gave."""
+        """Remember the result of `check`."""
         self._seen = dict(seen)
 
 
@@ -89,7 +89,7 @@ def _revisions(bundle: Found) -> Iterable[tuple[tuple[str, str], Any]]:
         yield ("policy", name), program.get("revision")
     for name, state in bundle.content.states.items():
         if (parts := revisions(state)) is not None:
-            # Parts of a state are signed at their own pace.
+            # Shards of a state are signed separately.
             yield from ((("state", f"{name}/{part}"), revision) for part, revision in parts.items())
             continue
         yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)

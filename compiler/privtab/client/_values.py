@@ -1,4 +1,4 @@
-"""The kinds of values that settings have: what an argument or a file gives, and what the text of a variable means."""
+"""Types of settings: how values of arguments, of the file and of environment variables are parsed and checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seconds(value: Any) -> float:
 
 
 def window(value: Any) -> float:
-    """Seconds; below zero for none."""
+    """Seconds; negative for no window."""
     if value is False or value == "off":
         return -1.0
     try:

@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Client within an event loop: the same methods, answers and errors, as coroutines. Needs the extra `async`.
+    """Client for asyncio: the same methods, answers and errors, as coroutines. Needs the extra `async`.
 
-    `check`s that begin in the same turn of the loop, or within `batch_window` seconds, go as one exchange and are
-    answered each on its own; `batch_window="off"` sends each by itself.
+    `check`s that begin in the same iteration of the event loop, or within `batch_window` seconds, share one exchange;
+    `batch_window="off"` sends each separately.
     """
 
     def __init__(
@@ -83,30 +83,30 @@ class AsyncClient:
         return shared.described(self, self._settings, self._transport, self._resilience.breaker)
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Release the connections."""
         await self._engine.close()
 
     aclose = close
 
     @property
     def mode(self) -> Mode:
-        """Whether answers are enforced."""
+        """How answers are enforced."""
         return self._asking.mode
 
     async def system(self) -> str:
-        """The system that is asked; found in OPA where it was not given."""
+        """The name of the system; read from OPA if it was not given."""
         return self._settings["system"] or (await self._engine.known()).system
 
     async def health(self) -> bool:
-        """Whether OPA answers and all of its bundles are active; never raises for an OPA that does not."""
+        """Whether OPA answers and all of its bundles are active; False if it does not answer."""
         return await self._engine.healthy()
 
     async def status(self) -> Status:
-        """Health, mode and circuit in one; never raises."""
+        """Health, mode and circuit; never raises."""
         return Status(healthy=await self.health(), mode=self.mode, engine="opa", circuit=self._resilience.breaker.state)
 
     async def revision(self) -> Revision:
-        """The revisions of the policy and the state that are active now; None for what is not there."""
+        """The active revisions of the policy and the state; None for one that is not active."""
         return await self._engine.revision()
 
     async def vocabulary(self) -> Vocabulary:
@@ -209,7 +209,7 @@ class AsyncClient:
         """As Client.filter."""
         return await self._run(self._asking.filter(user, action, items, key, with_=with_, groups=groups, flags=flags))
 
-    # --- inside ---
+    # --- private ---
 
     async def _run(self, flow: Flow[T]) -> T:
         token = CURRENT.set(CallContext())
@@ -219,7 +219,7 @@ class AsyncClient:
             CURRENT.reset(token)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Refused: an AsyncClient belongs to its event loop."""
+        """Raise TypeError: an AsyncClient belongs to its event loop."""
         raise TypeError("an AsyncClient cannot be pickled: make one where it is used")
 
 

@@ -1,4 +1,4 @@
-"""The client whose decision point is in this process: bundles from files, folders, packages or addresses, no server."""
+"""The client that decides in process, from bundles in files, folders, packages or behind HTTP, without a server."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
 
 Source: TypeAlias = str | os.PathLike[str]
-"""Where bundles are: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
+"""Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`."""
 
 
 class Embedded(Asker):
-    """Decides in this process. Safe to share between threads, to fork with, and to pickle into a Spark job, state and all.
+    """Client that decides in process. Safe to share between threads, to fork, and to pickle into a Spark job (with the state).
 
-    `Embedded("build/demo")`, `Embedded("policy.tar.gz", state="https://bundles/state.tar.gz", refresh=10)`: bundles as OPA
-    reads them, one or several. With `refresh` no answer is older than so many seconds: the caller that comes after them looks whether a bundle
-    changed, and loads it. A bundle that cannot be had or read leaves the last good one in force, with a warning; `problem`
-    says so; with `max_staleness` it is not believed for longer than that. Without `refresh` call `refresh()` when it suits.
+    `Embedded("build/demo")`, `Embedded("policy.tar.gz", state="https://bundles/state.tar.gz", refresh=10)`: one or several
+    bundles in OPA's format. With `refresh`, the first call after that many seconds checks for changed bundles and loads
+    them; without it, call `refresh()`. If a bundle cannot be read, the last good one stays active with a warning, and
+    `problem` says why; after `max_staleness` seconds, calls raise DecisionUnavailable instead.
 
-    With `verification_key` (PEM files with public keys) all of them must be signed, and none may be older than one before.
+    With `verification_key` (PEM files with public keys) all bundles must be signed, and none may be older than its predecessor.
 
-    FileError, DecisionUnavailable: there is no policy or no state to begin with. SignatureRefused: there is one that nobody trusted
-    signed.
+    FileError, DecisionUnavailable: there is no policy or no state to start with. SignatureRefused: a bundle has no trusted
+    signature.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Embedded(Asker):
         self._plain = self._mode is Mode.ENFORCE and not self._hooks
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process is made from: the policy and the state are among it."""
+        """What another process builds its copy from, including the policy and the state."""
         return {"engine": self._bundled, "mode": self._mode, "hooks": self._hooks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -110,16 +110,16 @@ class Embedded(Asker):
 
     @property
     def problem(self) -> str | None:
-        """Why the last look for newer bundles failed; None where it did not."""
+        """Why the last refresh failed; None if it succeeded."""
         return self._bundled.problem
 
     @property
     def still(self) -> bool:
-        """Whether the bundles stay in force until `refresh()` is called, however old they are."""
+        """Whether the bundles stay active until `refresh()` is called, regardless of their age."""
         return self._bundled.still
 
     def contents(self) -> tuple[Mapping[str, Any], Index]:
-        """The program and the index of the state that are in force; for who looks for what a state names.
+        """The active program and the index of the active state, for searches over the names in a state.
 
         UsageError: the engine is `wasm`, which has no such index.
         """
@@ -131,13 +131,13 @@ class Embedded(Asker):
         return runs.program, runs.index
 
     def refresh(self) -> bool:
-        """Look for newer bundles now, and load them; whether there were any. Raises what stands in the way."""
+        """Load newer bundles now and return whether there were any. Raises on failure, and the active bundles stay."""
         return self._bundled.refresh()
 
     def batches(self) -> Batches:
-        """What answers whole columns with the policy and the state of now, in other processes too; it knows no modes and no hooks.
+        """The current policy and state as a decider of whole columns, usable in other processes; without modes and hooks.
 
-        Raises UsageError without the extra `fast`, and for other engines than `python`.
+        Raises UsageError without the extra `fast` and for engines other than `python`.
         """
         from privtab.engines.python import PythonEngine
 
@@ -161,7 +161,7 @@ class Embedded(Asker):
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
         if self._plain and with_ is None and not groups and not flags and not LOG.isEnabledFor(logging.DEBUG):
-            # The usual question without a detour. Whatever is unusual about it goes the long way, which says what.
+            # Fast path for the usual request. Anything unusual takes the general path, which reports errors.
             try:
                 path: str | Sequence[str]
                 if type(resource) is str:
@@ -179,9 +179,9 @@ class Embedded(Asker):
         return super().check(user, action, resource, with_=with_, groups=groups, flags=flags)
 
     def check_many(self, requests: Iterable[Request]) -> list[bool]:
-        """The answers to any number of requests, by position; with the extra `fast` column by column.
+        """Whether each of any number of requests is allowed, by position; with the extra `fast`, column by column.
 
-        Any error is the error of the whole: there is no list with holes.
+        An error in one request fails the whole call.
         """
         if self._plain and not LOG.isEnabledFor(logging.DEBUG):
             requests = list(requests)

@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     import requests
 
 REFRESH_SECONDS = 60.0
-"""How long the policy's names are taken for current without a look at its revision."""
+"""Seconds for which the vocabulary is used without checking the policy's revision."""
 RECHECK_SECONDS = 5.0
-"""How long after such a look a request with an unknown name is refused without another."""
+"""Seconds after a check in which a request with an unknown name is refused without another check."""
 
 
 class Client(Asker):
-    """Asks an OPA for decisions. Safe to share between threads, to fork with, and to pickle into a Spark job (the token too).
+    """Client of an OPA. Safe to share between threads, to fork, and to pickle into a Spark job (the token too).
 
-    No answer but a clear yes is ever an allow: a call that cannot be answered raises a DecisionError. InvalidRequest: the
-    request names what the policy does not know, nothing was sent. PolicyError: the answer is no decision.
-    DecisionUnavailable: nobody answered, or no bundle is active.
+    A call that cannot be decided raises a DecisionError; it is never an allow. InvalidRequest: the request has a name that
+    the policy does not declare, and was not sent. PolicyError: the answer is not a decision. DecisionUnavailable: OPA did
+    not answer, or no bundle is active.
 
-    What is not given comes from the environment (`PRIVTAB_TIMEOUT`) or a file, see `docs/reference/asking.md`. `system` may be left
-    out where OPA has one. `timeout` is (connect, read) in seconds, or one number for both; `total` bounds a call with all
-    of its retries. `session` is a `requests.Session` to send through, `transport` anything that sends.
+    Arguments default to the environment (`PRIVTAB_TIMEOUT`) or a file, see `docs/reference/asking.md`. `system` may be
+    omitted if OPA has only one. `timeout` is (connect, read) in seconds, or one number for both; `total` bounds a call
+    including its retries. `session` is a `requests.Session`, `transport` any other Transport.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Client(Asker):
         super().__init__(OpaEngine(self._flows, self._transport), mode=settings["mode"], hooks=self._hooks)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process is made from."""
+        """The settings from which another process builds its copy."""
         return {"_settings": self._settings, "_hooks": self._hooks, "_transport": self._transport}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -104,12 +104,12 @@ class Client(Asker):
 
     @property
     def system(self) -> str:
-        """The system that is asked; found in OPA where it was not given."""
+        """The name of the system; read from OPA if it was not given."""
         asked: str | None = self._settings["system"]
         return asked or super().system
 
     def status(self) -> Status:
-        """Health, mode and circuit in one; never raises."""
+        """Health, mode and circuit; never raises."""
         return Status(healthy=self.health(), mode=self._mode, engine="opa", circuit=self._resilience.breaker.state)
 
 
@@ -165,7 +165,7 @@ class OpaEngine:
 
 
 class BlockingDriver:
-    """Wires for callers that may block."""
+    """Blocking IO, with a thread for each concurrent flow."""
 
     def __init__(self, transport: Transport) -> None:
         self.post = transport.post
@@ -174,7 +174,7 @@ class BlockingDriver:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """A lock that nobody holds."""
+        """Replace the lock, which another thread may have held."""
         self._lock = threading.Lock()
 
     def sleep(self, seconds: float) -> None:
@@ -186,11 +186,11 @@ class BlockingDriver:
         return self._lock.acquire(timeout=seconds)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._lock.release()
 
     def together(self, flows: Iterator[Flow[None]], most: int) -> None:
-        """Run flows in threads of their own, the next one when one has ended; the first error ends all."""
+        """Run flows in threads, at most `most` at once; the first error stops them all."""
         running: set[Future[None]] = set()
         executor = ThreadPoolExecutor(most, thread_name_prefix="privtab")
         try:
@@ -206,11 +206,11 @@ class BlockingDriver:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-# --- parts from settings, for the asynchronous client too ---
+# --- parts built from settings, shared with the asynchronous client ---
 
 
 def resilience(settings: Settings) -> Resilience:
-    """Deadlines, retries and the breaker."""
+    """Deadlines, retries and the circuit breaker."""
     timeout = settings["timeout"]
     return Resilience(
         timeout=timeout,
@@ -221,12 +221,12 @@ def resilience(settings: Settings) -> Resilience:
 
 
 def cache(settings: Settings) -> Cache | None:
-    """The cache, where there is to be one."""
+    """The cache, or None if the settings disable it."""
     return Cache(settings["cache_size"], settings["cache_ttl"]) if settings["cache_size"] else None
 
 
 def asks(settings: Settings) -> Asks:
-    """How OPA is asked."""
+    """The settings of the `opa` engine."""
     system = settings["system"]
     often = settings["cache_refresh"] if settings["cache_size"] else None
     return Asks(
@@ -240,7 +240,7 @@ def asks(settings: Settings) -> Asks:
 
 
 def described(client: object, settings: Settings, transport: object, breaker: Breaker) -> str:
-    """A client for people; no secret is among it."""
+    """The repr of a client, without secrets."""
     url = shown(getattr(transport, "url", settings["url"]))
     system = f", system={settings['system']!r}" if settings["system"] else ""
     return f"{type(client).__name__}({url!r}{system}, mode='{settings['mode']}', circuit='{breaker.state}')"
