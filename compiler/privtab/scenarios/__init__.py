@@ -1,1 +1,1 @@
-"""Scenarios: what a policy must answer, how much of its table that proves, and which faults it would not notice."""
+"""Scenarios: the answers that a policy must give, how much of its table they prove, and the faults they would miss."""

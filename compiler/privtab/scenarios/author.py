@@ -1,4 +1,4 @@
-"""What reading every kind of entry shares: the policy's names, the states so far, and requests as they are written."""
+"""What all kinds of entries share: the names of the policy, the states so far, and the reading of requests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from privtab.syntax.yaml_tree import Node
 ASKED = ("with", "flags", "groups")
 FROZEN = ("effects", "missing", "reason", "rule", "report")
 OF_ONE_ANSWER = {"effects": True, "reason": True, "missing": False}
-"""What is frozen of an allow alone, and of a denial alone."""
+"""What may be frozen only of an allow, or only of a denial."""
 REPORTS = ("errors",)
 
 
 class Author:
-    """Collects the cases of one file about one program."""
+    """Collects the cases of one file for one program."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Author:
         return self.worlds.state(node)
 
     def requests(self, fields: Fields, span: Span, user: str) -> list[Request]:
-        """The requests of an entry: `action` and `resource`, each a text or a list, with its further objects and flags."""
+        """The requests of an entry: `action` and `resource`, each a text or a list, with `with` objects and flags."""
         actions = self.reader.texts(fields.get("action"), "`action`")
         resources = self.reader.texts(fields.get("resource"), "`resource`")
         asked = [(a.value, r.value, r.span) for a, r in product(actions, resources)]
@@ -84,7 +84,7 @@ class Author:
         return [request for request in built if request is not None]
 
     def request(self, fields: Fields, user: str, action: str, resource: str, span: Span) -> Request | None:
-        """One request whose names the policy knows; None after a finding."""
+        """One request, checked against the policy's names; None after a finding."""
         try:
             objects = {
                 name.value: Entity.parse(text.value) for name, text in self.reader.pairs(fields.get("with"), "`with`")
@@ -116,7 +116,7 @@ class Author:
         return request
 
     def expected(self, fields: Fields, request: Request, *, allowed: bool) -> Expected:
-        """The answer of an entry, frozen as far as the entry says."""
+        """The expected answer of an entry, frozen as far as the entry states it."""
         effects = self.texts(fields, "effects", request)
         missing = fields.get("missing")
         reason = fields.get("reason")
@@ -132,7 +132,7 @@ class Author:
         )
 
     def check_frozen(self, fields: Fields, *, allowed: bool) -> None:
-        """Report what is frozen of an answer that the entry does not expect."""
+        """Report frozen parts that cannot occur with the expected decision."""
         for key, of_allow in OF_ONE_ANSWER.items():
             if key in fields and of_allow is not allowed:
                 answers = ("an allow", "a denial") if of_allow else ("a denial", "an allow")
@@ -140,7 +140,7 @@ class Author:
                 self.reader.report("T006", fields[key], f"{answers[1]} has no `{key}`", help_)
 
     def texts(self, fields: Fields, key: str, request: Request) -> tuple[str, ...] | None:
-        """A list of texts with `{resource}` and `{user}` filled in; None where the entry has no such key."""
+        """A list of texts with `{resource}` and `{user}` filled in; None if the entry has no such key."""
         return None if key not in fields else tuple(self._filled(fields[key], request))
 
     def _filled(self, node: Node, request: Request) -> Iterator[str]:
@@ -152,13 +152,13 @@ class Author:
         return tuple(text.value for text in self.reader.texts(fields.get("tags"), "`tags`"))
 
     def why(self, fields: Fields) -> str | None:
-        """Why an entry says what it says, and where that stands."""
+        """The reason that an entry gives, and its source."""
         source = ", ".join(text.value for text in self.reader.texts(fields.get("source"), "`source`"))
         words = [self.optional(fields, "why"), f"from {source}" if source else None]
         return ", ".join(text for text in words if text) or None
 
     def optional(self, fields: Fields, key: str) -> str | None:
-        """A text of an entry; None where it is not there."""
+        """A text of an entry; None if it is missing."""
         text = self.reader.text(fields.get(key), f"`{key}`")
         return None if text is None else text.value
 

@@ -1,4 +1,4 @@
-"""How much coverage and mutation may cost for one rule: counted, not timed, so that every machine finds the same."""
+"""The budget of coverage and mutation for one rule: counted, not timed, so that every machine gets the same results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from privtab.ir.exact import ImplicationChecker
 from privtab.ir.nodes import Rule
 
 STEPS = 100_000
-"""Parts of conditions that are looked at for one rule."""
+"""How many parts of conditions are looked at for one rule."""
 KIND = STEPS // 256
-"""What one kind of request costs: flags, and types of objects."""
+"""The cost of one kind of request: flags, and types of objects."""
 QUESTIONS = 2.0
-"""How often the budget of one question to the solver may be spent on one rule."""
+"""How many times the budget of one question to the solver may be spent on one rule."""
 
 Answer = TypeVar("Answer")
 
 
 class Budget:
-    """What is left for one rule; `Undecided` is raised where it is gone."""
+    """The remaining budget of one rule; raises `Undecided` when it is spent."""
 
     def __init__(self, exact: ImplicationChecker, rule: Rule) -> None:
         self._exact = exact
@@ -29,13 +29,13 @@ class Budget:
         self._questions = QUESTIONS
 
     def spend(self, steps: int) -> None:
-        """Pay for steps."""
+        """Spend steps."""
         self._steps -= steps
         if self._steps < 0:
             raise Undecided(f"`{self._rule.id}` takes more than {STEPS:,} steps")
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """The answer to a question that `ImplicationChecker` asks of its solver."""
+        """Ask a question that `ImplicationChecker` passes to its solver, and return the answer."""
         if self._questions <= 0:
             raise Undecided(f"`{self._rule.id}` asks too much of the solver")
         self._exact.solver.renew()

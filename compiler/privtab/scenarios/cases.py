@@ -1,4 +1,4 @@
-"""Entries of `cases`: one request and its answer, or a listing and what it shows."""
+"""Entries of `cases`: one request and its answer, or a listing and the items it shows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _case(author: Author, fields: Fields, span: Span) -> None:
 
 
 def _visible(author: Author, fields: Fields, call: Case, state: State) -> None:
-    """Each item of a listing: those under `visible` pass, all others do not."""
+    """Add a case for each item of a listing: those under `visible` pass, all others do not."""
     shown = _entities(author, fields["visible"], call.request)
     named = author.texts(fields, "items", call.request)
     known = tuple(named) if named is not None else items_of(author, state, call.request)
@@ -80,7 +80,7 @@ def _entities(author: Author, node: Node, request: Request) -> tuple[str, ...]:
 
 
 def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
-    """The entities of the listed type that the state speaks of, below what the call names."""
+    """The entities of the listed type that the state names, directly below the entity of the call."""
     entities = [e for _, e in state.members] + [g.entity for g in state.grants] + [e for e, _ in state.owners]
     entities += [a.scope for a in state.assignments if a.scope is not None]
     type_, above = request.resource.type, request.resource.id

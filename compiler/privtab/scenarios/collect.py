@@ -1,4 +1,4 @@
-"""From what a person names to plans: which scenario files there are, and what they are about."""
+"""Turns paths into plans: which scenario files there are, and which policies they test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from privtab.scenarios.tree import ScenarioReader
 from privtab.state.nodes import State
 
 MARK = "scenarios:"
-"""The key by which a YAML file is one of scenarios."""
+"""The key that marks a YAML file as a scenario file."""
 
 
 def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None) -> list[Plan]:
-    """The plan of every subject that the paths speak of, sorted by policy.
+    """The plan of every subject that the paths cover, sorted by policy.
 
-    A path is a policy by name or file, with the scenario files about it in its folder; a scenario file; or a folder with
-    all that is below. `readings` are taken in place of those of the files. Raises PolicyInvalid with every finding.
+    A path is a policy by name or file, with the scenario files for it in its folder; a scenario file; or a folder with
+    everything below it. `readings` replace those of the files. Raises PolicyInvalid with every finding.
     """
     found: list[Diagnostic] = []
     scripts, policies = _scripts(paths, found)
@@ -44,7 +44,7 @@ def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None
 
 
 def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list[Script], list[Path]]:
-    """The scenario files that are named or lie beside a named policy, and the policies."""
+    """The scenario files that are given or lie beside a given policy, and the policies."""
     named: dict[Path, Script] = {}
     policies: set[Path] = set()
     for given in map(Path, paths):
@@ -73,7 +73,7 @@ def _read(files: Iterable[Path], found: list[Diagnostic]) -> dict[Path, Script]:
 
 
 def is_scenarios(path: Path) -> bool:
-    """Whether a file has the scenario key at the margin."""
+    """Whether a file has the scenario key at the start of a line."""
     try:
         with path.open(encoding="utf-8") as lines:
             return any(line.startswith(MARK) for line in lines)
@@ -82,7 +82,7 @@ def is_scenarios(path: Path) -> bool:
 
 
 def default_policy(path: Path) -> Path | None:
-    """The policy of a file that names none: `X.scenarios.yaml` is about `X.yaml`, else the only policy of the folder."""
+    """The policy of a file that names none: for `X.scenarios.yaml` `X.yaml`, else the only policy of the folder."""
     stem = path.name.partition(".scenarios.")[0]
     if stem != path.name:
         return path.with_name(f"{stem}.yaml")
@@ -91,7 +91,7 @@ def default_policy(path: Path) -> Path | None:
 
 
 def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Plan | None:
-    """All cases about a subject, from all its files."""
+    """All cases for a subject, from all its files."""
     program = _program(subject, scripts, found)
     if program is None:
         return None
@@ -112,7 +112,7 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> P
 
 
 def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Program | None:
-    """The program of a subject; its errors are findings like those of the scenarios."""
+    """The program of a subject; its errors become findings like those of the scenarios."""
     try:
         program, diagnostics = check_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
     except UsageError:
@@ -127,7 +127,7 @@ def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -
 
 
 def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
-    """What a file chooses and the policy does not have: its variant, else each bad reading, at its row or its name."""
+    """Findings for the variant, or else each reading, that a file selects and the policy does not have."""
     reader = ScenarioReader(script.source, [])
     if subject.variant is not None:
         try:
@@ -145,7 +145,7 @@ def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
 
 
 def _to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
-    """The rules that cases are to cover: all; of a variant or other readings those that differ from the policy as it is."""
+    """The rules that cases should cover: all; for a variant or other readings, those that they change."""
     if subject.variant is None and not subject.readings:
         yield from program.rules.items()
         return
@@ -156,7 +156,7 @@ def _to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, s
 
 
 def _said(program: Program, rule: Rule | None) -> object:
-    """What a rule says, and what it reaches."""
+    """The content of a rule and of what it reaches."""
     if rule is None:
         return None
     reached = [node for node in followed(program, item_condition(rule)) if not isinstance(node, Can)]

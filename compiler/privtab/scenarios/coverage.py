@@ -1,4 +1,4 @@
-"""Cell coverage: of each row which of its smallest sets the cases allow by, deny for lack of one atom of, and deny by default."""
+"""Cell coverage: for each minimal set, whether cases prove the allow, the denial without one atom, and the default."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Proof: TypeAlias = Literal["allow", "lack", "default"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One thing that a case can prove of a rule.
+    """One thing that a case can prove about a rule.
 
-    `allow`: who holds `atoms` and no other set is let in. `lack`: who holds all of `atoms` but `missing` is not.
-    `default`: who holds no atom of any set is not.
+    `allow`: a caller with `atoms` and no other complete set is allowed. `lack`: a caller with all of `atoms` except
+    `missing` is denied. `default`: a caller without any atom of any set is denied.
     """
 
     rule: Rule
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def setting(self) -> str:
-        """In which requests: `each item`, `the call`, flags, types of objects; empty where the rule has one form alone."""
+        """The kind of request: `a named item`, `the call`, flags, types of objects; empty if the rule has only one."""
         parts = [{"item": "a named item", "call": "the call", "": ""}[self.form]]
         parts += [f"with {flag}" for flag in sorted(self.flags)]
         parts += [f"{slot}: {type_}" for slot, type_ in self.types.items()]
@@ -61,7 +61,7 @@ class Cell:
 
 
 class Coverage:
-    """The cells of some rules, and which of them cases prove."""
+    """The cells of some rules, and which of them the cases prove."""
 
     def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
         self.program = program
@@ -79,25 +79,25 @@ class Coverage:
                 cut.append(rule)
         self.cells = tuple(cells)
         self.cut = tuple(cut)
-        """The rules that have further cells, which were not worked out and are not counted."""
+        """Rules with more cells than the budget allows; those cells are not counted."""
 
     @property
     def covered(self) -> int:
-        """How many cells are proved."""
+        """The number of proved cells."""
         return sum(cell.covered for cell in self.cells)
 
     @property
     def percent(self) -> float:
-        """The share of cells that are proved; of none, all, unless some were not worked out."""
+        """The share of proved cells. Without any cells it is 100, or 0 if some rules exceeded the budget."""
         return percent(self.covered, len(self.cells)) if self.cells or not self.cut else 0.0
 
     @property
     def untested(self) -> tuple[Cell, ...]:
-        """The cells that nothing proves."""
+        """The cells that no case proves."""
         return tuple(cell for cell in self.cells if not cell.covered)
 
     def by_rule(self) -> dict[str, tuple[Rule, int, int]]:
-        """For each rule's id: the rule, how many cells it has and how many are proved."""
+        """By the rule's id: the rule, the number of its cells, and how many are proved."""
         found: dict[str, tuple[Rule, int, int]] = {}
         for cell in self.cells:
             _, cells, covered = found.get(cell.rule.id, (cell.rule, 0, 0))
@@ -131,7 +131,7 @@ class Coverage:
         types: Mapping[str, str],
         form: Form,
     ) -> Iterator[Cell]:
-        """The cells of one form of a request: `within` are the cases that have it."""
+        """The cells of one form of request; `within` are the cases that have it."""
 
         def cells(
             proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None
@@ -166,8 +166,8 @@ class Coverage:
     def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
         """Whether no state can prove a cell.
 
-        That is so only where owners hold privileges that can be denied too: who is to have `READ` below and not in between
-        must own what lies below, and then they have all that owners hold.
+        This happens only if owners hold privileges that can also be denied: a caller who should have `READ` below an
+        entity but not on it must own what lies below, and then has everything that owners hold.
         """
         if not (self._owners_hold and atoms):
             return False
@@ -183,7 +183,7 @@ def _atom(observed: Observed | None, atom: Leaf) -> Mask:
 
 
 def percent(part: int, whole: int) -> float:
-    """A share in percent, never rounded up to all; of nothing, all."""
+    """A share in percent, never rounded up to 100; 100 if the whole is zero."""
     if part >= whole:
         return 100.0
     return min(99.9, round(100 * part / whole, 1))

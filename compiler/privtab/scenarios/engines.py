@@ -1,4 +1,4 @@
-"""What answers the cases: the reference meaning in this process, or a real OPA whose state is put in place for each world."""
+"""Engines that decide the cases: the reference, or a real OPA whose state is replaced for each world."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from privtab.client.sync import Client
 
 TIMEOUT = (1.0, 60.0)
-"""Connecting and reading, in seconds: a batch of explained decisions, or a state, is work."""
+"""Connect and read timeouts in seconds; a batch of explained decisions, or a large state, takes a while."""
 
 
 class Engine(Protocol):
-    """Answers requests in one state after another."""
+    """Decides requests in one state after another."""
 
     name: str
     knows_effects: bool
-    """Whether decisions that nobody wants explained have their effects all the same."""
+    """Whether decisions without explanation include effects."""
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
-        """The decisions of some requests in one state; those that nobody wants explained are brief."""
+        """Decide requests in one state; those without `explain` get a brief decision."""
 
 
 class ReferenceEngine:
-    """The plain reading of the policy."""
+    """The reference engine."""
 
     name = "reference"
     knows_effects = True
@@ -43,7 +43,7 @@ class ReferenceEngine:
         self._kept: dict[int, tuple[State, Reference]] = {}
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
-        """The decisions of some requests in one state."""
+        """Decide requests in one state."""
         reference = self.reference(state)
         return [
             reference.decide(request) if wanted else self._briefly(reference, request)
@@ -51,7 +51,7 @@ class ReferenceEngine:
         ]
 
     def reference(self, state: State) -> Reference:
-        """The reference meaning of a state, made once."""
+        """The reference for a state, built once."""
         if id(state) not in self._kept:
             self._kept[id(state)] = state, Reference(self.program, state)
         return self._kept[id(state)][1]
@@ -65,13 +65,13 @@ class ReferenceEngine:
 
 
 def effect_text(asked: EvaluationContext, effect: Effect) -> str:
-    """What success does, as decisions have it: `grant ALL (namespace:i/n)`."""
+    """The text of an effect, as in decisions: `grant ALL (namespace:i/n)`."""
     path = asked.path(effect.target)
     return f"{effect.kind} {effect.what} ({path[-1] if path else effect.target.type})"
 
 
 class OpaEngine:
-    """A running OPA with the policy's bundle, whose state is replaced from one world to the next."""
+    """A running OPA with the policy's bundle, whose state is replaced for each world."""
 
     name = "opa"
     knows_effects = False
@@ -83,7 +83,7 @@ class OpaEngine:
         self._last: State | None = None
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
-        """The decisions of some requests in one state."""
+        """Decide requests in one state."""
         if self._last is not state:
             self._put(state)
             self._last = state
@@ -105,7 +105,7 @@ class OpaEngine:
 
 @contextmanager
 def opa(program: Program) -> Iterator[OpaEngine]:
-    """An OPA of our own for as long as the block lasts."""
+    """Start an OPA for the duration of the block."""
     from privtab.client.sync import Client
     from privtab.opa.server import OpaServer
     from privtab.pipeline import policy_bundle

@@ -1,4 +1,4 @@
-"""Entries of `needs`: the ways to a request, written out once, become callers in one state."""
+"""Entries of `needs`: turns the ways to a request into callers within one state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = (
 
 
 def read_needs(author: Author, node: Node) -> None:
-    """Read the entries of `needs`; all callers share one state, since what one is given no other sees."""
+    """Read the entries of `needs`. All callers share one state, since no caller sees what another is given."""
     cast = GeneratedCallers(author.program)
     begun = len(author.cases)
     for item in author.reader.items(node, "`needs`"):
@@ -63,7 +63,7 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, cast: Gene
 
 
 class GeneratedCallers:
-    """The made-up callers of a file and the rows that give them what they hold."""
+    """The generated callers of a file, and the rows that give them what they hold."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -77,7 +77,7 @@ class GeneratedCallers:
         self._entities: dict[str, Entity] = {}
 
     def enter(self, caller: Caller, request: Request) -> Request:
-        """Give a new caller what they hold, and ask for them. Who is to be the resource themselves gives it their name."""
+        """Give a new caller what they hold, and return their request. For `self`, the resource is named after them."""
         self.number += 1
         user = f"caller{self.number}"
         old = str(request.resource)
@@ -112,7 +112,7 @@ class GeneratedCallers:
                 pass
 
     def _owner(self, user: str) -> str:
-        """The principal through which a caller owns: themselves, where users may own, else a group or role of theirs."""
+        """The principal through which a caller owns: the user, if users may own, else a group or role of theirs."""
         owner = self.program.semantics.owner
         kinds = owner.kinds if owner else ("user",)
         if "user" in kinds:
@@ -124,7 +124,7 @@ class GeneratedCallers:
         return f"role:role of {user}"
 
     def _brings(self, caller: Caller) -> bool:
-        """Whether the caller's group must come with the request."""
+        """Whether the request must name the caller's group."""
         owner = self.program.semantics.owner
         owns = any(held.kind == "owner" for held in caller.given)
         return owns and owner is not None and "user" not in owner.kinds and "state" not in self.program.semantics.groups
@@ -135,7 +135,7 @@ class GeneratedCallers:
         return self._entities[key]
 
     def state(self) -> State:
-        """All that the callers hold."""
+        """The state with everything that the callers hold."""
         return State(
             members=tuple(self.members),
             memberships=tuple(dict.fromkeys(self.memberships)),

@@ -1,4 +1,4 @@
-"""Findings in scenario files: their codes, and how one is made."""
+"""Findings in scenario files: their codes, and a builder."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ CODES = {
 
 
 def finding(code: str, span: Span, message: str, help_: str | None = None) -> Diagnostic:
-    """One finding; all that is wrong with a scenario file is an error, since a case that is not asked proves nothing."""
+    """Build a finding. All are errors, since a case that is never decided proves nothing."""
     return Diagnostic(code=code, name=CODES[code], severity=Severity.ERROR, message=message, span=span, help=help_)

@@ -1,4 +1,4 @@
-"""All cases of one rule decided at once: what holds is a number with a bit for each case."""
+"""Decides all cases of one rule at once: a mask is a number with one bit for each case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Mask: TypeAlias = int
 
 
 class RuleDependencies:
-    """Which rules ask which others by `can`."""
+    """Which rules refer to which others by `can`."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -37,7 +37,7 @@ class RuleDependencies:
         self._asking: dict[Key, list[Key]] | None = None
 
     def of(self, key: Key) -> frozenset[Key]:
-        """The rule and every rule that it asks."""
+        """The rule and every rule that it refers to."""
         if key not in self._known:
             found = {key}
             for can in references(item_condition(self.program.rules[key])):
@@ -46,7 +46,7 @@ class RuleDependencies:
         return self._known[key]
 
     def asking(self, key: Key) -> list[Key]:
-        """The other rules that ask this one."""
+        """The other rules that refer to this one."""
         if self._asking is None:
             self._asking = {}
             for other in self.program.rules:
@@ -56,7 +56,7 @@ class RuleDependencies:
 
 
 class Observed:
-    """The cases of one rule, and what their callers have."""
+    """The cases of one rule, and what their callers hold."""
 
     def __init__(self, program: Program, rule: Rule, cases: Iterable[tuple[Case, Reference]]) -> None:
         self.program = program
@@ -78,7 +78,7 @@ class Observed:
         return sum(1 << i for i, bit in enumerate(bits) if bit)
 
     def outcome(self, rule: Rule, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
-        """The cases that a rule allows, which may be another than the one that they ask. `changed`: as for `holds`."""
+        """The cases that a rule allows; it may differ from the one they ask for. `changed`: as for `holds`."""
         call = self.holds(rule.requires, changed, reach)
         if rule.gate != ALWAYS:
             call &= self.holds(rule.gate, changed, reach)
@@ -87,11 +87,11 @@ class Observed:
         return call & (self.holds(rule.each, changed, reach) | (self.every & ~self.named))
 
     def holds(self, formula: Formula, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
-        """The cases in which a condition holds; with `changed`, where that rule stands in place of its original."""
+        """The cases in which a condition holds; `changed`: a rule that replaces its original."""
         return _Holding(self, changed, reach).fold(formula)
 
     def can(self, can: Can, changed: Rule | None, reach: RuleDependencies | None) -> Mask:
-        """The cases in which the rule that a `can` names holds for its object."""
+        """The cases in which the rule that a `can` refers to holds for its object."""
         key = can.target.type, can.operation
         if changed is not None and reach is not None and (changed.entity, changed.operation) in reach.of(key):
             if self._changed[0] is not changed:
@@ -124,7 +124,7 @@ class Observed:
         return self._types[slot, type_]
 
     def setting(self, flags: frozenset[str], asked_about: Iterable[str], types: Mapping[str, str]) -> Mask:
-        """The cases with just these of the flags that the rule asks about, and objects of these types."""
+        """The cases with exactly these of the flags that the rule depends on, and objects of these types."""
         mask = self.every
         for flag in asked_about:
             mask &= self.flag(flag) if flag in flags else ~self.flag(flag)
@@ -134,7 +134,7 @@ class Observed:
 
 
 class _Holding(Algebra[Mask]):
-    """The cases in which conditions hold; arguments as of `Observed.holds`."""
+    """The cases in which conditions hold; arguments as for `Observed.holds`."""
 
     def __init__(self, observed: Observed, changed: Rule | None, reach: RuleDependencies | None) -> None:
         self._observed = observed

@@ -1,4 +1,4 @@
-"""The faults that a table may have: each rule with one thing in it changed."""
+"""The mutants of a table: each rule with one thing in it changed."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ CHANGES: Mapping[Change, str] = {
     "flag": "a flag dropped",
 }
 Types: TypeAlias = Mapping[str, str]
-"""The type of the object in each slot, as far as it is known at that place of a condition."""
+"""The type of the object in each slot, as far as it is known at that point of a condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A rule with one change, and the change in words."""
+    """A rule with one change, and a description of the change."""
 
     change: Change
     text: str
@@ -61,7 +61,7 @@ class Mutant:
 
 
 class Mutants:
-    """Makes the mutants of a program's rules."""
+    """Generates the mutants of a program's rules."""
 
     def __init__(self, program: Program, reach: RuleDependencies) -> None:
         self.program = program
@@ -84,7 +84,7 @@ class Mutants:
         for change, text, formula in point.whole(rule.requires, types):
             yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
         if rule.each is not None:
-            # An item that anyone may see is an item that nothing is asked of: told of once, as `each` dropped.
+            # Dropping all of `each` is the same as `each` dropped, which is reported once.
             for change, text, formula in point.whole(rule.each, types):
                 if formula != ALWAYS:
                     yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
@@ -103,7 +103,7 @@ class Mutants:
                 yield Mutant(change="effect", text=text, original=rule, rule=changed)
 
     def _effects(self, rule: Rule, effect: Effect) -> Iterator[Effect]:
-        """Another kind, another privilege, another target; or another table of what a principal loses."""
+        """The effect with another kind, privilege or target; or with another table of a principal's rows."""
         if effect.what in PRINCIPAL_TABLES and not effect.privileges:
             yield from (replace(effect, what=table) for table in _beside(list(PRINCIPAL_TABLES), effect.what))
             return
@@ -126,7 +126,7 @@ class Mutants:
         return reversed(self.program.chain(type_)[:-1])
 
     def beside(self, privilege: str, type_: str, used: frozenset[str]) -> tuple[str, ...]:
-        """One or two other privileges for the type, near in the file, rather such as the cell does not speak of."""
+        """One or two other privileges for the type, close in the file, preferably ones that the cell does not use."""
         if type_ not in self._on:
             self._on[type_] = tuple(p.name for p in self.program.privileges.values() if type_ in p.on)
         names = self._on[type_]
@@ -134,7 +134,7 @@ class Mutants:
 
 
 class _Point:
-    """Changes one point of a condition of one rule."""
+    """Changes one point in a condition of a rule."""
 
     def __init__(self, mutants: Mutants, rule: Rule) -> None:
         self.mutants = mutants
@@ -146,7 +146,7 @@ class _Point:
                 self.used[atom.target] = self.used.get(atom.target, frozenset()) | {atom.privilege}
 
     def whole(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
-        """The changes of a whole cell; one that is a single thing can be dropped as a whole."""
+        """The changes of a whole cell, including dropping it if it is a single part."""
         if not (isinstance(formula, And | Or)):
             yield "drop", f"without `{self.text(formula)}`: anyone may", ALWAYS
         yield from self.changes(formula, types)
@@ -219,7 +219,7 @@ class _Point:
                 assert_never(atom)
 
     def _targets(self, target: Target, types: Types, on: frozenset[str] | None = None) -> Iterator[Target]:
-        """The nearest object above and the nearest below on the same path; with `on`, of these types."""
+        """The nearest entity above and the nearest below on the same path; with `on`, only of these types."""
         chain = self.program.chain(target.type)
         for type_ in reversed(chain[:-1]):
             if on is None or type_ in on:
@@ -237,7 +237,7 @@ class _Point:
         return f"`{self.text(changed)}` for `{self.text(original)}`"
 
     def text(self, formula: Formula) -> str:
-        """A condition as a cell has it."""
+        """A condition as written in a cell."""
         return formula_text(formula, self.rule)
 
 
@@ -266,7 +266,7 @@ def _inner(formula: Formula, rule: Rule) -> str:
 
 
 def _beside(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...]:
-    """The next name and the one before, going round; nothing where there is no other."""
+    """The next and the previous name, cyclically; empty if there is no other."""
     if name not in names or len(names) < 2:
         return ()
     at = list(names).index(name)

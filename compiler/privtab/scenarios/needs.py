@@ -1,9 +1,4 @@
-"""From the complete minimal ways of a request to callers who prove them: who has a way, and who just has none.
-
-A condition is monotone, so it is settled by two kinds of callers: those who hold one listed set and nothing else, who must be
-let in, and those who hold all there is but one thing of each listed set, who must not. Between them stand, for good
-reading, those who lack one atom of a set, and the one who holds nothing.
-"""
+"""Generates callers from the complete minimal ways of a request: those who just have one, and those who just lack all."""
 
 from __future__ import annotations
 
@@ -20,14 +15,14 @@ from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
 MOST = 2_000
-"""Smallest ways to refuse that are looked for; conditions of tables have a handful."""
+"""The most smallest ways to be denied that are computed; conditions of tables have a handful."""
 MOST_MIXED = 6
-"""Atoms of one way to refuse for which both ways to lack them are tried in every combination."""
+"""The most atoms of one way to be denied for which both kinds of lacking are combined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One made-up caller: what they are given, what they are denied, what must come of it, and that in words."""
+    """One generated caller: what they are given and denied, the expected decision, and a description."""
 
     given: HeldSet
     denied: Denied
@@ -36,7 +31,7 @@ class Caller:
 
 
 class Callers:
-    """Makes up the callers for the ways to one request."""
+    """Generates the callers for the ways to one request."""
 
     def __init__(self, program: Program, request: Request, ways: Ways) -> None:
         self.program = program
@@ -51,10 +46,10 @@ class Callers:
         self._paths: dict[str, tuple[str, ...]] = {}
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._around(entity)))
-        """The keys of the request's objects and of all that they lie in."""
+        """The keys of the request's objects and of all their ancestors."""
 
     def all(self) -> Iterator[Caller]:
-        """Every caller, each once, in the order in which a person would think of them."""
+        """Every caller, each once, in an order that reads naturally."""
         seen: set[tuple[HeldSet, Denied]] = set()
         for caller in self._made_up():
             key = caller.given, caller.denied
@@ -76,7 +71,7 @@ class Callers:
         yield from self._all_but()
 
     def _exactly(self, one: HeldSet) -> Caller:
-        """Who holds one set; where they would hold another with it, by inheritance, that one is denied them."""
+        """The caller with exactly one set; if inheritance would complete another set, that one is denied to them."""
         if not self._others(one, one, frozenset()):
             return self._allowed(one, one, frozenset())
         for given in (one, *self._by_ownership(one)):
@@ -89,13 +84,13 @@ class Callers:
         return any(other != one and self.suffices(other, given, denied) for other in self.ways)
 
     def _by_ownership(self, one: HeldSet) -> Iterator[HeldSet]:
-        """The set with one of its privileges held by owning the object: no denial touches that."""
+        """The set with one of its privileges held through ownership, which denials do not affect."""
         for atom in sorted(one, key=str):
             if atom.kind == "has" and atom.what in self.owned:
                 yield one - {atom} | {HeldAtom("owner", "", atom.on)}
 
     def denials(self, one: HeldSet, given: HeldSet) -> Denied:
-        """The privileges of a set denied wherever that leaves the set alone: further down, for the most part."""
+        """The privileges of a set, denied wherever the set still suffices: mostly further down."""
         denied: Denied = frozenset()
         if self.denies and self.down:
             for privilege in sorted({atom.what for atom in one if atom.kind == "has"}):
@@ -111,14 +106,14 @@ class Callers:
         return Caller(given, denied, allowed=True, words=f"{_listed(one) or 'nothing'}{by}{_but(denied)}")
 
     def _denied_below(self, one: HeldSet) -> Iterator[Caller]:
-        """Who holds one set and is denied its privileges wherever that leaves the set alone."""
+        """Callers with one set whose privileges are denied wherever the set still suffices."""
         for given in (one, *self._by_ownership(one)):
             denied = self.denials(one, given)
             if denied:
                 yield self._allowed(one, given, denied)
 
     def _lacking(self, one: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
-        """Who lacks one atom of a set, unless what is left, or comes with it, is enough."""
+        """A caller who lacks one atom of a set, unless the rest still implies it or suffices."""
         rest = one - {atom}
         for denied in (frozenset(), self.denials(rest, rest)):
             if not self.holds(atom, rest, denied) and not self.allowed(rest, denied):
@@ -127,7 +122,7 @@ class Callers:
                 return
 
     def _all_but(self) -> Iterator[Caller]:
-        """Those who hold all there is but some atom of every set: as much as can be held without being let in."""
+        """Callers with everything except some atom of every set: as much as can be held without an allow."""
         everything = frozenset(self.everything())
         for lacking in transversals(self.ways):
             for denied in self._styles(lacking):
@@ -142,10 +137,10 @@ class Callers:
                 yield Caller(everything - gone, denied, allowed=False, words=words)
 
     def _styles(self, lacking: HeldSet) -> Iterator[Denied]:
-        """Which privileges are lacking by a denial, and not by no grant.
+        """The privileges that are lacking because of a denial, rather than for want of a grant.
 
-        No grant here nor above leaves what lies below, a denial leaves what lies above. So at the bottom it is a denial, at
-        the top no grant, and in between the one and the other.
+        Without a grant on an entity or above it, grants below remain; with a denial, grants above remain. So it is a
+        denial at the bottom, no grant at the top, and both in between.
         """
         fixed: set[HeldAtom] = set()
         both: list[HeldAtom] = []
@@ -168,7 +163,7 @@ class Callers:
         return above, below
 
     def everything(self) -> Iterator[HeldAtom]:
-        """All that can be given on the objects of the request and on what they lie in, and all that the ways speak of."""
+        """Everything that can be given on the request's objects and their ancestors, and every atom of the ways."""
         for key in self.objects:
             type_ = key.partition(":")[0]
             for privilege in self.program.privileges.values():
@@ -185,7 +180,7 @@ class Callers:
         yield from (atom for one in self.ways for atom in one)
 
     def _around(self, entity: Entity) -> Iterator[str]:
-        """The keys on the path of an entity, and of the single ones that hang off it."""
+        """The keys on the path of an entity, and of the `single` entities below it."""
         for key in self.keys(entity):
             yield key
             yield from self._singles(key)
@@ -202,11 +197,11 @@ class Callers:
         return any(self.suffices(one, given, denied) for one in self.ways)
 
     def suffices(self, one: HeldSet, given: HeldSet, denied: Denied) -> bool:
-        """Whether a set holds for who is given some things and denied others."""
+        """Whether a set holds, given some facts and some denials."""
         return all(self.holds(atom, given, denied) for atom in one)
 
     def holds(self, atom: HeldAtom, given: HeldSet, denied: Denied) -> bool:
-        """Whether an atom holds for who is given some things and denied others."""
+        """Whether an atom holds, given some facts and some denials."""
         if atom.kind != "has":
             return atom in given
         if any(fact.kind == "owner" and self._gives(fact, atom) for fact in given):
@@ -217,7 +212,7 @@ class Callers:
         return any(fact.kind == "has" and self._gives(fact, atom) for fact in given)
 
     def _gives(self, fact: HeldAtom, atom: HeldAtom) -> bool:
-        """Whether a fact alone, nothing being denied, makes an atom hold."""
+        """Whether a fact alone, without denials, implies an atom."""
         if fact == atom:
             return True
         if atom.kind != "has" or fact.on not in self.looked_at(atom.on):
@@ -233,7 +228,7 @@ class Callers:
 
 
 def transversals(ways: Ways) -> Ways:
-    """The smallest sets of atoms that have one of each listed set: what must be missing for a refusal."""
+    """The smallest sets with an atom of each listed set: what a denied caller must lack."""
     found: Ways = (frozenset(),)
     for one in ways:
         longer: list[HeldSet] = []

@@ -1,4 +1,4 @@
-"""What scenario files say, ready to be asked: states, requests, and what their answers must be."""
+"""The content of scenario files: states, requests, and expected answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from privtab.request import Request
 from privtab.state.nodes import State
 
 Kind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
-"""Where a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""
+"""The kind of entry a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""
 Text: TypeAlias = Located[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Because:
-    """A part of a frozen reason: the atom, and where they are said the principal and the entity of its grant."""
+    """A part of a frozen reason: the atom, and optionally the principal and the entity of its grant."""
 
     atom: str
     through: str | None = None
@@ -32,7 +32,7 @@ class Because:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What an answer must be; what is None may be anything."""
+    """The expected answer; None allows anything."""
 
     allowed: bool
     effects: tuple[str, ...] | None = None
@@ -40,7 +40,7 @@ class Expected:
     reason: tuple[Because, ...] | None = None
     rule: str | None = None
     report: str | None = None
-    """What the row says of items that do not pass; no decision says it, so it is looked up in the policy."""
+    """What the row says about items that do not pass; looked up in the policy, since decisions do not include it."""
 
     @property
     def explained(self) -> bool:
@@ -50,7 +50,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One request and its answer."""
+    """One request and its expected answer."""
 
     name: str
     kind: Kind
@@ -59,15 +59,15 @@ class Case:
     request: Request
     expected: Expected
     span: Span
-    """The entry of the file that it was made from; many cases can share it."""
+    """The entry of the file that it comes from; several cases can share it."""
     holds: str | None = None
-    """What the caller was given, where the case made them up."""
+    """What the caller holds, if the case was generated."""
     why: str | None = None
     tags: tuple[str, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The texts that a filter looks at."""
+        """The texts that a filter matches."""
         request = self.request
         asked = f"{request.action} {request.resource}"
         return (self.name, f"{request.user} {asked}", asked, request.resource.type, *self.tags)
@@ -75,7 +75,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What scenario files are about: a policy with its variant and readings."""
+    """What scenario files test: a policy with its variant and readings."""
 
     policy: Path
     variant: str | None = None
@@ -83,12 +83,12 @@ class Subject:
 
     @property
     def title(self) -> str:
-        """The policy's file, and in brackets what was chosen of it."""
+        """The policy's file, and the selected variant and readings in parentheses."""
         return self.policy.as_posix() + self.chosen
 
     @property
     def chosen(self) -> str:
-        """The variant and the readings in brackets; nothing where there are none."""
+        """The variant and the readings in parentheses; empty if there are none."""
         chosen = [self.variant] if self.variant else []
         chosen += [f"{row}={name}" for row, name in self.readings]
         return f" ({', '.join(chosen)})" if chosen else ""
@@ -96,7 +96,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All cases about one subject, over their states."""
+    """All cases for one subject, with their states."""
 
     subject: Subject
     program: Program
@@ -104,4 +104,4 @@ class Plan:
     worlds: tuple[State, ...] = ()
     cases: tuple[Case, ...] = ()
     rules: Mapping[tuple[str, str], Rule] = field(default_factory=dict)
-    """The rules that the cases are to cover: of a variant those that it changes."""
+    """The rules that the cases should cover; for a variant, those that it changes."""

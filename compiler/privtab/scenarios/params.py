@@ -1,4 +1,4 @@
-"""Parameters and named parts: an entry stands once for every combination of the parameters that it mentions."""
+"""Parameters and named parts: an entry is repeated for every combination of the parameters that it uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from privtab.syntax.yaml_tree import Node
 
 Values: TypeAlias = dict[str, str]
 Params: TypeAlias = dict[str, tuple[Values, ...]]
-"""For each parameter what it stands for in turn: `{kind: table}`, or `{leaf.kind: table, leaf.read: SELECT_TABLE}`."""
+"""The values of each parameter: `{kind: table}`, or `{leaf.kind: table, leaf.read: SELECT_TABLE}`."""
 
 
 def read_params(reader: ScenarioReader, node: Node | None) -> Params:
-    """`params:` — for each name a list of texts, or a list of mappings whose fields are `{name.field}`."""
+    """Read `params:`, for each name a list of texts, or a list of mappings whose fields are `{name.field}`."""
     params: Params = {}
     for key, value in reader.entries(node, "`params`"):
         choices: list[Values] = []
@@ -38,7 +38,7 @@ def read_params(reader: ScenarioReader, node: Node | None) -> Params:
 
 
 class Combinations:
-    """Fills entries with the parameters and named parts of a file."""
+    """Fills in the parameters of entries and the named parts of a file."""
 
     def __init__(self, reader: ScenarioReader, params: Params, lets: Mapping[str, Node]) -> None:
         self.reader = reader
@@ -46,7 +46,7 @@ class Combinations:
         self.lets = lets
 
     def of(self, node: Node) -> Iterator[tuple[Node, Values]]:
-        """The entry for each combination of the parameters that it mentions; nothing where it mentions unknown ones."""
+        """The entry for each combination of the parameters that it uses; empty if it uses unknown ones."""
         params = self.params
         if isinstance(node, yaml_tree.Mapping):
             own = [value for key, value in node.entries if key.text == "params"]
@@ -63,7 +63,7 @@ class Combinations:
     def _together(
         self, node: Node, params: Params, chosen: dict[str, Values], told: set[tuple[int, str]]
     ) -> Iterator[Values]:
-        """The values of what an entry mentions. Names of parts may have placeholders too, so what is chosen brings others."""
+        """The values of the parameters in an entry. A choice may add parameters, since names of parts have placeholders too."""
         values = {name: text for choice in chosen.values() for name, text in choice.items()}
         mentioned = self._mentioned(node, params, values, told)
         if mentioned is None:
@@ -76,9 +76,9 @@ class Combinations:
             yield from self._together(node, params, chosen | dict(zip(more, choices, strict=True)), told)
 
     def _mentioned(self, node: Node, params: Params, values: Values, told: set[tuple[int, str]]) -> set[str] | None:
-        """The placeholders of an entry and of the parts that it names; None where one of them is unknown.
+        """The placeholders of an entry and of the parts that it names; None if one of them is unknown.
 
-        `told`: what was reported of this entry already.
+        `told`: what has been reported for this entry already.
         """
         mentioned: set[str] = set()
         good = True

@@ -1,4 +1,4 @@
-"""The outcome for a person: failures with their rows, what is untested and would pass unseen, one line for each policy."""
+"""Results for the terminal: failures with their rows, untested cells, unnoticed faults, and a line for each policy."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from privtab.scenarios.results import Result, because
 from privtab.scenarios.run import Failure
 
 SHOWN, SHOWN_OF_ENTRY = 20, 2
-"""Failures that are shown at once, and of those that one entry brings."""
+"""The most failures shown, in total and for one entry."""
 SHOWN_ROWS, SHOWN_OF_MANY = 5, 2
-"""Rows with untested cells, and with unseen faults, that are shown of one policy, and of each of several."""
+"""The most rows with untested cells, or with unnoticed faults, shown for a single policy, and for each of several."""
 SHOWN_OF_ROW = 3
-"""How many of these are shown of one row."""
+"""How many cells or faults are shown for one row."""
 
 
 def show(console: Console, results: Sequence[Result], *, verbose: bool) -> None:
-    """Everything that there is to say about some results."""
+    """Print some results."""
     for result in results:
         _failures(console, result, verbose=verbose)
     most = None if verbose else SHOWN_ROWS if len(results) == 1 else SHOWN_OF_MANY
@@ -114,7 +114,7 @@ def _undecided(console: Console, result: Result) -> None:
 
 
 def _some(console: Console, texts: Sequence[str], most: int | None) -> None:
-    """The first few things to say of a row, and how many more there are."""
+    """The first few texts about a row, and how many more there are."""
     shown = texts if most is None else texts[:SHOWN_OF_ROW]
     for text in shown:
         _hanging(console, "      ", Text(text))
@@ -123,7 +123,7 @@ def _some(console: Console, texts: Sequence[str], most: int | None) -> None:
 
 
 def _hanging(console: Console, head: str, body: Text, *, head_style: str = "dim") -> None:
-    """A text behind a head, on a terminal wrapped at its words and indented below itself; whole where nobody looks."""
+    """Print a text after a head; on a terminal it is wrapped at words and indented below itself."""
     lines = list(body.wrap(console, max(20, console.width - len(head)))) if console.is_terminal else [body]
     for number, line in enumerate(lines):
         line.rstrip()

@@ -1,4 +1,4 @@
-"""Results with what they prove: cell coverage and mutation score of the cases that passed."""
+"""What the passed cases prove: cell coverage and mutation score."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMS: tuple[Form, ...] = ("item", "call")
 
 
 def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
-    """The cases of each rule and what their callers have; `engine`: one that has looked at the states already."""
+    """The cases of each rule and what their callers hold; `engine`: one that has seen the states already."""
     engine = engine or ReferenceEngine(plan.program)
     references = [engine.reference(world) for world in plan.worlds]
     by_rule: defaultdict[Key, list[tuple[Case, Reference]]] = defaultdict(list)
@@ -30,7 +30,7 @@ def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None =
 
 
 def coverage(plan: Plan, observed: dict[Key, Observed]) -> Coverage:
-    """The cells of the plan's rules."""
+    """The coverage of the plan's rules."""
     return Coverage(plan.program, plan.rules, observed)
 
 
@@ -40,10 +40,10 @@ def score(plan: Plan, observed: dict[Key, Observed], said: Callable[[int], None]
 
 
 def suggested(plan: Plan, tested: Coverage | None, scored: Score | None) -> str:
-    """Entries of `needs` for the untested cells, and for the rules that have faults which no case notices."""
+    """Entries of `needs` for the untested cells, and for rules with faults that no case notices."""
     wanted: dict[str, tuple[Rule, set[Setting]]] = {}
     for rule in {rule.id: rule for cut in (tested, scored) if cut is not None for rule in cut.cut}.values():
-        # Not every request of it was looked at: those without flags, and with all of them, are a beginning.
+        # Not every kind of request was looked at: start with those without flags and those with all of them.
         types = tuple((slot.name, slot.types[0]) for slot in rule.withs if slot.polymorphic)
         asked: set[Setting] = {
             (flags, types, form)

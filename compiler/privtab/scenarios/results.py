@@ -1,4 +1,4 @@
-"""What came of the cases of one subject: which were answered wrongly, what they prove and what they would not notice."""
+"""The results for the cases of one subject: wrong answers, coverage, and mutation score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from privtab.scenarios.score import Score
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The outcome for one plan."""
+    """The result for one plan."""
 
     plan: Plan
     asked: tuple[Case, ...]
@@ -34,13 +34,13 @@ class Result:
 
     @property
     def name(self) -> str:
-        """The policy by system and version, and in brackets what was chosen of it."""
+        """The policy by system and version, and the selected variant and readings in parentheses."""
         program, subject = self.plan.program, self.plan.subject
         return f"{program.system}/{program.version}{subject.chosen}"
 
     @property
     def short(self) -> str:
-        """The same for a narrow screen: of several readings how many there are."""
+        """A shorter form, with only the number of readings if there are several."""
         program, subject = self.plan.program, self.plan.subject
         chosen = [subject.variant] if subject.variant else []
         readings = [f"{row}={name}" for row, name in subject.readings]
@@ -49,31 +49,31 @@ class Result:
 
     @property
     def undecided(self) -> tuple[Rule, ...]:
-        """The rules whose cells or faults cost too much to look at all of them."""
+        """The rules whose cells or faults exceeded the budget."""
         cut = (*(self.coverage.cut if self.coverage else ()), *(self.score.cut if self.score else ()))
         return tuple({rule.id: rule for rule in cut}.values())
 
     @property
     def passed(self) -> int:
-        """How many cases were answered as they must be."""
+        """The number of cases that were answered as expected."""
         return len(self.asked) - len({id(failure.case) for failure in self.failures})
 
     def rule(self, case: Case) -> Rule:
-        """The rule that a case asks."""
+        """The rule of a case."""
         return self.plan.program.rules[case.request.resource.type, case.request.action]
 
     def taken(self, case: Case) -> TakenReading | None:
-        """The other reading by which that rule was taken."""
+        """The alternative reading that was chosen for the rule."""
         return taken_reading(self.plan.subject, self.rule(case))
 
     def lines(self, case: Case) -> list[str]:
-        """The words that decided: those of the reading, else the row as it stands in the file."""
+        """The text behind the decision: that of the reading, else the row as it stands in the file."""
         taken = self.taken(case)
         return row_lines(self.rule(case).span) if taken is None else [f"{taken.name}: {taken.text}"]
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """A result for programs."""
+    """A result as JSON."""
     subject = result.plan.subject
     return {
         "policy": subject.policy.as_posix(),
@@ -91,7 +91,7 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
-    """The case and its place, what was expected and came, and the row that decided."""
+    """The case and its position, the expected and actual answers, and the row that decided."""
     case = failure.case
     context = failure.decision.context
     return {
@@ -119,7 +119,7 @@ def _taken_json(taken: TakenReading | None) -> dict[str, Any] | None:
 
 
 def row_json(rule: Rule) -> dict[str, Any]:
-    """The row of a rule: its id, its place and its source."""
+    """The row of a rule: its id, its position and its source."""
     return {
         "rule": rule.id,
         "path": rule.span.path,
@@ -171,7 +171,7 @@ def _mutant_json(mutant: Mutant) -> dict[str, Any]:
 
 
 def because(failure: Failure) -> str:
-    """Why the answer is what it is, in one line: by what it was allowed, or what would have been enough."""
+    """The cause of a decision, on one line: its reasons, or what would have been enough."""
     if failure.decision.allowed:
         given = "; ".join(map(str, reasons(failure.decision)))
         return f"allowed by {given}" if given else "anyone may"
@@ -179,7 +179,7 @@ def because(failure: Failure) -> str:
 
 
 def junit_suites(results: Sequence[Result]) -> list[Suite]:
-    """The results for build servers: a suite for each subject, a test for each case."""
+    """The results for JUnit: a suite for each subject, a test for each case."""
     return [_suite(result) for result in results]
 
 

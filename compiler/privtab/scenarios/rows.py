@@ -1,4 +1,4 @@
-"""The row of a policy file as its author wrote it, and the other reading of it that was taken."""
+"""The row as it stands in the policy file, and the alternative reading chosen for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from privtab.scenarios.nodes import Subject
 from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 
 MOST_LINES = 8
-"""How much of a row is shown."""
+"""How many lines of a row are shown."""
 
 
 def row_lines(span: Span, most: int = MOST_LINES) -> list[str]:
-    """The line of a row's key and what is indented below it; nothing where the file is gone."""
+    """The line of a row's key and what is indented below it; empty if the file is gone."""
     lines = _lines(span.path)[span.line - 1 :]
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
     below = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:most])
@@ -36,7 +36,7 @@ def _lines(path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenReading:
-    """Another reading of a row, in place of its own words."""
+    """An alternative reading chosen for a row."""
 
     name: str
     text: str
@@ -44,7 +44,7 @@ class TakenReading:
 
 
 def taken_reading(subject: Subject, rule: Rule) -> TakenReading | None:
-    """The reading that a rule was taken by; None where the row's own words decide."""
+    """The reading that was chosen for a rule; None if the row's own text decides."""
     chosen = dict(subject.readings)
     rows = (f"{rule.entity}/{rule.operation}", f"{rule.origin}/{rule.operation}")
     offered = dict(rule.ambiguous.readings) if rule.ambiguous is not None else {}
@@ -57,7 +57,7 @@ def taken_reading(subject: Subject, rule: Rule) -> TakenReading | None:
 
 @lru_cache(maxsize=16)
 def _readings(policy: Path) -> dict[tuple[Span, str], Span]:
-    """Where the readings of each row stand, by the place of the row."""
+    """The spans of the readings, by the span of their row and their name."""
     tables, _ = syntax.read(source.load(policy))
     return {
         (decl.span, reading.name.value): reading.name.span

@@ -1,4 +1,4 @@
-"""Asking the cases: by the reference meaning, by a real OPA, or by both, which must then agree."""
+"""Runs the cases: by the reference, by a real OPA, or by both, which must then agree."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from privtab.scenarios.nodes import Because, Case, Plan
 
 Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "report", "engines"]
 Said: TypeAlias = Callable[[int], None]
-"""Told how many more cases were asked."""
+"""Called with the number of further cases that were decided."""
 BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A case that was not answered as it must be: in what, and what came instead."""
+    """A case that was not answered as expected: what differs, and the answer."""
 
     case: Case
     fault: Fault
@@ -33,11 +33,11 @@ class Failure:
 def failures(
     plan: Plan, cases: Iterable[Case], engines: Sequence[Engine], said: Said = lambda _: None
 ) -> Iterator[Failure]:
-    """The cases that any engine answers otherwise, in their order; with two engines those too on which they differ."""
+    """The cases that any engine answers wrongly, in order; with two engines, also those on which they differ."""
     seen: set[tuple[str, str, bool]] = set()
     for world, batch in batches(cases):
         requests = [case.request for case in batch]
-        # Of several engines two explanations of each rule are compared: callers differ in what they hold alone.
+        # With several engines, compare two explanations for each rule; the other cases compare decisions only.
         chosen = [len(engines) > 1 and _first(case, seen) for case in batch]
         answers = [
             engine.decide(
@@ -61,7 +61,7 @@ def failures(
 
 
 def _explained(case: Case, engine: Engine) -> bool:
-    """Whether a case needs more than a brief answer."""
+    """Whether a case needs more than a brief decision."""
     return case.expected.explained or (case.expected.effects is not None and not engine.knows_effects)
 
 
@@ -74,14 +74,14 @@ def _first(case: Case, seen: set[tuple[str, str, bool]]) -> bool:
 
 
 def _agree(one: Decision, other: Decision) -> bool:
-    """Whether two engines say the same, as far as both were asked."""
+    """Whether two decisions agree, as far as both were explained."""
     if "rule" in one.context and "rule" in other.context:
         return _answer(one) == _answer(other)
     return one.allowed is other.allowed
 
 
 def _apart(plan: Plan, case: Case, engines: Sequence[Engine]) -> Failure:
-    """The failure of two engines that do not agree."""
+    """The failure of two engines that disagree."""
     one, other = (e.decide(plan.worlds[case.world], [case.request], explain=[True])[0] for e in engines)
     return Failure(
         case=case,
@@ -94,7 +94,7 @@ def _apart(plan: Plan, case: Case, engines: Sequence[Engine]) -> Failure:
 
 
 def batches(cases: Iterable[Case]) -> Iterator[tuple[int, list[Case]]]:
-    """Runs of cases in the same state, none too long."""
+    """Runs of cases in the same state, of limited size."""
     batch: list[Case] = []
     for case in cases:
         if batch and (case.world != batch[0].world or len(batch) == BATCH):
@@ -113,7 +113,7 @@ def _answer(decision: Decision) -> tuple[object, ...]:
 
 
 def _wrong(case: Case, engine: str, decision: Decision, report: str | None) -> Iterator[Failure]:
-    """In what an answer is not what it must be, the worst first; `report`: what the row has."""
+    """What differs from the expected answer, worst first; `report`: that of the row."""
     expected = case.expected
 
     def fault(kind: Fault, wanted: str, got: str) -> Failure:
@@ -141,7 +141,7 @@ def _wrong(case: Case, engine: str, decision: Decision, report: str | None) -> I
 
 
 def reasons(decision: Decision) -> list[Because]:
-    """Through what an allow came about."""
+    """The reasons of an allow."""
     return [Because(atom=r["atom"], through=r["through"], on=r.get("on")) for r in decision.context.get("reasons", ())]
 
 
@@ -152,7 +152,7 @@ def _reason_holds(wanted: Sequence[Because], decision: Decision) -> bool:
     )
 
 
-def _word(allowed: bool) -> str:  # noqa: FBT001  it is the value that is put into a word
+def _word(allowed: bool) -> str:  # noqa: FBT001  the value itself is what is formatted
     return "allow" if allowed else "deny"
 
 
@@ -171,7 +171,7 @@ def _short(decision: Decision) -> str:
 
 
 def matching(cases: Iterable[Case], pattern: str) -> Iterator[Case]:
-    """The cases that a filter means: a text that is in one of a case's words, or a pattern that fits one of them."""
+    """The cases that match a filter: a part of one of a case's words, or a pattern for a whole word."""
     wanted = pattern.casefold()
     glob = wanted if any(c in wanted for c in "*?[") else f"*{wanted}*"
     for case in cases:

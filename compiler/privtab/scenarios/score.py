@@ -1,4 +1,4 @@
-"""Mutation score: which faults some case notices, which are no faults, and which would pass unseen."""
+"""Mutation score: which mutants some case notices, which are equivalent, and which would survive."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from privtab.scenarios.mutants import Mutant, Mutants
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How many mutants there were that mean something else, how many of them a case noticed, and the others."""
+    """How many mutants were killed, how many are equivalent to their rule, and those that survived."""
 
     killed: int
     equivalent: int
     survived: tuple[Mutant, ...]
     cut: tuple[Rule, ...] = ()
-    """The rules with faults that were not decided; those faults are not counted."""
+    """Rules with mutants that exceeded the budget; those mutants are not counted."""
 
     @property
     def mutants(self) -> int:
-        """Those that mean something else."""
+        """The number of mutants that are not equivalent."""
         return self.killed + len(self.survived)
 
     @property
     def percent(self) -> float:
-        """The share that some case notices; of none, all, unless some were not decided."""
+        """The share of killed mutants. Without mutants it is 100, or 0 if some rules exceeded the budget."""
         return percent(self.killed, self.mutants) if self.mutants or not self.cut else 0.0
 
 
 class Scoring:
-    """Scores the mutants of some rules by cases that are answered as they must be."""
+    """Scores the mutants of some rules by cases that pass."""
 
     def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
         self.program = program
@@ -50,7 +50,7 @@ class Scoring:
         self.exact = ImplicationChecker(program)
 
     def score(self, said: Callable[[int], None] = lambda _: None) -> Score:
-        """The score over all rules; `said` is told how many rules are done."""
+        """The score over all rules; `said` is called after each rule."""
         killed = equivalent = 0
         survived: list[Mutant] = []
         cut: list[Rule] = []
@@ -72,7 +72,7 @@ class Scoring:
         return Score(killed=killed, equivalent=equivalent, survived=tuple(survived), cut=tuple(cut))
 
     def kills(self, mutant: Mutant) -> bool:
-        """Whether some case is answered otherwise: of the rule itself, or of one that asks it by `can`."""
+        """Whether some case gets another answer, from the mutated rule or from one that refers to it by `can`."""
         key = mutant.rule.entity, mutant.rule.operation
         own = self.observed.get(key)
         if mutant.change == "effect":
@@ -97,10 +97,7 @@ class Scoring:
         return False
 
     def is_equivalent(self, mutant: Mutant, budget: Budget | None = None) -> bool:
-        """Whether no state and no request tells the mutant from its rule; raises Undecided where that costs too much.
-
-        Rules that ask it by `can` need no look: they ask of it what a request for a named item does.
-        """
+        """Whether no state and no request distinguishes the mutant from its rule; raises Undecided if too expensive."""
         rule, other = mutant.original, mutant.rule
         if rule.effects != other.effects or rule.report != other.report:
             return False

@@ -1,4 +1,4 @@
-"""Scenario files: the head that says what they are about, and all their cases over a program."""
+"""Scenario files: the head, which names the policy, and all their cases for a program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = ("scenarios", "policy", "variant", "readings", "title", "note", "state", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One scenario file as it was read, before a program has looked at it."""
+    """One scenario file as read, before it is checked against a program."""
 
     file: Path
     source: SourceFile
@@ -38,7 +38,7 @@ class Script:
 
 
 def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Script | None:
-    """Read a file and its head; None after findings. `default`: the policy where the file names none."""
+    """Read a file and its head; None after findings. `default`: the policy if the file names none."""
     text = source.load(path)
     root = compose(text, found, _BEGINS)
     if root is None:
@@ -71,7 +71,7 @@ def _policy(path: Path, name: str) -> Path:
 
 
 def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple[list[State], list[Case]]:
-    """All cases of a file and the states that they are asked in."""
+    """All cases of a file, and their states."""
     reader = ScenarioReader(script.source, found)
     fields: Fields = dict(script.fields)
     named = reader.entries(fields.get("let"), "`let`")

@@ -1,6 +1,6 @@
-"""Entries of `needs` for what no case proves yet, to be checked against the document, and kept.
+"""Suggests entries of `needs` for what no case proves yet, to be checked against the source document and kept.
 
-They say what the policy says, in the shape of its cells; so they prove nothing until somebody has read them.
+They repeat what the policy says, in the form of its cells, so they prove nothing until they have been reviewed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from privtab.request import NOT_SET
 from privtab.scenarios.coverage import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
-"""Ways as they are written: an atom or a name, sets, or parts under `all` or `any`."""
+"""Ways as written: an atom or a name, sets, or parts under `all` or `any`."""
 Value: TypeAlias = "Tree | Atom"
-"""What a condition is worth before it is written."""
+"""The value of a condition before it is written."""
 ANYONE: Tree = "anyone"
 NOBODY: Tree = []
 Setting: TypeAlias = tuple[frozenset[str], tuple[tuple[str, str], ...], Form]
@@ -41,14 +41,14 @@ Setting: TypeAlias = tuple[frozenset[str], tuple[tuple[str, str], ...], Form]
 
 @dataclass(slots=True)
 class _Entry:
-    """One entry: what is asked, and what it says of all of that."""
+    """One entry: its requests, and what it states about all of them."""
 
     asks: list[str] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
 
 
 def suggestions(program: Program, wanted: Mapping[str, tuple[Rule, Collection[Setting]]]) -> str:
-    """The text of `let` and `needs` for some rules, each in some of its settings; empty where nothing is wanted."""
+    """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, chosen in wanted.values():
         alone = {slot.name: slot.types[0] for slot in rule.withs}
@@ -58,7 +58,7 @@ def suggestions(program: Program, wanted: Mapping[str, tuple[Rule, Collection[Se
 
 
 def _place(rule: Rule, setting: Setting) -> tuple[object, ...]:
-    """Few flags first, then types as the row has them, then the forms of a request."""
+    """Sort by number of flags, then by types in the order of the row, then by the form of the request."""
     flags, named, form = setting
     slots = {slot.name: slot.types for slot in rule.withs}
     types = [slots[name].index(type_) for name, type_ in named]
@@ -66,7 +66,7 @@ def _place(rule: Rule, setting: Setting) -> tuple[object, ...]:
 
 
 class _Writer:
-    """Collects entries; those that say the same of several requests become one."""
+    """Collects entries, and merges those that state the same about several requests."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -74,7 +74,7 @@ class _Writer:
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
 
     def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form) -> None:
-        """One request of a rule."""
+        """Add one request of a rule."""
         names = _Names(self.program, {RESOURCE: rule.entity, **types})
         condition = asked_condition(self.program, rule, named=form != "call")
         resource = names.key(Target(slot=RESOURCE, type=rule.entity))
@@ -106,7 +106,7 @@ class _Writer:
         entry.asks.append(f"{rule.operation} {resource}")
 
     def _effect(self, effect: Effect, names: _Names, rule: Rule, resource: str, form: Form) -> str:
-        """What success does; what the request does not name is said by its type."""
+        """The text of an effect; an entity that the request does not name is written as its type."""
         named = len(self.program.chain(rule.entity)) - (form == "call")
         key = names.key(effect.target)
         if effect.target.slot == RESOURCE and anchor(self.program, effect.target)[0] >= named:
@@ -125,7 +125,7 @@ class _Writer:
 
 
 class _Ways(RequestAlgebra[Value]):
-    """Writes conditions for one request. An atom stays one until it is known whether it is written with others."""
+    """Writes conditions for one request. Atoms stay atoms until it is known whether they are merged with others."""
 
     def __init__(self, writer: _Writer, names: _Names, flags: frozenset[str], types: Mapping[str, str]) -> None:
         super().__init__(writer.program, flags, types)
@@ -156,7 +156,7 @@ class _Ways(RequestAlgebra[Value]):
         return {"all": flat}
 
     def _inside(self, part: Tree, seen: set[str]) -> Iterator[Tree]:
-        """All that a named part asks for by `all`, through other names too; the names in `seen` were followed before."""
+        """Everything that a named part requires through `all`, also through other named parts, except for those in `seen`."""
         if not isinstance(part, str) or part in seen:
             return
         seen.add(part)
@@ -181,7 +181,7 @@ class _Ways(RequestAlgebra[Value]):
         return {"any": found}
 
     def referred(self, can: Can) -> str:
-        """The name of a part for what `can` asks; the part is written when it is first needed."""
+        """The name of a part for the rule that a `can` refers to; the part is added when it is first needed."""
         rule = self.program.rules[can.target.type, can.operation]
         condition = item_condition(rule)
         asked = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}
@@ -201,7 +201,7 @@ class _Ways(RequestAlgebra[Value]):
 
 
 class _Names:
-    """Short names for the objects of a request: those of different slots share nothing."""
+    """Short names for the objects of a request; different slots share none."""
 
     def __init__(self, program: Program, types: Mapping[str, str]) -> None:
         self.program = program
@@ -221,7 +221,7 @@ class _Names:
         return atom_words(atom, self.key)
 
     def merged(self, atoms: Sequence[Has | Owner | Member | Holds]) -> Iterator[Tree]:
-        """Alternatives in few words: `READ/WRITE (x)`, `owner (x, y)`."""
+        """Merge alternatives: `READ/WRITE (x)`, `owner (x, y)`."""
         by_key: dict[str, list[str]] = {}
         for atom in atoms:
             what, _, on = self.atom(atom).partition(" (")

@@ -1,4 +1,4 @@
-"""Entries of `suites`: a matrix of users, operations and entities, and what of it is allowed."""
+"""Entries of `suites`: a matrix of users, operations and entities, and which of its cells are allowed."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class _Matrix:
     operations: list[str]
     entities: list[str]
     named: frozenset[str]
-    """The operations that are written out; the others come from a pattern."""
+    """Operations that are written out; the others come from a pattern."""
     given: tuple[frozenset[str], frozenset[str]]
-    """The further objects and the flags of the suite."""
+    """The `with` objects and the flags of the suite."""
     said: dict[Cell, tuple[bool, Span]] = field(default_factory=dict)
 
     def exists(self, operation: str, entity: str) -> bool:
-        """Whether the policy has the operation for the entity's type; one of a pattern must need no more than is given."""
+        """Whether the policy has the operation for the entity's type; one from a pattern must need no other input."""
         type_ = entity.partition(":")[0]
         rule = self.author.program.rules.get((type_, operation))
         if rule is None or operation in self.named:
@@ -132,7 +132,7 @@ def _axis(author: Author, fields: Fields, key: str) -> tuple[Text, ...]:
 
 
 def _meant(author: Author, text: str, entities: list[str]) -> list[str]:
-    """The operation that is written out, or those of the entities' types that a pattern fits."""
+    """The operation as written, or those of the entities' types that match a pattern."""
     if not set(text) & set("*?["):
         return [text]
     types = {entity.partition(":")[0] for entity in entities}
@@ -140,7 +140,7 @@ def _meant(author: Author, text: str, entities: list[str]) -> list[str]:
 
 
 def _check_axes(matrix: _Matrix, asked: tuple[Text, ...]) -> None:
-    """Every operation must be one of some entity, every entity have some operation."""
+    """Report operations that no entity has, and entities without any of the operations."""
     reader, program = matrix.author.reader, matrix.author.program
     for entity, node in zip(matrix.entities, _nodes(matrix.fields["entities"]), strict=False):
         type_ = entity.partition(":")[0]
@@ -161,7 +161,7 @@ def _nodes(node: Node) -> tuple[Node, ...]:
 
 
 def _listed(matrix: _Matrix, node: Node, what: str, *, allowed: bool) -> None:
-    """`{user: [operations]}` or `{user: {operation: [entities]}}`; each name may be a pattern with `*`."""
+    """Read `{user: [operations]}` or `{user: {operation: [entities]}}`; each name may be a pattern with `*`."""
     for user, given in matrix.author.reader.entries(node, f"`{what}`"):
         users = _matching(matrix, user, matrix.users, "users")
         if isinstance(given, Mapping):
@@ -211,7 +211,7 @@ def _say(
 
 
 def _visible(matrix: _Matrix, node: Node) -> None:
-    """`{user: {operation: [entities]}}`: of the entities that the operation lists, these are shown, all others not."""
+    """Read `{user: {operation: [entities]}}`: of the entities that the operation lists, only these are shown."""
     for user, given in matrix.author.reader.entries(node, "`visible`"):
         for name in _matching(matrix, user, matrix.users, "users"):
             for operation, entities in matrix.author.reader.entries(given, f"what `{user.text}` sees"):

@@ -15,7 +15,7 @@ from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_valu
 
 PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}")
 LATE = frozenset({"user", "resource"})
-"""Placeholders that a case fills in by itself, at last."""
+"""Placeholders that each case fills in itself."""
 Fields = dict[str, Node]
 
 
@@ -32,7 +32,7 @@ class ScenarioReader(DocumentReader):
     }
 
     def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
-        """What was meant by an unknown key; a word without a value was most likely cut off a text by its comma."""
+        """Advice for an unknown key; a word without a value is most likely a text that was split at a comma."""
         if is_empty(value) and value.start <= key.end + 1:
             return "a comma between braces ends a text: put the whole text in quotes"
         instead = _INSTEAD.get(key.text.lower())
@@ -56,11 +56,11 @@ _INSTEAD = {
     **dict.fromkeys(("context", "objects"), ("with", "write `with: {NAME: TYPE:PATH}`, and `flags: [FLAG]`")),
     **dict.fromkeys(("tests", "scenario", "checks", "examples"), ("cases", "write `cases`")),
 }
-"""What is meant by words of other tools, where a key of ours is known: the key, and the advice."""
+"""What to write instead of keys of other tools: the key, and the advice."""
 
 
 def fill(node: Node, values: Values[str, str]) -> Node:
-    """The node with its placeholders filled in; places stay those of the text."""
+    """The node with its placeholders filled in; positions remain those of the text."""
     match node:
         case Scalar():
             text = filled(node.text, values)
@@ -86,7 +86,7 @@ def filled(text: str, values: Values[str, str]) -> str:
 
 
 def scalars(node: Node) -> Iterator[Scalar]:
-    """Every scalar inside, keys too."""
+    """Every scalar inside, including keys."""
     match node:
         case Scalar():
             yield node

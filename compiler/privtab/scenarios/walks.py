@@ -1,4 +1,4 @@
-"""Entries of `walkthroughs`: steps in a state that each may change for the next."""
+"""Entries of `walkthroughs`: steps, each of which may change the state for the next."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _steps(author: Author, fields: Fields, state: State) -> None:
 
 
 def _changed(author: Author, state: State, step: Fields) -> State | None:
-    """The state after the rows of `gone` have left and those of `then` have come; None after a finding."""
+    """The state without the rows of `gone` and with those of `then`; None after a finding."""
     if "gone" in step:
         gone = author.worlds.rows(step["gone"])
         if gone is None:
@@ -99,7 +99,7 @@ def _changed(author: Author, state: State, step: Fields) -> State | None:
 
 
 def _applied(author: Author, state: State, effect: str, request: Request, at: Node) -> State:
-    """The state after an effect: the row of it comes, or goes where something is revoked. `at`: the step's `effects`."""
+    """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
     parts = _EFFECT.fullmatch(effect)
     if parts is None:
         author.reader.report(

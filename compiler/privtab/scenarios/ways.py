@@ -1,4 +1,4 @@
-"""The complete minimal ways of a `needs` entry: sets of atoms with the names of one request, as a person lists them."""
+"""The complete minimal ways of a `needs` entry: sets of atoms with the entities of one request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin"
 
 @dataclass(frozen=True, slots=True)
 class HeldAtom:
-    """One thing that a caller can have: a privilege on an entity, ownership, membership, a role; or what they are."""
+    """Something that a caller can hold or be: a privilege on an entity, ownership, membership, a role, or `self`."""
 
     kind: AtomKind
     what: str = ""
@@ -48,7 +48,7 @@ HeldSet: TypeAlias = frozenset[HeldAtom]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
 MOST = 2_000
-"""Sets that one part of an entry may stand for, where they have to be compared."""
+"""The most sets that one part of an entry may stand for, if they have to be compared."""
 
 
 class WaysReader:
@@ -62,7 +62,7 @@ class WaysReader:
         self._open: list[str] = []
 
     def ways(self, node: Node, values: Values) -> Ways | None:
-        """The sets that a node lists: a list of sets, a name, one atom, `{all: …}` or `{any: …}`; None after a finding."""
+        """The sets of a node: a list of sets, a name, one atom, `{all: …}` or `{any: …}`; None after a finding."""
         match node:
             case Scalar():
                 return self._named(node, values)
@@ -80,7 +80,7 @@ class WaysReader:
                 return self.all(inner, values) if name == "all" else self.any(inner, values)
 
     def all(self, node: Node, values: Values) -> Ways | None:
-        """One set of each part, taken together in every way."""
+        """The unions of one set of each part."""
         parts = self._parts(node, "`all`", values)
         return None if parts is None else self._together(node, parts)
 
@@ -90,17 +90,17 @@ class WaysReader:
         if parts is None:
             return None
         sets = [one for part in parts for one in part]
-        alike = len({len(one) for one in sets}) < 2  # then none holds another
+        alike = len({len(one) for one in sets}) < 2  # then no set contains another
         return smallest(sets) if alike or self._few(node, len(sets)) else None
 
     def _together(self, node: Node, parts: list[Ways]) -> Ways | None:
-        """One set of each part, in every way."""
+        """The unions of one set of each part."""
         if not self._few(node, prod(map(len, parts))):
             return None
         return smallest(frozenset().union(*chosen) for chosen in product(*parts))
 
     def _few(self, node: Node, number: int) -> bool:
-        """Whether so many sets can be compared; reports where they cannot."""
+        """Whether that many sets can be compared; reports a finding if not."""
         if number > MOST:
             advice = "say it of a shorter part, or test the row by `cases`"
             self.reader.report("T205", node, f"this stands for more than {MOST:,} ways", advice)
@@ -136,7 +136,7 @@ class WaysReader:
         return self._read[key]
 
     def _listed(self, node: yaml_tree.Sequence) -> Ways | None:
-        """A list of sets, none of which may hold another: then it would not be among the smallest."""
+        """A list of sets. None may contain another, or it would not be minimal."""
         if not self._few(node, len(node.items)):
             return None
         found: list[HeldSet] = []
@@ -165,7 +165,7 @@ class WaysReader:
         return self._together(node, good) if len(good) == len(atoms) else None
 
     def atom(self, node: Node) -> Ways | None:
-        """The ways in which one atom is held: one, or as many as its text names."""
+        """The ways to hold one atom: one, or as many as its text names."""
         text = self.reader.text(node, "an atom")
         if text is None:
             return None
@@ -196,7 +196,7 @@ class WaysReader:
                 return tuple(dict.fromkeys(found))
 
     def _privileges(self, node: Node, name: str, on: Entity) -> tuple[str, ...] | None:
-        """The privileges that a name asks for: all members of a set, what an alias means."""
+        """The privileges that a name stands for: all members of a set, or the target of an alias."""
         members = self.names.privileges(name)
         if members is None:
             known = (*self.names.known_privileges(), "owner", "member", "holds")
@@ -221,7 +221,7 @@ class WaysReader:
 
 
 def smallest(sets: Iterable[HeldSet]) -> Ways:
-    """The sets that hold no other, in the order given."""
+    """The sets that contain no other set, in the order given."""
     candidates = list(dict.fromkeys(sets))
     if len({len(one) for one in candidates}) < 2:
         return tuple(candidates)
@@ -229,5 +229,5 @@ def smallest(sets: Iterable[HeldSet]) -> Ways:
 
 
 def said(atoms: HeldSet) -> str:
-    """A set in words, for messages: `READ (a:x), owner (a:y)`."""
+    """A set as text for messages: `READ (a:x), owner (a:y)`."""
     return ", ".join(sorted(map(str, atoms))) or "anyone"

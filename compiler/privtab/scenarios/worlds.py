@@ -1,4 +1,4 @@
-"""The states that cases are asked in: from a file, from tables in the scenario file, or changed step by step."""
+"""The states in which cases are decided: from a file, from tables in the scenario file, or changed step by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Worlds:
         self._files: dict[Path, State | None] = {}
 
     def state(self, node: Node | None) -> State | None:
-        """The state that a `state:` names or spells out; an empty one where there is none; None after a finding."""
+        """The state that `state:` names or contains; empty without a node; None after a finding."""
         match node:
             case None:
                 return State()
@@ -41,7 +41,7 @@ class Worlds:
                 return None if text is None else self._file(node, self.folder / text.value)
 
     def rows(self, node: Node) -> State | None:
-        """Tables that stand in the scenario file itself."""
+        """Read tables in the scenario file itself."""
         reading = RawReader()
         before = self.reader.mistakes
         for key, value in self.reader.entries(node, "a state"):
@@ -64,7 +64,7 @@ class Worlds:
         return self._files[path]
 
     def _checked(self, raw: RawState, node: Node) -> State | None:
-        """The state where every row of it is good: a scenario over half a state proves nothing."""
+        """The state, if all its rows are valid: a scenario on an incomplete state proves nothing."""
         state, found = validate(self.program, raw)
         errors = [finding for finding in found if finding.severity == "error"]
         for finding in errors:
@@ -72,7 +72,7 @@ class Worlds:
         return None if errors else state
 
     def _report(self, finding: StateFinding, node: Node) -> None:
-        """At the row where it stands in this file, else at the name of the other file."""
+        """Report a finding at its row in this file, or at the name of the other file."""
         place = finding.place
         if place.path == self.reader.source.path and place.line is not None:
             source = self.reader.source
@@ -101,7 +101,7 @@ def merged(*states: State) -> State:
 
 
 def without(state: State, gone: State) -> State:
-    """The rows of a state that are not among those that go."""
+    """The rows of a state without those in `gone`."""
     return State(
         members=_rest(state.members, gone.members),
         memberships=_rest(state.memberships, gone.memberships),
@@ -113,9 +113,9 @@ def without(state: State, gone: State) -> State:
 
 
 def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:
-    """The rows of one table about a principal that is itself an entity, as far as they speak of what contains it.
+    """The rows of one table about a principal that is itself an entity, as far as they concern what contains it.
 
-    Rows that name no entity (memberships, assignments without a scope) count wherever they hold.
+    Rows that name no entity (memberships, assignments without a scope) always count.
     """
     kind = program.entities[principal.type].principal
     *container, _ = program.chain(principal.type)

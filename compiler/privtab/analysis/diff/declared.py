@@ -99,7 +99,7 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
 
 
 def _sets(before: Program, after: Program) -> Iterator[Declared]:
-    """Compare sets by their privileges. More members is neither wider nor narrower: sets are both granted and required."""
+    """Compare sets by their members. Sets are both granted and required, so a larger set is neither wider nor narrower."""
     names = StateNames(before), StateNames(after)
     for name, one, other in _pairs(before.sets, after.sets):
         members = [
