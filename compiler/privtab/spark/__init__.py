@@ -1,7 +1,7 @@
-"""Decisions on Spark: for whole DataFrames, with the same tables and the same meaning as everywhere else.
+"""Decisions on Spark for whole DataFrames, by the same policies and with the same answers as the other engines.
 
-The front door is lazy: `import privtab.spark` loads neither pyspark nor numpy. No module below has the name of a function here:
-importing one would put itself in the function's place.
+Names are imported lazily: `import privtab.spark` loads neither pyspark nor numpy. No submodule may share the name of a function
+exported here, because importing the submodule would overwrite the function.
 """
 
 from __future__ import annotations

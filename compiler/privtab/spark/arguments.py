@@ -1,4 +1,4 @@
-"""What a caller names, columns and constants, as the columns of a request that every plan takes."""
+"""Turn a caller's arguments, columns and constants, into the canonical columns of requests that every plan takes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 ColumnLike: TypeAlias = Column | str
 """A column, or the name of one."""
 ResourceLike: TypeAlias = "ColumnLike | tuple[ColumnLike, ColumnLike | Sequence[ColumnLike]]"
-"""A column of entities `type:path`; or the type of all rows (a column of types where it is a Column) and a column of paths, or a
-list of columns with the names from the root down."""
+"""A column of entities `type:path`; or a pair: the type of all rows or a Column of types, and a column of paths or a list of columns
+with the names from the root down."""
 FlagsLike: TypeAlias = "Iterable[str] | Mapping[str, bool | ColumnLike]"
-"""Names that are set for all rows; or by name whether it is, or a column that says so."""
+"""Names of flags that are set for all rows; or a mapping from name to a value or a column of values."""
 
 MALFORMED_ENTITY = "malformed entity"
 MALFORMED_USER = "malformed user"
@@ -41,26 +41,25 @@ _LONGEST = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RequestColumns:
-    """The requests of a DataFrame's rows: by canonical name, what is a column and what is the same for all rows.
-
+    """The requests of a DataFrame's rows: columns and constants by canonical name.
     The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`.
     """
 
     frame: DataFrame
     """The caller's columns, then those of `hidden`."""
     columns: Mapping[str, Column]
-    """Over `frame`. All are strings, but flags (boolean, never null) and groups (array of strings)."""
+    """Columns of `frame`. All are strings, except flags (boolean, never null) and groups (array of strings)."""
     constants: Mapping[str, str | bool]
     slots: tuple[str, ...]
-    """The `with` objects that came along and that the policy knows."""
+    """The `with` objects that the caller gave and the policy knows."""
     flags: tuple[str, ...]
-    """The flags that are set for some row, and required ones, that the policy knows."""
+    """The flags that may be set for a row, and given required flags."""
     unasked: Column | None = field(default=None)
-    """Why a row is no request, in words; null where it may be one. Those rows are denied, whatever a plan says."""
+    """Why a row is not a valid request; null if it may be one. Such rows are denied, whatever a plan decides."""
     hidden: tuple[str, ...] = ()
-    """Columns that the caller has not in their frame: what they gave that is read more than once."""
+    """Columns added to the caller's frame: expressions of the caller that are read more than once."""
     code: str = "__privtab"
-    """A name that no column has."""
+    """An unused column name."""
 
     @property
     def names(self) -> list[str]:
@@ -85,10 +84,10 @@ def asked(
     groups: ColumnLike | None = None,
     taken: Iterable[str] = (),
 ) -> RequestColumns:
-    """Read the arguments of `decide`; `taken`: names that columns are going to have.
+    """Read the arguments of `decide`; `taken`: names of columns that will be added later.
 
-    Raises UsageError for a column that is not there or is of no such kind, InvalidRequest where an action, a type, an object or a
-    flag that is the same for all rows is unknown to the policy: that is a mistake of the program, and no row's.
+    Raises UsageError for a missing column or one of a wrong type, and InvalidRequest if a constant action, type, object or flag is
+    unknown to the policy: that is a mistake in the program, not in a row.
     """
     check_frame(df)
     known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
@@ -148,17 +147,17 @@ class _Reader:
         self.unasked: list[Column] = []
         self.padding = any(map(padded, df.schema.fields))
         self.given: dict[str, Column] = {}
-        """By what it is, each column as the caller gave it."""
+        """Each column as the caller gave it, by its description for messages."""
 
     def column(self, given: ColumnLike, what: str, advice: str = "") -> Column:
-        """A column by its name or as it is; a name with dots is first looked for as a whole."""
+        """A column, looked up if a name is given; a name with dots is first tried as a whole."""
         self.given[what] = column = self._found(given, what, advice)
         if not self.padding:
             return column
         try:
             return unpadded(column, self.df.select(column).schema[0])
         except AnalysisException:
-            return column  # `check_kinds` tells
+            return column  # `check_kinds` reports it
 
     def _found(self, given: ColumnLike, what: str, advice: str) -> Column:
         if isinstance(given, Column):
@@ -167,7 +166,7 @@ class _Reader:
             raise UsageError(f"{what} is {described(given)}: give a column or the name of one{advice}")
         if given in self.names:
             return F.col(f"`{given.replace('`', '``')}`")
-        # By the frame's own spelling: for a word such as `user` Spark has a value where it finds no such column.
+        # Use the frame's own spelling: Spark resolves a word such as `user` to a function if it finds no such column.
         folded = [name for name in self.names if name.lower() == given.lower()]
         if folded and not self.exact:
             return F.col(f"`{folded[0].replace('`', '``')}`")
@@ -178,7 +177,7 @@ class _Reader:
         raise UsageError(f"{what}: no column `{given}`; {known}{'' if near else advice}")
 
     def once(self, given: ColumnLike, what: str, advice: str = "") -> Column:
-        """A column that is read more than once: what is random in it has one value for each row."""
+        """A column that is read more than once: materialised, so that a random expression has one value for each row."""
         column = self.column(given, what, advice)
         if not isinstance(given, Column):
             return column
@@ -192,7 +191,7 @@ class _Reader:
         self.unasked.append(F.when(name.rlike(_NO_USER), MALFORMED_USER))
 
     def action(self, given: ColumnLike) -> None:
-        """A text is the operation of all rows, unlike everywhere else: the name of a column is given as a Column."""
+        """Unlike in other arguments, a string is the operation of all rows; a column must be given as a Column."""
         if isinstance(given, str):
             self.constants["action"] = given
         elif isinstance(given, Column):
@@ -225,7 +224,7 @@ class _Reader:
         self.unasked.append(F.when(at <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
 
     def path(self, given: ColumnLike | Sequence[ColumnLike], what: str) -> Column:
-        """A column of paths, or the path of columns of names."""
+        """A column of paths, given directly or built from columns of names."""
         if not isinstance(given, list | tuple):
             return self.column(cast("ColumnLike", given), what).cast("string")
         if not given:
@@ -235,9 +234,9 @@ class _Reader:
         return joined(map(encoded, names))
 
     def flags(self, given: FlagsLike) -> tuple[str, ...]:
-        """Those that are set for some row, and required ones; a null is a flag that is set, since a flag can only ask for more.
+        """Flags that may be set for a row, and required ones; a null counts as set, since a flag can only add requirements.
 
-        So a misspelt one would ask for less than the caller means: it is refused.
+        An unknown flag is rejected: ignoring a misspelt one would require less than the caller intends.
         """
         if isinstance(given, str | Column) or not isinstance(given, Iterable):
             raise UsageError(f"flags is {described(given)}: give a list of names, or a mapping")
@@ -259,7 +258,7 @@ class _Reader:
         return tuple(found)
 
     def groups(self, given: ColumnLike) -> None:
-        """Groups that are not known could be denied something: such a row is no request."""
+        """Add the column of groups; rows with a null or empty group are no valid requests, as an unknown group might be denied."""
         if not self.known.request_groups:
             self.column(given, "groups")
             return
@@ -272,7 +271,7 @@ class _Reader:
         self.unasked.append(F.when(wrong, NULL))
 
     def check_kinds(self) -> None:
-        """Raise UsageError for a column that is not there after all, or that is of no kind to be read as what it is given for."""
+        """Raise UsageError for a column that does not exist or whose type does not suit its argument."""
         for what, kind in self._kinds().items():
             shown = f"`{kind.simpleString()}`"
             if what == "groups":
@@ -293,7 +292,7 @@ class _Reader:
             kinds = []
         if len(kinds) == len(self.given):
             return dict(zip(self.given, kinds, strict=True))
-        # One by one, to tell which.
+        # One at a time, to find the column at fault.
         found = {}
         for what, column in self.given.items():
             try:
@@ -307,7 +306,7 @@ class _Reader:
         return found
 
     def check(self, given: tuple[str, ...], slots: tuple[str, ...], flags: tuple[str, ...]) -> None:
-        """Raise InvalidRequest for constants that the policy has no operation for."""
+        """Raise InvalidRequest for constants that no operation of the policy takes."""
         for slot in given:
             if slot not in self.known_slots:
                 raise InvalidRequest(

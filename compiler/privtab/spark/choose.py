@@ -1,4 +1,4 @@
-"""Which plan: the kernel while the state fits the executors, joins beyond."""
+"""Choose a plan: the kernel if the state fits the executors, joins if it does not."""
 
 from __future__ import annotations
 
@@ -27,39 +27,38 @@ _WIDTH: Mapping[str, int] = {
     "assignments": 16,
     "service_admins": 24,
 }
-"""Bytes of the arrays for a row of each table: measured, with names of some twenty letters, and rounded up."""
+"""Bytes that a row of each table takes in the arrays, measured with names of about 20 letters and rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """From where on joins decide, and how they do."""
-
+    """Limits beyond which joins decide, and settings of the joins."""
     rows: int = 5_000_000
-    """Of the state: more are not brought to the driver, which makes the arrays (about 150,000 rows a second)."""
+    """Most rows of a state that are collected on the driver, which builds the arrays (about 150,000 rows a second)."""
     size: int = 1 << 30
-    """Bytes of the arrays, which every executor holds once for all its tasks."""
+    """Most bytes of the arrays; every executor holds them once for all its tasks."""
     large: int = 1_000_000
-    """Rows of the state from which on it is looked at how much there is to decide: a few requests do not pay for the arrays."""
+    """Rows of a state above which requests are counted first: building the arrays does not pay off for a few requests."""
     few: int = 50_000
-    """Distinct requests that are few for such a state."""
+    """Most distinct requests that count as few for such a state."""
     joins: JoinLimits = field(default_factory=JoinLimits)
-    """What joins send to every executor, and how they keep what they derive from the state."""
+    """What joins broadcast, and how they cache what they derive from the state."""
     figures: Figures | None = None
-    """What is known of the rows, so that joins need not count them, roughly, before anything else."""
+    """Known figures of the rows; without them, joins first estimate the figures by a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A plan, why it is taken, and what was known when it was."""
+    """A plan, the reason for choosing it, and the figures that the choice is based on."""
 
     plan: Plan
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
-    """What joins will do, in words, with which side goes where and why; of a stream how it follows the state."""
+    """For joins, a description of each step, with the side that is broadcast and why; for a stream, how it follows the state."""
 
     def __str__(self) -> str:
-        """For people: `kernel: the state has 12 rows …`, the figures below, then the steps."""
+        """Readable text: `kernel: the state has 12 rows …`, then the figures, then the steps."""
         width = max(map(len, self.figures), default=0)
         figures = (f"  {name:<{width}}  {_shown(name, value)}" for name, value in self.figures.items())
         return "\n".join([f"{self.plan}: {self.why}", *figures, *(f"  {step}" for step in self.steps)])
@@ -84,9 +83,9 @@ def plan(
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
 ) -> Choice:
-    """How `decide` with these arguments would decide, and why; nothing is decided.
+    """The plan that `decide` would choose for these arguments, and why; nothing is decided.
 
-    For joins the rows are counted, roughly, and what joins need of the state is derived and kept, as `decide` does.
+    For joins, the rows are counted approximately and the tables that joins need are derived from the state and cached, as by `decide`.
     """
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
@@ -100,9 +99,9 @@ def plan(
 def settled(
     request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
 ) -> tuple[Choice, Joining | None]:
-    """The choice for requests that were read, and for joins the joins.
+    """The choice for these requests, with the prepared joins if joins decide.
 
-    Raises UsageError for a plan that there is not, and for a stream that only joins could decide or that cannot follow its state.
+    Raises UsageError for an unknown plan, and for a stream that only joins could decide or that cannot follow its state.
     """
     from privtab.spark.joining import joining
 
@@ -130,7 +129,7 @@ def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
 
 
 def chosen(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
-    """The choice alone."""
+    """The choice without its steps; prepares nothing."""
     match plan:
         case "kernel":
             return Choice(plan="kernel", why="the caller asks for it")
@@ -169,7 +168,7 @@ def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits)
 
 
 def _sampled(request: RequestColumns, few: int) -> tuple[int, bool]:
-    """How many distinct requests the first rows have, and whether those are nearly all there are to see."""
+    """The number of distinct requests among the first rows, and whether hardly any others are to be expected."""
     from pyspark.sql import functions as F  # noqa: N812
 
     looked = few * 4

@@ -1,4 +1,4 @@
-"""`decide`: a DataFrame in, the same rows with an answer each out."""
+"""`decide`: add decisions to the rows of a DataFrame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("privtab.spark")
 
 
 class BatchArguments(TypedDict, total=False):
-    """What `decide` takes beside a DataFrame, a policy and a state, for functions that pass it on; `decide` has the defaults."""
+    """The keyword arguments of `decide`, for functions that pass them on; `decide` defines the defaults."""
 
     subject: Required[ColumnLike]
     action: Required[ColumnLike]
@@ -55,19 +55,20 @@ def decide(
     reason: str = "reason",
     refresh: float | None = REFRESH,
 ) -> Frame:
-    """The rows of `df` with two more columns: `allowed`, never null, and `reason`, null where it is true.
+    """The rows of `df` with two more columns: `allowed`, never null, and `reason`, null for allowed rows.
 
     `subject`: the column of user names. `action`: the operation of all rows, or a Column of operations. `resource`: a column of
-    entities `type:path`, or (type of all rows, column of paths). `with_`: further objects by name, as `resource`. `flags`: names
-    that are set for all rows, or by name whether they are. `groups`: a column of arrays, for policies that take groups from
-    requests. `reason` is `not granted` where the answer is no, else it says why the row is no request.
+    entities `type:path`, or (type of all rows, column of paths). `with_`: further objects by name, each like `resource`. `flags`:
+    names of flags that are set for all rows, or a mapping from name to value. `groups`: a column of arrays, for policies that take
+    groups from requests. `reason` is `not granted` for a denied request, otherwise it says why the row is not a valid request.
 
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
-    `kernel`, `joins`, or `auto`: chosen by the state's size (`privtab.spark.plan` says which and why, the log too).
-    `limits`: from where on joins decide, and how they do.
+    `kernel`, `joins` or `auto`, which chooses by the size of the state (`privtab.spark.plan` and the log say which and why).
+    `limits`: limits beyond which joins decide, and settings of the joins.
 
-    A stream looks at the state again: no answer rests on a look more than `refresh` seconds before; 0: looks for each chunk of rows;
-    None: the state stays as it is now. Its state is a path or an address that executors reach; others are for `each_batch`.
+    A stream checks the state for changes: no answer is based on a check more than `refresh` seconds old; 0: checks for each chunk of
+    rows; None: the state is read now, once. The state must be a path or an address that executors can reach; otherwise use
+    `each_batch`.
     """
     frame, back = opened(df, (allowed, reason))
     check_names(frame, allowed, reason)
@@ -103,7 +104,7 @@ def _by_kernel(
 def answered(
     request: RequestColumns, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str
 ) -> DataFrame:
-    """The answer as columns; rows that are no requests are denied here, whatever a plan made of them."""
+    """Add the columns of the answer; rows that are no valid requests are denied here, whatever the plan decided."""
     if request.unasked is not None:
         why = F.coalesce(request.unasked, why)
         yes = yes & request.unasked.isNull()
@@ -111,7 +112,7 @@ def answered(
 
 
 def check_names(df: DataFrame, allowed: str, reason: str) -> None:
-    """Raise UsageError where a new column would have no name, or that of another."""
+    """Raise UsageError if a new column would have no name or the name of another column."""
     given: tuple[tuple[str, Any], ...] = (("allowed", allowed), ("reason", reason))
     for argument, name in given:
         if not isinstance(name, str) or not name:

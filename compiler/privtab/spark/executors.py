@@ -1,6 +1,6 @@
-"""A client inside the executors: OPA, Wasm or the engine in process decide for whole DataFrames.
+"""Decide whole DataFrames through a client in each executor: an OPA, or bundles evaluated in process (Python or Wasm).
 
-For policies or sources that only a decision point has. Each request that a chunk of rows asks is sent once, in batches.
+For policies or states that are available only to a decision point. The distinct requests of a chunk of rows are sent in batches.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from privtab.vocabulary import Vocabulary
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
 """What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""
 ROWS = 1 << 15
-"""Rows that are looked at together."""
+"""Rows in a chunk."""
 STRICT = 1.0
-"""Seconds that bundles which are looked at for each chunk are believed while nobody can look."""
+"""Seconds for which bundles that are checked for each chunk stay valid while the check fails."""
 KEPT = 4
-"""Clients that a worker process keeps."""
+"""Number of clients that a worker process keeps open."""
 _UNANSWERED = len(CODES) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Point:
-    """Who is asked, as it comes to an executor."""
+    """The decision point, in a form that can be sent to executors."""
 
     key: str
     where: str | None = None
     made: bytes | None = field(default=None, repr=False)
-    """Pickled: the client, or what makes it."""
+    """The client, or the function that makes it, pickled."""
     on_error: str = "fail"
     refresh: float | None = None
-    """How long a look at bundles counts; None: for ever."""
+    """Seconds after which bundles must have been checked again; None: they are never checked again."""
 
 
 def decide_with(
@@ -71,14 +71,14 @@ def decide_with(
     reason: str = "reason",
     refresh: float | None = REFRESH,
 ) -> Frame:
-    """As `decide`, but a decision point answers: executors ask it for the distinct requests of each chunk of `rows`.
+    """Like `decide`, but through a decision point: executors send it the distinct requests of each chunk of `rows`.
 
-    `connect`: an address of an OPA or the place of bundles, as the executors reach it; a client; or a function that makes one,
-    such as `lambda: Embedded("/bundles", engine="wasm")`. The driver asks it for the policy's names, too. `on_error`: `fail` ends
-    the job with the client's error, `deny` denies the rows that got no answer, with the reason `no answer`.
+    `connect`: the address of an OPA or the location of bundles, reachable from the executors; a client; or a function that makes
+    one, such as `lambda: Embedded("/bundles", engine="wasm")`. The driver uses it too, to read the names of the policy. `on_error`:
+    `fail` ends the job with the client's error; `deny` denies the rows that got no answer, with the reason `no answer`.
 
-    On a stream the place of bundles is looked at again, so that no answer rests on a look more than `refresh` seconds before. An OPA
-    follows its bundles itself, within its own polling. Raises UsageError for a client whose bundles stay as they are.
+    On a stream, bundles are checked for changes, so that no answer is based on a check more than `refresh` seconds old. An OPA
+    polls for its bundles itself. Raises UsageError for a client that never checks its bundles again.
     """
     if on_error not in ("fail", "deny"):
         raise UsageError(f"on_error is `{on_error}`: it is `fail` or `deny`")
@@ -126,7 +126,7 @@ def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
 
 
 def _check_followed(client: Asker) -> None:
-    """Raise UsageError for a client that asks nobody and whose bundles stay as they are."""
+    """Raise UsageError for an Embedded that never checks its bundles again."""
     if isinstance(client, Embedded) and client.still:
         raise UsageError(
             "the Embedded of a stream keeps the bundles that it began with: give it `refresh=`, give the place of the bundles "
@@ -152,7 +152,7 @@ _LOCK = threading.Lock()
 
 
 def _client(point: _Point) -> Asker:
-    """The client of this process for a point."""
+    """The client of this process for a decision point."""
     with _LOCK:
         found = _CLIENTS.get(point.key)
         if found is None:
@@ -180,7 +180,7 @@ def _made(point: _Point) -> Asker:
 def answers(
     point: _Point, vocabulary: Vocabulary, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows as they came, without the columns of the request, and with their codes; `vocabulary` is what the driver heard."""
+    """The input rows with the columns of the request replaced by a code; `vocabulary` is the one that the driver read."""
     names = [*(f"c{at}" for at in range(kept)), CODE]
     for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
@@ -191,7 +191,7 @@ def answers(
 def _codes(
     point: _Point, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]
 ) -> np.ndarray[Any, np.dtype[np.int8]]:
-    # Lists are not taken for keys; the client sends equal requests once in any case.
+    # Rows with lists are not deduplicated here; the client sends equal requests only once anyway.
     flat = not any(pa.types.is_nested(column.type) for column in columns)
     once = distinct(columns) if flat and columns else None
     if once is not None:
@@ -205,7 +205,7 @@ def _codes(
 
 
 def _said(point: _Point, asking: list[Request]) -> list[int]:
-    """The code of each request; the requests of a chunk are answered together or not at all."""
+    """The code of each request; either all requests of a chunk are answered or none."""
     if not asking:
         return []
     try:
@@ -217,7 +217,7 @@ def _said(point: _Point, asking: list[Request]) -> list[int]:
 
 
 def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> Request | int:
-    """A row as a request, or why it is none: a position in REASONS."""
+    """A row as a request, or the reason that it is not one, as a position in REASONS."""
     given = {**layout.constants, **row}
     user, action, kind, path = (given.get(name) for name in ("user", "action", "type", "path"))
     if action is None or kind is None:

@@ -1,4 +1,4 @@
-"""What Spark raises, and what of it a person should see."""
+"""Exceptions of Spark, and the part of their text that is worth showing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FRAME = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more$")
 _CLASS = re.compile(r"^(?:: |Caused by: )+(?:[\w$]+\.)+[\w$]+: ")
 _NOTHING = re.compile(r"An error occurred while calling \S+$|Please see the stack trace below")
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Loggers of PySpark that get every query that fails."""
+"""Loggers to which PySpark writes every failing query."""
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises; of a Classic session also what the JVM says and PySpark has no class for."""
+    """The exceptions that Spark raises, including JVM errors of Classic sessions that PySpark does not wrap."""
     try:
         from pyspark.errors import PySparkException
     except ImportError:
@@ -30,7 +30,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Keep failing queries of this thread out of PySpark's log, which shows them whole, with the secrets in them."""
+    """Keep failing queries of this thread out of PySpark's log, which would show them in full, including secrets."""
     from pyspark.logger import PySparkLogger
 
     thread = threading.get_ident()
@@ -38,7 +38,7 @@ def unlogged() -> Iterator[None]:
     def elsewhere(record: LogRecord) -> bool:
         return record.thread != thread
 
-    # Made by `PySparkLogger.getLogger`, as PySpark does: `logging.getLogger` would make a logger that rejects PySpark's calls.
+    # As in PySpark, by `PySparkLogger.getLogger`: `logging.getLogger` would create a logger that rejects PySpark's calls.
     loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
     for logger in loggers:
         logger.addFilter(elsewhere)
@@ -50,7 +50,7 @@ def unlogged() -> Iterator[None]:
 
 
 def first_lines(text: str) -> str:
-    """What Spark says and what caused that, without the stacks of the JVM and of Python workers."""
+    """The messages of an error and of its causes, without the stack traces of the JVM and of Python workers."""
     lines: list[str] = []
     inside = python = False
     for line in text.splitlines():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def user(name: str) -> Column:
-    """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for nobody."""
+    """One user for all rows: `visible(df, …, subject=user("alice"))`. Raises UsageError for an invalid name."""
     given: Any = name
     if not isinstance(given, str) or not given:
         raise UsageError(f"{name!r} is no user's name")
@@ -47,10 +47,10 @@ def visible(
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
 ) -> Frame:
-    """The rows of `df` whose resource the user of the row, or one `user("alice")` for all, may do the action on.
+    """The rows of `df` that are allowed: the row's user, or one `user("alice")` for all, may do the action on the row's resource.
 
-    `action` is `list` unless said otherwise: for a row of the policy with `each` that is both, the call and the item. Rows that
-    are no requests are left out. All arguments are as in `decide`.
+    The default action is `list`; for a row of the policy with `each`, both the call and the item must be allowed. Rows that are no
+    valid requests are left out. All arguments are as in `decide`.
     """
     frame, back = opened(df)
     allowed, reason = free("__privtab_allowed", frame.columns), free("__privtab_reason", frame.columns)

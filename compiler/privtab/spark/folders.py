@@ -1,4 +1,4 @@
-"""Folders that are there whole or not at all."""
+"""Write folders atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privtab.errors import FileError
 
 @contextmanager
 def whole(target: Path) -> Iterator[Path]:
-    """A folder to write into that takes the place of `target` once all is done, and goes away where it is not."""
+    """Yield a temporary folder that replaces `target` on success and is removed on failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
     mark = secrets.token_hex(4)
     place = target.parent.resolve() / f".{target.name}.{mark}"

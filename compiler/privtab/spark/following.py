@@ -1,6 +1,6 @@
-"""A stream outlives the state that it began with: its executors look at the state again, each within a stated bound.
+"""Follow changes of the state while a stream runs: its executors check the state again within a stated bound.
 
-What cannot be looked at from an executor (tables of Spark, rows in memory) is for `each_batch`: there the driver looks, at the
+A state that executors cannot reach (Spark tables, rows in memory) needs `each_batch`, where the driver reads the state at the
 beginning of each micro-batch.
 """
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from privtab.spark.deciding import BatchArguments
 
 REFRESH = 60.0
-"""Seconds after which a stream no longer answers by what it saw of the state, unless told otherwise."""
+"""Default bound in seconds: the longest time for which a stream relies on a check of the state."""
 BY_BATCH = "; or decide each micro-batch by `each_batch`"
-"""What else there is for a streaming query."""
+"""The alternative for a streaming query, appended to messages."""
 KEPT = 4
-"""States that a worker process follows."""
+"""Number of states that a worker process follows."""
 _TIMES = 3
-"""How often rows that are being written are read anew."""
+"""Attempts at reading rows that change while they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A state that a worker looks at itself: where it is, and for how many seconds a look counts."""
+    """A state that workers follow: its location, and the seconds for which a check of it is valid."""
 
     policy: OpenPolicy
     where: str
@@ -51,7 +51,7 @@ class Followed:
 
     @property
     def key(self) -> tuple[str, str, float]:
-        """What it goes by in a worker."""
+        """The key of the state in a worker's cache."""
         return self.policy.digest, self.where, self.refresh
 
     def __str__(self) -> str:
@@ -59,14 +59,14 @@ class Followed:
 
 
 def bound(refresh: float) -> str:
-    """The bound in words."""
+    """A text that describes the bound."""
     if not refresh:
         return "it is looked at before each chunk of rows is decided"
     return f"no answer rests on a look at it more than {refresh:g} seconds before"
 
 
 def check_refresh(refresh: object) -> None:
-    """Raise UsageError for what is no bound."""
+    """Raise UsageError for an invalid bound."""
     if refresh is not None and not (isinstance(refresh, int | float) and refresh >= 0):
         raise UsageError(
             f"refresh is {refresh!r}: give seconds, 0 or more, or None for a state that stays as it is now"
@@ -74,9 +74,9 @@ def check_refresh(refresh: object) -> None:
 
 
 def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = "") -> Followed:
-    """The state as executors follow it; looks at it once, here. Raises UsageError for one that they cannot look at.
+    """A state that executors can follow, loaded once here as a check. Raises UsageError for one that they cannot read.
 
-    `otherwise`: what else the caller can do, for the message.
+    `otherwise`: an alternative to suggest in the message.
     """
     if not isinstance(state, str | os.PathLike) or (Path(state) / "_MANIFEST.json").is_file():
         what = "tables that Spark wrote" if isinstance(state, str | os.PathLike) else f"a {type(state).__name__}"
@@ -92,7 +92,7 @@ def followed(policy: OpenPolicy, state: Any, refresh: float, otherwise: str = ""
 
 
 def current(source: Shipped | Followed) -> Batches:
-    """On an executor: what answers by now. Raises DecisionUnavailable where a state was not seen within its bound."""
+    """On an executor: the engine for the current state. Raises DecisionUnavailable if the state was not seen within its bound."""
     if isinstance(source, Shipped):
         return loaded(source)
     with _LOCK:
@@ -117,7 +117,7 @@ _LOCK = threading.Lock()
 
 
 def _engine(source: Followed) -> BundledEngine:
-    """Looks again after half of the bound, so that a look that fails can be repeated within it."""
+    """Checks the state after half of the bound, so that a failed check can be repeated within the bound."""
     return BundledEngine(
         [_PolicyPlace(source.policy), _state_place(source)],
         engine="python",
@@ -134,28 +134,28 @@ def _state_place(source: Followed) -> BundleLocation:
 
 
 class _PolicyPlace(BundleLocation):
-    """The policy that the stream began with."""
+    """The policy that the stream was started with."""
 
     def __init__(self, policy: OpenPolicy) -> None:
         super().__init__("the policy")
         self.policy = policy
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read; it stays as it is."""
+        """As BundleLocation.read; the policy never changes."""
         del keep
         content = Content(programs={self.policy.system: self.policy.json})
         return [before.get(self.where) or Found(where=self.where, mark=None, content=content)]
 
 
 class _StatePlace(BundleLocation):
-    """A place of bundles, of which the states alone count."""
+    """A location of bundles, of which only the states are used."""
 
     def __init__(self, place: BundleLocation) -> None:
         super().__init__(place.where)
         self.place = place
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read."""
+        """As BundleLocation.read."""
         found = self.place.read(before, keep)
         return [
             bundle
@@ -166,14 +166,14 @@ class _StatePlace(BundleLocation):
 
 
 class _RowsPlace(BundleLocation):
-    """A file or a folder with rows, checked and indexed where it is read."""
+    """A file or folder with rows, which are validated and indexed when they are read."""
 
     def __init__(self, policy: OpenPolicy, where: str) -> None:
         super().__init__(where)
         self.policy = policy
 
     def read(self, before: Mapping[str, Found], keep: Keep) -> list[Found]:
-        """As Place.read; raises DecisionUnavailable for rows that are wrong, and for those that change while they are read."""
+        """As BundleLocation.read; raises DecisionUnavailable for invalid rows, and for rows that change while they are read."""
         known = before.get(self.where)
         for _ in range(_TIMES):
             seen = mark(self.where)
@@ -203,11 +203,11 @@ def each_batch(
     state: str | os.PathLike[str] | Callable[[SparkSession], Any],
     **arguments: Unpack[BatchArguments],
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch`: decides each micro-batch by the state of that moment, and gives it to `write(decided, number)`.
+    """A function for `foreachBatch` that decides each micro-batch by the current state and calls `write(decided, number)`.
 
-    `state`: a path, whose files are looked at for each micro-batch; or a function of the session that gives a state as `decide` takes
-    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins decide, too. What is not known at the
-    beginning of a micro-batch counts from the next one on. The other arguments are those of `decide`, without `refresh`.
+    `state`: a path, whose files are checked for each micro-batch; or a function of the session that returns a state as `decide` takes
+    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins are supported, too. A change after the
+    beginning of a micro-batch takes effect in the next one. The other arguments are those of `decide`, without `refresh`.
     """
     from privtab.spark.deciding import decide
 

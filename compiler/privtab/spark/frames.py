@@ -1,4 +1,4 @@
-"""DataFrames as callers have them: of Spark, or pandas-on-Spark."""
+"""The kinds of DataFrames that callers may pass: Spark and pandas-on-Spark."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Frame = TypeVar("Frame")
-"""A DataFrame of Spark or a pandas-on-Spark DataFrame; what comes back is of the same kind."""
+"""A Spark DataFrame or a pandas-on-Spark DataFrame; the result is of the same kind."""
 
 
 def of_spark(value: Any) -> Any:
-    """A pandas-on-Spark DataFrame as a DataFrame of Spark, without its index; anything else as it is."""
+    """A pandas-on-Spark DataFrame as a Spark DataFrame without the index; anything else unchanged."""
     return value.spark.frame() if _of_pandas(value) else value
 
 
 def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[[DataFrame], Frame]]:
-    """The DataFrame of Spark behind what a caller gave, and what makes the caller's kind of a result.
+    """The caller's DataFrame as a Spark DataFrame, and a function that converts a result back to the caller's kind.
 
-    The index of a pandas-on-Spark DataFrame stays: its columns have names that are not `taken`. Raises UsageError for no DataFrame.
+    The index of a pandas-on-Spark DataFrame is kept, in columns whose names are not `taken`. Raises UsageError for anything else.
     """
     if not _of_pandas(df):
         check_frame(df)
@@ -47,7 +47,7 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
 
 
 def check_frame(df: object) -> None:
-    """Raise UsageError for what is no DataFrame of either kind of session: they share no class before 4.0's last."""
+    """Raise UsageError for anything but a DataFrame, Classic or Connect: early 4.0 releases have no class common to both."""
     if hasattr(df, "mapInArrow") and hasattr(df, "sparkSession"):
         return
     advice = "; write `spark.createDataFrame(df)`" if type(df).__module__.partition(".")[0] == "pandas" else ""
@@ -55,13 +55,13 @@ def check_frame(df: object) -> None:
 
 
 def described(value: object) -> str:
-    """What a caller gave, for a message: a short value as it is."""
+    """A value for a message: its repr if that is short, otherwise its type."""
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"
 
 
 def free(name: str, taken: Any) -> str:
-    """The name, longer where a column has it already.
+    """The name, with underscores appended if a column already has it.
 
     >>> free("x", ["a", "X", "x_"])
     'x__'

@@ -1,4 +1,4 @@
-"""`register_function`: decisions as a function of SQL, `SELECT may(user, 'load', path)`."""
+"""`register_function`: decisions as an SQL function, `SELECT may(user, 'load', path)`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def register_function(
     flags: Iterable[str] = (),
     refresh: float | None = REFRESH,
 ) -> None:
-    """Make decisions a function of a session's SQL: `may(user, action, resource)`, true or false, never null.
+    """Register an SQL function `may(user, action, resource)` in a session; it returns true or false, never null.
 
-    `resource` is an entity, `'table:m/c/s/t'`; with `type="table"` it is the path alone. `flags` are set for all calls. What is no
-    request (a null, a malformed path, an operation that needs a second object) is false.
+    `resource` is an entity, `'table:m/c/s/t'`, or with `type="table"` only the path. `flags` are set for all calls. The result is
+    false for arguments that form no valid request: a null, a malformed path, an operation that needs a second object.
 
-    The function looks at the state again: no answer rests on a look more than `refresh` seconds before, and the state is a path or an
-    address that executors reach. None: the state, of any form that `decide` takes, stays as it is now.
+    The function checks the state for changes, so that no answer is based on a check more than `refresh` seconds old; the state must
+    be a path or an address that executors can reach. With `refresh=None`, any state that `decide` takes is read now, once.
     """
     check_refresh(refresh)
     opened = open_policy(policy)
@@ -105,14 +105,14 @@ def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) ->
 def answers(
     source: Shipped | Followed, layout: Layout, type_: str | None, columns: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
-    """Yes or no for all rows; `columns` are users, operations and resources of one batch after another."""
+    """Whether each row is allowed; `columns` has the users, operations and resources of each batch."""
     requests = (_request(*(_texts(column) for column in part), type_=type_) for part in columns)
     for codes in answered(source, layout, requests):
         yield pc.equal(codes, 0)
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Texts, with null for what is none."""
+    """The column as strings, with null for invalid UTF-8."""
     from privtab.spark.kernel import readable
 
     return readable(column.cast(pa.string()))

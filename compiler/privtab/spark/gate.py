@@ -1,4 +1,4 @@
-"""`require`: a driver goes on only if it may."""
+"""`require`: stop a driver program unless a request is allowed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def require(
     groups: Iterable[str] = (),
     spark: SparkSession | None = None,
 ) -> Decision:
-    """The decision of an allow; raises AccessDenied, which says what is missing, for a denial.
+    """The decision on a request, if it is allowed; otherwise raises AccessDenied, which says what is missing.
 
-    `state`: as in `decide`, or a client (`Client`, `Embedded`), which is asked then; the policy is the client's own and may be
-    None. `resource`: `"type:path"`, a pair or an Entity. InvalidRequest: a part is missing, or the policy does not know it.
+    `state`: as in `decide`, or a client (`Client`, `Embedded`) that decides by its own policy; `policy` may then be None.
+    `resource`: `"type:path"`, a pair or an Entity. Raises InvalidRequest if a part is missing or unknown to the policy.
     """
     name: Any = subject
     if isinstance(name, str):
@@ -42,7 +42,7 @@ def require(
     if callable(ask):
         decision = ask(name, action, resource, with_=with_, flags=flags, groups=groups)
         if not isinstance(decision, Decision):
-            # Of an AsyncClient it is a promise, on which a driver must not go on.
+            # An AsyncClient returns a coroutine, which must not count as an allow.
             getattr(decision, "close", lambda: None)()
             raise UsageError(f"a {type(state).__name__} does not answer at once: give a Client or an Embedded")
         return decision

@@ -1,4 +1,4 @@
-"""Requests as a caller gives them, put to joins: the canonical columns beside the caller's, and the answers back in their place."""
+"""Connect `decide` to the joins: add the canonical columns to the caller's frame, and the answers to the result."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ AGAIN = (
     "the rows are read more than once, and each time they must be the same: a function of chance that is not declared as such needs "
     "`JoinLimits(pin=True)`"
 )
-"""The last step of joins whose rows are not pinned."""
+"""The last step that is listed if the rows are not pinned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Requests with the joins that will decide them, and what is known of the rows."""
+    """Requests, the joins that will decide them, and the figures of the rows."""
 
     asked: RequestColumns
     rows: DataFrame
     joins: Joins
     figures: Figures
     pinned: bool
-    """Whether the rows were read once, for all."""
+    """Whether the rows were checkpointed, so that they are read only once."""
 
     def steps(self) -> tuple[str, ...]:
-        """What will be done, in words."""
+        """A description of each step."""
         from privtab.spark.joins.explain import steps
 
         read = "the rows were read once (`pin`)" if self.pinned else AGAIN
         return (*steps(self.joins, self.figures), read)
 
     def decided(self, allowed: str, reason: str) -> DataFrame:
-        """The caller's rows with their answers."""
+        """The caller's rows with the columns `allowed` and `reason`."""
         names = self.asked.names
         decided = self.joins.decide(self.rows, self.figures)
         yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
@@ -56,7 +56,7 @@ class Joining:
 
 
 def joining(asked: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
-    """Prepare the state, and count the rows, roughly, where `limits` does not say what is known of them."""
+    """Prepare the state, and count the rows approximately if `limits` does not give their figures."""
     from privtab.spark.states import spark_state
 
     asked = replace(asked, columns={name: _readable(name, column) for name, column in asked.columns.items()})
@@ -74,7 +74,7 @@ def joining(asked: RequestColumns, policy: OpenPolicy, state: Any, limits: Limit
 
 
 def _readable(name: str, column: Column) -> Column:
-    """The column of requests with null in place of what is no UTF-8, as `kernel.readable`."""
+    """A column of the request with null in place of invalid UTF-8, as in `kernel.readable`."""
     if name == "groups":
         return F.transform(column, F.try_validate_utf8)
     return column if name.startswith("flag_") else F.try_validate_utf8(column)

@@ -1,7 +1,7 @@
-"""The vectorised plan: the state's arrays go to the executors once, rows come to them in Arrow batches and go back as one byte each.
+"""The vectorised plan: arrays of the state are sent to the executors once; rows arrive in Arrow batches and return one byte each.
 
-The driver packs program and arrays into one flat file. A worker opens it once, all its tasks share it, and nothing that a
-row brings is touched by Python: see `engines/kernel.py`. Only the columns of the request travel; the others stay in the JVM.
+The driver packs the program and the arrays into one flat file. A worker opens it once for all its tasks, and no row is handled by
+Python code: see `engines/kernel.py`. Only the columns of the request are sent to the workers; the others stay in the JVM.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
 
 ROWS = 1 << 17
-"""Rows that are decided at once. Spark's own batches of 10,000 are gathered: what is looked up by text costs by the batch."""
+"""Rows that are decided at once. Spark's batches of 10,000 are combined, because looking up strings has a cost for each batch."""
 BYTES = 64 << 20
-"""Of Arrow memory at which gathering ends earlier."""
+"""Bytes of Arrow memory at which batches are no longer combined."""
 NOT_GRANTED = "not granted"
 UNDECIDED = "not decided"
 CODE = "__privtab"
 NO_ANSWER = "no answer"
 CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER)
-"""What the byte of a row says: 0 is yes, all others are no."""
+"""Reasons by the byte of a row: 0 is an allow, all others are denials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the columns that come to a worker are, by canonical name in their order, and what is the same for all rows."""
+    """The columns that a worker receives, by canonical name and in order, and the constants of all rows."""
 
     columns: tuple[str, ...]
     constants: Mapping[str, str | bool]
@@ -51,7 +51,7 @@ class Layout:
 def decide_by_kernel(
     asked: RequestColumns, shipped: Shipped | Followed, *, rows: int = ROWS
 ) -> tuple[DataFrame, Column, Column]:
-    """The frame with one more column, `asked.code`, and whether and why by it."""
+    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it."""
     layout = Layout(
         columns=tuple(asked.columns),
         constants=dict(asked.constants),
@@ -63,7 +63,7 @@ def decide_by_kernel(
 
 
 def told(asked: RequestColumns) -> tuple[Column, Column]:
-    """Whether and why, by the column of codes."""
+    """The columns `allowed` and `reason`, computed from the column of codes."""
     code = F.col(asked.code)
     allowed = F.coalesce(code == 0, F.lit(col=False))
     words = F.array(*(F.lit(text) for text in CODES))
@@ -75,23 +75,23 @@ def _coded(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
         return _mapped(asked, shipped, layout)
-    # Not deterministic, as far as the optimiser may know: else a filter on the answer would be pushed below it as a second
-    # copy, and every row decided twice.
+    # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
+    # function, and every row would be decided twice.
     decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
     return asked.frame.select("*", decide(*asked.columns.values()).alias(asked.code))
 
 
 def _mapped(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
-    """For Spark 4.0, which has no Arrow functions of columns: rows travel whole."""
+    """For Spark 4.0, which has no Arrow UDFs: whole rows are sent to the workers."""
     return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
 
 
 def mapped(asked: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
-    """The frame with its codes, by a function for `mapInArrow` that is made from how many columns come before the request's."""
+    """The frame with its codes. `function` takes the number of columns before the request's and returns one for `mapInArrow`."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
     names = list(asked.frame.columns)
-    # Names may repeat in a frame; in Arrow they may not. What is told of a column stays: by it `char(n)` is known.
+    # Names may repeat in a frame, but not in Arrow. Metadata is kept, because it identifies `char(n)` columns.
     kept = [
         StructField(f"c{at}", f.dataType, nullable=True, metadata=f.metadata) for at, f in enumerate(asked.frame.schema)
     ]
@@ -128,7 +128,7 @@ def _batches_function(
 def answered(
     shipped: Shipped | Followed, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
-    """The codes of all rows; `columns` are the arrays of one batch after another."""
+    """The codes of all rows; `columns` has the arrays of each batch."""
     for part in gathered(columns, layout.rows):
         yield _codes(current(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
 
@@ -136,7 +136,7 @@ def answered(
 def answered_batches(
     shipped: Shipped | Followed, layout: Layout, kept: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows as they came, without the columns of the request, and with their codes."""
+    """The input rows with the columns of the request replaced by a code."""
     for part in gathered((tuple(batch.columns) for batch in batches), layout.rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
         names = [*(f"c{at}" for at in range(kept)), CODE]
@@ -144,7 +144,7 @@ def answered_batches(
 
 
 def gathered(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
-    """Batches put together to about as many rows, unless they are large."""
+    """Combine batches to about `rows` rows, fewer if they exceed BYTES."""
     part: list[tuple[pa.Array, ...]] = []
     count = size = 0
     for batch in batches:
@@ -183,7 +183,7 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
 
 
 def readable(column: pa.Array) -> pa.Array:
-    """The column with null in place of what is no UTF-8: Spark takes any bytes for text."""
+    """The column with null in place of invalid UTF-8: Spark accepts any bytes as a string."""
     listed = pa.types.is_list(column.type)
     texts = column.flatten() if listed else column
     if not pa.types.is_string(texts.type):

@@ -1,4 +1,4 @@
-"""Jars that a session fetches, and the settings that those of well-known table formats need."""
+"""Maven packages of a session, and the settings that packages of well-known table formats need."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     },
 }
-"""By the beginning of a package: settings without which Spark does not read its tables."""
+"""By prefix of a package: the settings that Spark needs to read its tables."""
 
 
 def with_packages(packages: Sequence[str], settings: Mapping[str, str], *, remote: bool) -> dict[str, str]:
     """The settings of a session that fetches packages (`group:artifact:version`) from a Maven repository.
 
-    What `settings` say themselves stays. Raises UsageError for what is no package, and where the session is on a server
-    (`remote`), which has jars of its own.
+    Settings given in `settings` take precedence. Raises UsageError for an invalid package, and if the session is on a server
+    (`remote`), which has its own jars.
     """
     found = dict(settings)
     if not packages:

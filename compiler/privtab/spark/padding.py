@@ -1,6 +1,6 @@
-"""Columns of type `char(n)`: Spark fills up what is shorter with spaces, and those are no part of a name.
+"""Remove the padding of `char(n)` columns: Spark pads shorter values with spaces, which are not part of a name.
 
-A name with spaces behind it is another name to a policy: what is denied on `a` would not be denied on `a  `.
+To a policy, a padded name is a different name: a denial on `a` would not apply to `a  `.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark notes what a column was declared as; to its type it is a string."""
+"""Metadata key under which Spark records the declared type of a column whose type it reports as string."""
 
 
 def padded(field: StructField) -> bool:
-    """Whether a column is of `char(n)`, or of arrays of that; what an expression makes of one does not tell."""
+    """Whether a column is declared as `char(n)` or an array of it; the result of an expression does not record this."""
     return _declared(field).startswith(("char(", "array<char("))
 
 
 def unpadded(column: Column, field: StructField) -> Column:
-    """A column of that type without the padding; any other as it is."""
+    """The column without padding if it is `char(n)`, otherwise unchanged."""
     if not padded(field):
         return column
     if _declared(field).startswith("array"):
-        return F.transform(column, lambda name: F.rtrim(name))  # noqa: PLW0108  (by itself it would be given the place, too)
+        return F.transform(column, lambda name: F.rtrim(name))  # noqa: PLW0108  (F.rtrim itself would also receive the position)
     return F.rtrim(column)
 
 
 def without_padding(frame: DataFrame) -> DataFrame:
-    """The frame with its columns of `char(n)` without their padding."""
+    """The frame with the padding of its `char(n)` columns removed."""
     if not any(map(padded, frame.schema.fields)) or len(set(frame.columns)) < len(frame.columns):
         return frame
     names = [f"`{name.replace('`', '``')}`" for name in frame.columns]

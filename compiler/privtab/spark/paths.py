@@ -1,4 +1,4 @@
-"""Paths from columns of names, each percent-encoded as a path has it."""
+"""Build paths from columns of names, percent-encoding each name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def encoded(name: Column) -> Column:
-    """A column of names, as `names.encode_name` writes them."""
+    """A column of names, encoded as by `names.encode_name`."""
     text = name.cast("string")
     plain = wildcard = text
     for sign, escape in ESCAPES:
@@ -25,19 +25,19 @@ def encoded(name: Column) -> Column:
 
 
 def decoded(name: str) -> str:
-    """SQL: a name of a path as names of principals are written."""
+    """SQL expression that decodes a name taken from a path."""
     for sign, escape in reversed(ESCAPES):
         name = f"replace({name}, '{escape}', '{sign}')"
     return name
 
 
 def last_name(path: str) -> str:
-    """SQL: the last name of a path."""
+    """SQL expression for the last name of a path."""
     return f"substring_index({path}, '/', -1)"
 
 
 def joined(encoded_names: Iterable[Column]) -> Column:
-    """The path of encoded names from the root down; null where one of them is null."""
+    """The path made of encoded names from the root down; null if any of them is null."""
     parts = list(encoded_names)
     between = [piece for part in parts for piece in (F.lit("/"), part)]
     return F.concat(F.lit(""), *between[1:])

@@ -1,4 +1,4 @@
-"""A policy and a state from whatever they are given as."""
+"""Open a policy given in any supported form."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ARCHIVES = (".tar.gz", ".tgz")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OpenPolicy:
-    """A policy as Spark's plans need it."""
+    """A policy in the form that the plans of Spark need."""
 
     json: Mapping[str, Any]
-    """The program as the policy bundle carries it and engines run it."""
+    """The program's JSON, as in the policy bundle."""
     program: Program | None
-    """None where only the bundle is there: enough to decide with a state bundle, too little to check a state's rows."""
+    """None if only a bundle or JSON was given: enough to decide with a state bundle, but not to validate the rows of a state."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -36,7 +36,7 @@ class OpenPolicy:
 
     @cached_property
     def digest(self) -> str:
-        """What the program goes by."""
+        """A short hash that identifies the program."""
         from privtab.bundle.archive import json_bytes
 
         return hashlib.sha256(json_bytes(self.json)).hexdigest()[:16]
@@ -47,7 +47,7 @@ class OpenPolicy:
         return self.vocabulary.system
 
     def checked(self, what: str) -> Program:
-        """The program; raises UsageError where there is none, `what` being the thing that needs it."""
+        """The program; raises UsageError if there is none. `what` names, for the message, the thing that needs it."""
         if self.program is None:
             raise UsageError(
                 f"{what} needs the policy's tables to be checked by: give the policy by name or path, no bundle"
@@ -80,7 +80,7 @@ def open_policy(policy: PolicyLike) -> OpenPolicy:
 def _of_program(program: Program) -> OpenPolicy:
     from privtab.pipeline import policy_artifacts
 
-    # As the bundle has it, so that both are known by one revision.
+    # The same JSON as in the bundle, so that both have the same digest.
     return OpenPolicy(json=policy_artifacts(program).program, program=program)
 
 

@@ -1,4 +1,4 @@
-"""Whether the executors can run privtab, looked at once for each session and before anything is prepared."""
+"""Check that the executors can run privtab, once for each session and before anything is prepared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCK = threading.Lock()
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Run one tiny task; raises DecisionUnavailable that says which Python lacks what, and how to set another."""
+    """Run one tiny task; raises DecisionUnavailable, which says what the executors' Python lacks and how to set another."""
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
     with _LOCK:
@@ -49,7 +49,7 @@ def check_executors(spark: SparkSession) -> None:
 
 
 def _look(needed: tuple[str, ...]) -> Callable[[int], str]:
-    """A function that travels by itself: nothing in it names a module of ours, which the executor may lack."""
+    """A self-contained function: it imports no privtab module, which the executor may lack."""
 
     def look(_: int) -> str:
         import importlib.util

@@ -1,7 +1,7 @@
-"""How the arrays of a state come to the executors, each worker process opening them once.
+"""Send the arrays of a state to the executors, where each worker process opens them once.
 
-Small ones travel within the function itself. Larger ones are a file that Spark brings to every node (`addArtifacts`): it
-is sent once for a session, not with every plan, and all workers of a node map the same memory.
+Small arrays are pickled with the function. Larger ones become a file that Spark copies to every node (`addArtifacts`): once for a
+session instead of with every plan, and all workers of a node map the same memory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
 
 WITHIN = 256 << 10
-"""Bytes up to which arrays travel within the function."""
+"""Most bytes of arrays that are pickled with the function."""
 KEPT = 4
-"""States that a worker process keeps open."""
+"""Number of states that a worker process keeps open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """What a worker needs to open a state: its bytes, or the name of the file that has them."""
+    """What a worker needs to open a state: its bytes, or the name of the file that contains them."""
 
     digest: str
     content: bytes | None = field(default=None, repr=False)
@@ -42,19 +42,19 @@ class Shipped:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
-    """A program and the arrays of a state, ready to go."""
+    """A program and the arrays of a state, serialised."""
 
     digest: str
     content: bytes = field(repr=False)
 
     @classmethod
     def of(cls, batches: Batches) -> Packed:
-        """From batches that have their arrays."""
+        """Serialise the program and the arrays of `batches`."""
         content = packed((dict(batches.engine.program), batches.arrays))
         return cls(digest=digest(content), content=content)
 
     def ship(self, spark: SparkSession, *, within: int = WITHIN) -> Shipped:
-        """Make it known to a session's executors."""
+        """Make the arrays available to a session's executors."""
         if len(self.content) <= within:
             return Shipped(digest=self.digest, content=self.content)
         name = f"privtab-{self.digest}.bin"
@@ -71,7 +71,7 @@ _LOCK = threading.Lock()
 
 
 def _file(name: str, content: bytes) -> Path:
-    """A file of this process with some content: executors may come for it as long as the session lives."""
+    """Write a file that exists until this process ends: executors may fetch it for as long as the session lives."""
     path = _folder() / name
     if not path.exists():
         path.write_bytes(content)
@@ -89,7 +89,7 @@ _OPEN: OrderedDict[str, Batches] = OrderedDict()
 
 
 def loaded(shipped: Shipped) -> Batches:
-    """On an executor: what was shipped, opened once for each process."""
+    """On an executor: the shipped state, opened once for each process."""
     with _LOCK:
         found = _OPEN.get(shipped.digest)
         if found is None:

@@ -1,4 +1,4 @@
-"""`spark.read.format("privtab")`: the matrix as a data source, with the filters of a query pushed down into it."""
+"""`spark.read.format("privtab")`: the entitlement matrix as a data source that supports filter pushdown."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ OPTIONS = (
 PARTITIONS = 8
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _EXACT = ("principal", "user", "operation", "type", "path")
-"""Columns whose filters are taken over whole."""
+"""Columns whose filters the source can apply completely."""
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Make `spark.read.format("privtab")` known to a session.
+    """Register `spark.read.format("privtab")` in a session.
 
-    Raises DecisionUnavailable where the Python of the executors lacks privtab.
-    `pushdown` lets Spark push filters into Python data sources (4.1 and later), into those that have the option `pushdown` set.
+    Raises DecisionUnavailable if the executors' Python lacks privtab. `pushdown` lets Spark (4.1 and later) push filters into Python
+    data sources; a read must also set the option `pushdown`.
     """
     check_executors(spark)
     spark.dataSource.register(EntitlementSource)
     if pushdown:
-        with contextlib.suppress(Exception):  # 4.0 knows no such setting
+        with contextlib.suppress(Exception):  # Spark 4.0 has no such setting
             spark.conf.set(PUSHDOWN, "true")
 
 
 class EntitlementSource(DataSource):
-    """The matrix, as `entitlements` has it.
+    """The entitlement matrix, with the same rows as `entitlements`.
 
-    Options: `policy`, `state`, and where wanted `entities` (a file), `operations`, `users`, `principals`, `flags` (lists with
-    commas or in JSON), `with` (JSON), `ways`, `partitions`, `pushdown`. The driver reads the files; executors need none of them.
+    Options: `policy`, `state`, and optionally `entities` (a file), `operations`, `users`, `principals`, `flags` (lists, separated
+    by commas or in JSON), `with` (JSON), `ways`, `partitions`, `pushdown`. Only the driver reads the files.
 
-    `pushdown` is off unless it is asked for: Spark keeps what it pushed last with what was loaded, so a second query of the same
-    DataFrame, or a second branch of one, would get the rows of the other's filters.
+    `pushdown` is off by default: Spark stores the filters that it pushed last in the loaded relation, so a second query of the same
+    DataFrame, or a second branch of one query, would get rows filtered for the other.
     """
 
     @classmethod
@@ -79,7 +79,7 @@ class EntitlementSource(DataSource):
         return DDL
 
     def reader(self, schema: StructType | None) -> DataSourceReader:
-        """Raises UsageError for options that are missing or unknown, and for columns that there are not."""
+        """The reader; raises UsageError for missing or unknown options and for unknown columns."""
         given = {str(key).lower(): str(value) for key, value in self.options.items()}
         for key in given:
             if key not in OPTIONS and key != "path":
@@ -96,13 +96,13 @@ class EntitlementSource(DataSource):
 
 
 class EntitlementReader(DataSourceReader):
-    """One reading: what is asked."""
+    """Reads the matrix for one set of options."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str] = tuple(COLUMNS)) -> None:
         self.options = dict(options)
         self.columns = list(columns)
         self.narrowed: dict[str, frozenset[str]] = {}
-        """By column the values that the filters of a query leave."""
+        """By column, the values that pass the filters of the query."""
         self._shipped: Shipped | None = None
         self._policy = open_policy(options["policy"])
         if (Path(options["state"]) / "_MANIFEST.json").is_file():
@@ -113,7 +113,7 @@ class EntitlementReader(DataSourceReader):
             operations=None if asked is None else frozenset(asked),
             withs=self._withs(),
             flags=frozenset(self._list("flags") or ()),
-            ways=options.get("ways", "first"),  # type: ignore[arg-type]  # what it may be is checked next
+            ways=options.get("ways", "first"),  # type: ignore[arg-type]  # validated below
         )
         check(self._question, self._policy.vocabulary)
         self._named = self._list("users"), self._list("principals")
@@ -124,20 +124,20 @@ class EntitlementReader(DataSourceReader):
         self._keys = named.of_source(self._source, chains) if file is None else named.from_file(Path(file))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark pickles the reader once all filters are known, and sends it to the executors: they need none of the files.
+        # Spark pickles the reader for the executors after it has pushed the filters; the executors need no files.
         return {"narrowed": self.narrowed, "columns": self.columns, "_shipped": self._parcel()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The entities in portions."""
+        """The entities, divided into partitions."""
         keys = [key for key in self._keys if self._wanted(key)]
         count = max(1, min(self._count, len(keys)))
         return [InputPartition(keys[at::count]) for at in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some entities."""
+        """The rows of the entities of one partition."""
         assert self._shipped is not None
         batches = opened(self._shipped).of(partition.value)
         narrowed = {column: pa.array(sorted(texts), pa.string()) for column, texts in self.narrowed.items()}
@@ -145,7 +145,7 @@ class EntitlementReader(DataSourceReader):
             yield _left(batch, narrowed).select(self.columns)
 
     def _parcel(self) -> Shipped:
-        """The matrix of what the query leaves."""
+        """The matrix for the users and operations that pass the filters, packed for the executors."""
         if self._shipped is None:
             users, principals = self._subjects(*self._named)
             matrix = Matrix(open_world(self._policy, self._source, users=users, principals=principals), self._question)
@@ -157,7 +157,7 @@ class EntitlementReader(DataSourceReader):
     def _subjects(
         self, users: list[str] | None, principals: list[str] | None
     ) -> tuple[list[str] | None, list[str] | None]:
-        """Who is asked about: of those named by options, or of all users, whom the query leaves."""
+        """The users and principals of the query: those named by options, or all users, that pass the filters."""
         only = self.narrowed.get("user")
         labels = self.narrowed.get("principal")
         if only is not None:
@@ -215,10 +215,10 @@ class EntitlementReader(DataSourceReader):
 
 
 class NarrowedReader(EntitlementReader):
-    """One reading that is narrowed by the filters of the one query that it is for."""
+    """Reads the part of the matrix that passes the filters of one query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        """Take over equalities and lists of values; gives back what Spark has to look at itself."""
+        """Accept equalities and lists of values; returns the filters that Spark must apply itself."""
         for given in filters:
             values = _values(given)
             if values is None:
@@ -230,7 +230,7 @@ class NarrowedReader(EntitlementReader):
 
 
 def _columns(schema: StructType | None) -> list[str]:
-    """The columns that are wanted; raises UsageError where there are none such."""
+    """The requested columns; raises UsageError for unknown columns and wrong types."""
     if schema is None:
         return list(COLUMNS)
     via = DDL.partition(" via ")[2].replace(": ", ":").replace(", ", ",")
@@ -246,13 +246,13 @@ def _columns(schema: StructType | None) -> list[str]:
 
 
 def _values(given: Filter) -> tuple[str, frozenset[str]] | None:
-    """The column and the values that a filter leaves; None where it is of another kind."""
+    """The column and the values that pass a filter; None for a filter of another kind."""
     from pyspark.sql.datasource import EqualTo, In
 
     if isinstance(given, EqualTo):
         values: tuple[Any, ...] = (given.value,)
     elif isinstance(given, In):
-        # A null among the values is equal to nothing.
+        # A null in the list matches nothing.
         values = tuple(value for value in given.value if value is not None)
     else:
         return None

@@ -1,4 +1,4 @@
-"""A state, from whatever it is given as, made ready for the kernel on the driver."""
+"""Load a state from any supported form and prepare it for the kernel on the driver."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REMEMBERED = 2
-"""States that stay packed on the driver, for the next call with the same."""
+"""Number of states of each kind that the driver caches."""
 
 _known: list[tuple[object, Any, Any]] = []
-"""(what it is known by, the state, what was made of it), the last used at the end."""
+"""Cache entries (key, state, value), the most recently used last."""
 _lock = threading.Lock()
 
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
-    """How many rows each table of a state has."""
+    """Row count of each table of a state."""
     rows = opened(policy, state, spark)
     if isinstance(rows, State):
         return {table: len(getattr(rows, table)) for table in TABLES}
@@ -38,18 +38,18 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
 
 
 def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> Packed:
-    """A state packed with its policy; made once for as long as it is asked for again and again."""
+    """A state packed with its policy, cached for repeated calls."""
     key = ("packed", policy.digest, *mark(state))
     packed: Packed = _remembered(key, state, lambda: _packed(policy, state, spark))
     return packed
 
 
 def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
-    """The state as tables of Spark."""
+    """The state as Spark tables."""
     from privtab.spark.state.opening import state_tables
 
     key = ("tables", policy.digest, id(spark), *mark(state))
-    # The session is kept as well: another one may not come to be known by its number.
+    # The session is cached as well, so that no other session can reuse its id.
     return _remembered(key, (state, spark), lambda: state_tables(spark, policy, state))
 
 
@@ -61,7 +61,7 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
         return bundled(policy, os.fspath(state))
     rows = opened(policy, state, spark)
     if not isinstance(rows, State):
-        # The caller wants it here, or it was found to be small enough.
+        # The caller asked for the index on the driver, or the state was found to be small enough.
         rows = rows.local(1 << 40)
     return Index(index(_program(policy), rows))
 
@@ -77,7 +77,7 @@ def _program(policy: OpenPolicy) -> Any:
 
 
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
-    """A State that is here, or a SparkState."""
+    """The state as a State on the driver or as a SparkState."""
     if state is None:
         raise UsageError("there is no state: give rows, a path, a bundle or tables of Spark")
     if isinstance(state, State):
@@ -110,9 +110,9 @@ def _remembered(key: tuple[object, ...], state: Any, make: Any) -> Any:
 
 
 def mark(state: Any) -> tuple[object, ...]:
-    """What a state is known by: files by name and age, anything else by being the same object, which is kept meanwhile.
+    """The cache key of a state: name, times and size of its files, or the identity of the object, which the cache keeps alive.
 
-    An address is never known: only its server can tell.
+    The key of an address is never equal to another: only its server knows whether the content has changed.
     """
     if not isinstance(state, str | os.PathLike):
         return (id(state),)
@@ -132,7 +132,7 @@ def mark(state: Any) -> tuple[object, ...]:
 
 
 def forgotten(state: Any) -> None:
-    """Let go of what was made of a state that nobody gives again."""
+    """Drop everything cached for a state that will not be used again."""
     from privtab.spark.joins.prepare import forget
 
     with _lock:
