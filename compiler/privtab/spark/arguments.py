@@ -42,6 +42,7 @@ _LONGEST = 2**31 - 1
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RequestColumns:
     """The requests of a DataFrame's rows: columns and constants by canonical name.
+
     The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`.
     """
 

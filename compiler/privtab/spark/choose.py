@@ -33,6 +33,7 @@ _WIDTH: Mapping[str, int] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits beyond which joins decide, and settings of the joins."""
+
     rows: int = 5_000_000
     """Most rows of a state that are collected on the driver, which builds the arrays (about 150,000 rows a second)."""
     size: int = 1 << 30

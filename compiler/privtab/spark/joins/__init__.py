@@ -1,4 +1,4 @@
-"""Decisions by joins of DataFrames, for states that no executor holds whole."""
+"""Decisions by joins of DataFrames, for states too large for an executor."""
 
 from __future__ import annotations
 

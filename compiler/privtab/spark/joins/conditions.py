@@ -1,4 +1,4 @@
-"""Conditions over what joins have found: one SQL text for each case."""
+"""Compile conditions to SQL over the columns of bits that the joins produce: one expression for each case."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from privtab.spark.joins.text import beginning, both, either, united
 from privtab.spark.paths import decoded, last_name
 
 Found: TypeAlias = Callable[[str, str, PathEntity, int], str]
-"""The column of (part, type of its entity, place, word)."""
+"""Returns the column for (part, type of its entity, place, word)."""
 
 
 class Texts:
-    """Writes the conditions of a layout."""
+    """Writes the conditions of a layout as SQL."""
 
     def __init__(self, layout: Layout, names: ColumnNames, found: Found) -> None:
         self.layout = layout
         self.names = names
         self.found = found
         self.masks: dict[int, int] = {}
-        """By word: the bits that conditions read."""
+        """By word, the bits that conditions read."""
         self.denials: dict[int, int] = {}
-        """By word: those of them that say no."""
+        """By word, the bits for denials among them."""
 
     def case(self, case: Case) -> str:
-        """Whether a case's condition holds; never null."""
+        """SQL expression for whether a case's condition holds; never null."""
         return fold(case.condition, lambda fact: self._fact(fact, case), both, either)
 
     def _fact(self, fact: Atom, case: Case) -> str:
@@ -80,7 +80,7 @@ class Texts:
         return truth
 
     def _defaults(self, fact: Atom, case: Case, places: list[PathEntity]) -> list[str]:
-        """By the default grants of declared roles: those held everywhere, and those whose scope an entity lies in."""
+        """Conditions for the default grants of declared roles, assigned everywhere or within a scope that contains the entity."""
         chain = self.layout.chain(fact.type)
         found = []
         for place in places:

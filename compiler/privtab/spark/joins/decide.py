@@ -1,8 +1,8 @@
-"""Decisions by joins alone: for states that no executor holds whole.
+"""Decide by joins only, for states too large for an executor.
 
-Each part of a request (what lies above its resource, the resource, every `with` object) depends on the user and a piece of a
-path. What users hold there is found once for each such pair, however many rows share it, and joined to the rows; a condition
-over the bits says yes or no.
+Each part of a request (the entities above its resource, the resource, every `with` object) depends on the user and a piece of a
+path. What the user holds there is computed once for each distinct pair and joined to the rows as bits, over which a condition
+decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NOT_GRANTED = "not granted"
 CHANGED = "not the same when read again"
-"""Why a row is denied that was not there when it was looked up what is held: rows are read several times."""
+"""The reason of a denied row that was missing when holdings were looked up: the rows are read several times and may have changed."""
 SEEN, MAY_DENY, THERE = (HIDDEN + name for name in ("seen", "may_deny", "there"))
 
 
@@ -45,8 +45,8 @@ def decide_by_joins(
 ) -> DataFrame:
     """`requests` with `allowed` (never null) and `reason` (null where allowed).
 
-    `requests` has the canonical columns of requests, all but those that `constants` gives for all rows; other columns are kept.
-    `figures` tells what is known about the rows; None: they are counted, roughly, before anything else.
+    `requests` has the canonical columns of requests, except those that `constants` gives for all rows; other columns are kept.
+    `figures`: known figures of the rows; None: they are first estimated by a count.
     """
     return joins_for(requests, policy, state, constants, limits).decide(requests, figures)
 
@@ -58,21 +58,21 @@ def joins_for(
     constants: Mapping[str, str | bool] | None,
     limits: JoinLimits | None,
 ) -> Joins:
-    """The plan for requests with the columns of a DataFrame; raises UsageError for a stream, and for the state of another policy."""
+    """The joins for requests with the columns of a DataFrame; raises UsageError for a stream or the state of another policy."""
     from privtab.spark.policies import open_policy
 
     if requests.isStreaming:
         raise UsageError("joins cannot follow the state of a stream: decide each micro-batch by `each_batch`")
     opened = open_policy(policy)
     state.fitting(opened)
-    # Groups are taken from requests where the policy says so, and nowhere else.
+    # Groups are taken from requests only if the policy says so.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}
     names = ColumnNames(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
     return Joins.of(opened, names, state, limits or JoinLimits())
 
 
 class Joins:
-    """Requests of one kind over one state."""
+    """Decides requests with given columns and constants by one state."""
 
     def __init__(self, compiled: Layout, names: ColumnNames, holdings: Prepared, limits: JoinLimits) -> None:
         self.layout = compiled
@@ -80,7 +80,7 @@ class Joins:
         self.holdings = holdings
         self.limits = limits
         self.used: dict[str, dict[tuple[int, int], None]] = {}
-        """By part: (number of a place, word) that some condition reads."""
+        """By part, the pairs (number of a place, word) that conditions read."""
         texts = Texts(compiled, names, self._found)
         self.conditions = [texts.case(case) for case in compiled.cases]
         self.masks = texts.masks
@@ -88,7 +88,7 @@ class Joins:
 
     @classmethod
     def of(cls, policy: OpenPolicy, names: ColumnNames, state: SparkState, limits: JoinLimits) -> Joins:
-        """Compile what requests with these names may ask, and prepare the state."""
+        """Compile the operations that requests with these names may use, and prepare the state."""
         return cls(compile_for(policy.json, names), names, prepare(policy, state, limits), limits)
 
     def _found(self, part: str, type_: str, place: PathEntity, number: int) -> str:
@@ -97,7 +97,7 @@ class Joins:
         return f"coalesce({_column(part, at, number)}, 0L)"
 
     def decide(self, requests: DataFrame, figures: Figures | None) -> DataFrame:
-        """The rows with their answers."""
+        """The rows with the columns `allowed` and `reason`."""
         rows = _plain(requests, self.names)
         if figures is None:
             figures = self.measure(rows)
@@ -108,16 +108,16 @@ class Joins:
         return self._joined(rows, answers.toDF(*(_answer(name) for name in (*keys, "allowed", "reason"))), keys)
 
     def measure(self, rows: DataFrame) -> Figures:
-        """About how many different things the rows ask."""
+        """Estimate the number of distinct requests and of distinct keys of each part."""
         taken_apart = prepared(rows, self.layout, self.names)
         return measured(taken_apart, self.names.keys(self.layout), {part: self.keys(part) for part in self.used})
 
     def once(self, figures: Figures) -> bool:
-        """Whether each distinct request is decided once, and its answer sent to where the rows are."""
+        """Whether each distinct request is decided once and the answers are broadcast to the rows."""
         return figures.repeated and self.limits.broadcasts(figures.requests, 160)
 
     def _joined(self, rows: DataFrame, answers: DataFrame, keys: list[str]) -> DataFrame:
-        """Rows with the answers to their requests. What is null where every request has something is joined to nothing."""
+        """Rows with the answers to their requests. A null in a column that every request needs matches no answer."""
         always = ("user", "action", "type", "path")
         alike = both(f"{quoted(k)} {'=' if k in always else '<=>'} {_answer(k)}" for k in keys)
         found = rows.join(F.broadcast(answers), F.expr(alike), "left")
@@ -129,7 +129,7 @@ class Joins:
         return found.select(*kept, F.expr(f"coalesce({allowed}, false)").alias("allowed"), F.expr(told).alias("reason"))
 
     def _decided(self, requests: DataFrame, figures: Figures) -> DataFrame:
-        """Requests with their answers, each for itself."""
+        """Decide each row, without combining equal requests."""
         rows = prepared(requests, self.layout, self.names)
         decided = rows
         for part in self.used:
@@ -144,11 +144,11 @@ class Joins:
         return self._answered(decided, requests)
 
     def goes_along(self, part: str, figures: Figures) -> bool:
-        """Whether what is found of a part is sent to where the rows are, so that these need not move."""
+        """Whether the holdings found for a part are broadcast, so that the rows need not be shuffled."""
         return self.limits.broadcasts(figures.of(part), 100 + 8 * len(self.used[part]))
 
     def keys(self, part: str) -> list[str]:
-        """What a part depends on."""
+        """The columns that a part depends on."""
         keys = [WHO, piece(part)]
         if len(self.layout.specs[part]) > 1:
             keys.insert(1, kind(part))
@@ -157,15 +157,15 @@ class Joins:
         return keys
 
     def _single(self, part: str) -> bool:
-        """Whether one place is all that is looked at."""
+        """Whether a part has only one place for each type."""
         return all(len(places) == 1 for places in self.layout.specs[part].values())
 
     def _part(self, rows: DataFrame, part: str) -> DataFrame:
-        """What is held at the places of a part: its keys, and a column for each place and word.
+        """The holdings at the places of a part: its keys, and a column for each place and word.
 
-        Where there are denials, nothing on the way may drop what is asked: a pair of which no row comes back was not looked
-        up, and its request is not allowed (`_complete`). A single place is dropped if nobody holds anything there, which the
-        state alone says.
+        If there are denials, no join may drop a key: a key without a row in the result was not looked up, and its request is
+        denied (`_complete`). A single place may be dropped if no principal holds anything there, which follows from the state
+        alone.
         """
         keys = self.keys(part)
         asked = rows.where(f"{piece(part)} IS NOT NULL AND {WHO} IS NOT NULL").select(*keys)
@@ -181,7 +181,7 @@ class Joins:
         return self._held(looked, part, keys, there=f"{THERE} IS NOT NULL")
 
     def _steps(self, part: str) -> str:
-        """The places of a part as an array: their numbers and keys."""
+        """SQL array of the places of a part, each with its number and key."""
         listed: dict[str, list[str]] = {}
         for type_, places in self.layout.specs[part].items():
             steps = ", ".join(
@@ -193,7 +193,7 @@ class Joins:
         return chosen(((one_of(kind(part), types), steps) for steps, types in listed.items()), "null")
 
     def _held(self, looked: DataFrame, part: str, keys: list[str], there: str = "true") -> DataFrame:
-        """`there`: whether anybody holds anything at the place of a row; nobody's principals are looked for where not."""
+        """Aggregate the bits by `keys`. `there`: whether any principal holds anything at a row's place; if not, none is looked up."""
         user = f"concat('user:', {WHO})"
         if self.names.has("groups"):
             whos = f"concat(array({user}), transform({GROUPS}, g -> concat('group:', g)))"
@@ -211,14 +211,14 @@ class Joins:
         return found.groupBy(*keys).agg(*columns, F.expr("count(1) > 0").alias(SEEN + part))
 
     def _complete(self) -> str:
-        """Whether all was looked up that may say no."""
+        """SQL condition that every place with possible denials was looked up."""
         if not self.denials:
             return "true"
         asked = {part: f"{MAY_DENY}{part}" if self._single(part) else piece(part) for part in self.used}
         return both(f"({what} IS NULL OR {SEEN}{part} IS NOT NULL)" for part, what in asked.items())
 
     def _side(self, name: str, masks: Mapping[int, int] | None = None) -> DataFrame:
-        """A table of the state: the rows with some of the bits by word, sent to all executors if it is small."""
+        """A table derived from the state, restricted to rows with any of the bits in `masks`; broadcast if it is small."""
         frame: DataFrame = getattr(self.holdings, name)
         if masks is not None:
             frame = frame.where(either(f"({word(n)} & {mask}L) <> 0L" for n, mask in sorted(masks.items())))
@@ -240,7 +240,7 @@ class Joins:
 
 
 def _plain(requests: DataFrame, names: ColumnNames) -> DataFrame:
-    """Requests whose texts are compared letter by letter, whatever the collation of their columns."""
+    """Requests with strings that compare byte by byte, whatever the collation of their columns."""
     collated = {
         field.name: F.col(quoted(field.name)).cast("string")
         for field in requests.schema.fields
@@ -250,7 +250,7 @@ def _plain(requests: DataFrame, names: ColumnNames) -> DataFrame:
 
 
 def compile_for(program: Mapping[str, Any], names: ColumnNames) -> Layout:
-    """The layout of what requests with these names may ask."""
+    """The layout of the operations that requests with these names may use."""
     flags = {
         flag: names.flag(f"flag_{flag}")
         for rules in program["rules"].values()
@@ -275,7 +275,7 @@ def _column(part: str, at: int, number: int) -> str:
 
 
 def _key(path: str, place: PathEntity) -> str:
-    """The key of a place on a path; null paths have none."""
+    """SQL expression for the key of a place on a path; null for a null path."""
     if place.depth == 0:
         return f"CASE WHEN {path} IS NOT NULL THEN {literal(place.prefix)} END"
     beginning = f"substring_index({path}, '/', {place.depth})"

@@ -1,4 +1,4 @@
-"""What joins will do, in words."""
+"""Describe the steps of a join plan."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def explain_joins(
     figures: Figures | None = None,
     limits: JoinLimits | None = None,
 ) -> str:
-    """The steps of `decide_by_joins` with these arguments, which side goes where, and why."""
+    """The steps of `decide_by_joins` with these arguments: which sides are broadcast or shuffled, and why."""
     plan = joins_for(requests, policy, state, constants, limits)
     return "\n".join(steps(plan, figures or plan.measure(requests)))
 
 
 def steps(plan: Joins, figures: Figures) -> Iterator[str]:
-    """The lines that say what joins do with rows of which so much is known."""
+    """The lines that describe what the joins do with rows of these figures."""
     rules, cases = len(plan.layout.rules), len(plan.layout.cases)
     yield f"rows are read as requests: {_count(rules, 'operation')}, {_count(cases, 'condition')}"
     if plan.once(figures):

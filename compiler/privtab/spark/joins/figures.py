@@ -1,4 +1,4 @@
-"""How large things are: what joins decide by whether a side is broadcast."""
+"""Sizes and limits by which joins choose whether to broadcast a side."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinLimits:
-    """Up to where sides are sent to every executor instead of being shuffled."""
+    """Settings of joins: when a side is broadcast instead of shuffled, and what is kept."""
 
     broadcast: int = 64 << 20
-    """Bytes of one side."""
+    """Most bytes of a side that is broadcast."""
     keep: Literal["checkpoint", "persist"] = "checkpoint"
-    """How what is derived from a state is kept. A local checkpoint is quicker; where executors come and go, `persist` lets
-    Spark make anew what was lost with one, where a checkpoint would make the job fail."""
+    """How tables derived from a state are kept. A local checkpoint is faster; with `persist`, Spark can recompute what was lost
+    with an executor, where a checkpoint would make the job fail (as with dynamic allocation)."""
 
     pin: bool = False
-    """Read the rows once, into a local checkpoint. For rows that are others each time they are read: joins read them several times,
-    and Spark cannot tell a random function that is not declared as such (`asNondeterministic`)."""
+    """Read the rows once, into a local checkpoint. Needed for rows that differ each time they are read: joins read them several
+    times, and Spark cannot detect a random function that is not declared as one (`asNondeterministic`)."""
 
     def __post_init__(self) -> None:
         if self.keep not in ("checkpoint", "persist"):
             raise UsageError(f"keep is {self.keep!r}: it is `checkpoint` or `persist`")
 
     def broadcasts(self, rows: int | None, width: int) -> bool:
-        """Whether so many rows of so many bytes may be; None: nobody knows how many there are."""
+        """Whether `rows` rows of `width` bytes may be broadcast; rows None: the number is unknown."""
         return rows is not None and rows * width <= self.broadcast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What is known about the rows of a DataFrame."""
+    """Known figures of the rows of a DataFrame."""
 
     rows: int | None = None
     requests: int | None = None
-    """About how many different requests there are among them."""
+    """Estimated number of distinct requests."""
     pairs: Mapping[str, int] = field(default_factory=dict)
-    """By part of a request: about how many different things are asked."""
+    """By part of a request, the estimated number of distinct keys."""
 
     def of(self, part: str) -> int | None:
-        """With a margin, since the count is rough."""
+        """The estimated number of distinct keys of a part, plus a margin for the error of the estimate."""
         known = self.pairs.get(part)
         return None if known is None else known + known // 4
 
     @property
     def repeated(self) -> bool:
-        """Whether requests come so often that it pays to decide each once and to join the answers."""
+        """Whether requests repeat often enough to decide each once and join the answers."""
         return self.rows is not None and self.requests is not None and self.requests * 4 <= self.rows
 
 
 def measured(rows: DataFrame, requests: Sequence[str], parts: Mapping[str, Sequence[str]]) -> Figures:
-    """Count roughly, in one pass. `parts`: by part, the columns of which none is null where the part is asked."""
+    """Estimate the figures in one pass. `parts`: by part, its key columns; rows with a null in one of them do not count."""
     counts = [
         F.approx_count_distinct(F.when(reduce(operator.and_, map(F.isnotnull, columns)), F.xxhash64(*columns)))
         for columns in parts.values()

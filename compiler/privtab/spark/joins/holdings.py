@@ -1,7 +1,7 @@
-"""The tables of a state as the joins take them: principals of everybody, and bits for what each principal holds at each place.
+"""Derive the tables of the joins from a state: the principals of each holder, and bits for what a principal holds at a place.
 
-A role that is held within a scope is a principal of its own, as in the index: what it holds is entered where it takes effect.
-No name of a principal holds a line break, so none imitates it.
+As in the index, a role assigned within a scope is a separate principal, whose holdings are entered where they take effect. Its
+name contains a line break, which no other principal's name may contain.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PRINCIPAL, KEY, HOLDER = "__privtab_principal", "__privtab_key", "__privtab_hold
 
 
 def word(number: int) -> str:
-    """The column of a word."""
+    """The name of the column of a word."""
     return f"__privtab_word_{number}"
 
 
 class Holdings:
-    """Derives what joins need from the tables of a state: all that any row of the policy may ask."""
+    """Derives from the tables of a state everything that any row of the policy may need."""
 
     def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame], counts: Mapping[str, int]) -> None:
-        """`counts`: how many rows each table has. What comes of empty ones is left out: each part of a plan costs time."""
+        """`counts`: the number of rows of each table. Empty tables are left out of the plan, as each part of it costs time."""
         self.meaning = Semantics.read(program)
         self.numbers = BitNumbers(program, self.meaning)
         self.tables = tables
@@ -44,16 +44,16 @@ class Holdings:
         self._principal_types = {entity["principal"] for entity in program["entities"].values()}
 
     def held(self) -> DataFrame:
-        """(principal, key, words): one row for each principal and place where they hold anything."""
+        """(principal, key, words): one row for each principal and place where the principal holds anything."""
         rows = reduce(lambda one, other: one.unionAll(other), [*self._grants(), *self._facts()])
         return rows.groupBy(PRINCIPAL, KEY).agg(*_any(self.numbers.words))
 
     def places(self, held: DataFrame) -> DataFrame:
-        """(key, words): what anybody holds at a place."""
+        """(key, words): what any principal holds at a place."""
         return held.groupBy(KEY).agg(*_any(self.numbers.words))
 
     def principals(self, held: DataFrame) -> DataFrame:
-        """(holder, principal) for each user, and each group where requests bring groups: those that hold anything at all."""
+        """(holder, principal) for each user, and for each group if requests name groups; only principals that hold anything."""
         assignments, memberships = self.tables["assignments"], self._memberships()
         named = held.select(PRINCIPAL).distinct()
         own = named.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'").selectExpr(
@@ -74,7 +74,7 @@ class Holdings:
         return rows if self._state_groups else rows.where("false")
 
     def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[Held, str]) -> DataFrame:
-        """Rows of `held`; `bits`: what is entered where a condition holds."""
+        """Rows of `held`; `bits`: pairs of what is entered and the SQL condition under which it is."""
         words: dict[int, list[str]] = {}
         for held, condition in bits:
             number, bit = self.numbers.bit(held)
@@ -111,7 +111,7 @@ class Holdings:
         return [plain, within, over.selectExpr(f"scoped AS {PRINCIPAL}", f"scope AS {KEY}", *kept)]
 
     def _facts(self) -> Iterator[DataFrame]:
-        """All that is no grant."""
+        """Rows of `held` from all tables but grants."""
         tables, on = self.tables, "concat(type, ':', path)"
         member = (MEMBER, "true")
         if "owners" in self._some:
@@ -137,7 +137,7 @@ class Holdings:
             yield self._entry(declared, _role(), where, *given)
 
     def _scoped(self) -> DataFrame:
-        """The roles that are held within scopes: role, its principal there, and the scope."""
+        """The roles assigned within scopes: role, its scoped principal, and the scope."""
         rows = self.tables["assignments"].where("scope_type IS NOT NULL")
         return rows.selectExpr(
             "concat('role:', role) AS role", f"{_role()} AS scoped",
@@ -145,7 +145,7 @@ class Holdings:
         ).distinct()  # fmt: skip
 
     def _chain(self, type_: str, path: str) -> str:
-        """The keys of an entity and of all that contain it."""
+        """SQL array of the keys of an entity and of all entities that contain it."""
         arms: dict[str, list[str]] = {}
         for name, chain in self._chains.items():
             keys = ", ".join(f"concat({literal(link + ':')}, {beginning(path, depth)})" for link, depth in chain)
@@ -158,7 +158,7 @@ def _any(words: int) -> list[Any]:
 
 
 def _kinds(formula: object) -> Iterator[str]:
-    """The names of the nodes of a rule."""
+    """The keys of all mappings in a rule's JSON, which include the kinds of its nodes."""
     match formula:
         case Mapping():
             for name, value in formula.items():
@@ -172,6 +172,6 @@ def _kinds(formula: object) -> Iterator[str]:
 
 
 def _role() -> str:
-    """The principal of an assignment's role."""
+    """SQL expression for the principal of an assignment's role."""
     within = "concat('role:', role, char(10), scope_type, ':', scope_path)"
     return f"CASE WHEN scope_type IS NULL THEN concat('role:', role) ELSE {within} END"

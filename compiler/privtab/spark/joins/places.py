@@ -1,7 +1,7 @@
-"""What a policy asks of a state, laid out for joins: where to look for each kind of request, and a bit for all that may be found.
+"""The layout of a policy for joins: the places to look up for each kind of request, and a bit for everything found there.
 
-A request is taken apart: what its conditions look at above its resource, on the resource itself, and on each `with` object.
-Each part depends on the user and on a piece of a path alone, so that parts repeat where requests do not.
+A request is split into parts: the entities above its resource, the resource itself, and each `with` object. A part depends only on
+the user and a piece of a path, so that parts repeat more often than requests.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from privtab.engines.plan import Plan, Semantics
 from privtab.engines.python import PythonEngine
 
 ABOVE, AT = "above", "at"
-"""Parts of a request: what lies above its resource, and the resource. Others are named by the slot of a `with` object."""
+"""Parts of a request: the entities above its resource, and the resource. The others are named by the slot of a `with` object."""
 
 EVERYWHERE = ":"
-"""The key for what is held wherever one looks. No type is named so, since names of types hold no colon."""
+"""The key for what is held everywhere. It equals the key of no entity, since names of types contain no colon."""
 
 WORD = 60
-"""Bits in one column."""
+"""Number of bits in a column."""
 
 OWNER, MEMBER, ADMIN = "owner", "member", "service admin"
 Held: TypeAlias = str | tuple[str, str]
-"""What may be found: one of the above, (`allow` or `deny`, privilege), or (`role`, a declared role with default grants)."""
+"""What a principal may hold: one of the above, (`allow` or `deny`, privilege), or (`role`, a declared role with default grants)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathEntity:
-    """Something on a path; its key is the prefix and the beginning of the path with that many names, or its last name alone."""
+    """A place on a path; its key is the prefix plus the first `depth` names of the path, or only the last of these names."""
 
     prefix: str
     depth: int
     last: bool = False
 
     def text(self) -> str:
-        """For people."""
+        """Readable text."""
         if self.prefix == EVERYWHERE:
             return "everywhere"
         return self.prefix + ("(last name)" if self.last else f"(names 1 to {self.depth})" if self.depth else "(root)")
@@ -47,7 +47,7 @@ class PathEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Requests that are answered alike: one condition over the places of a resource's type and of its `with` objects."""
+    """Requests with the same condition, over the places of the resource's type and of its `with` objects."""
 
     number: int
     type: str
@@ -57,28 +57,28 @@ class Case:
 
     @property
     def condition(self) -> Condition:
-        """Over facts, which `Layout.where` finds."""
+        """The condition; `Layout` has the places where each of its facts is looked up."""
         return self.plan.condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One operation on one type: the case of each form of request."""
+    """One operation on one type, with the case of each form of request."""
 
     type: str
     action: str
     slots: Mapping[str, tuple[str, ...]]
     flags: tuple[str, ...]
     unnamed: bool
-    """Whether the last name may be left off."""
+    """Whether the last name of the path may be omitted."""
     cases: Mapping[tuple[bool, tuple[str, ...], tuple[str, ...]], int]
     """By (named, flags set, types of the `with` objects)."""
     required_flags: tuple[str, ...] = ()
-    """Flags that every request must say."""
+    """Flags for which every request must give a value."""
 
 
 class BitNumbers:
-    """A bit for all that a policy may ask of a state, the same whatever requests ask: a state is prepared once."""
+    """A bit for everything that a policy may look up, independent of the requests, so that a state is prepared only once."""
 
     def __init__(self, program: Mapping[str, Any], meaning: Semantics) -> None:
         held: list[Held | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in meaning.roles)]
@@ -87,10 +87,10 @@ class BitNumbers:
             held += [("allow", privilege), ("deny", privilege)]
         self._numbers = {one: number for number, one in enumerate(held) if one is not None}
         self.words = (len(held) - 1) // WORD + 1
-        """How many columns the bits take."""
+        """Number of columns of bits."""
 
     def bit(self, held: Held) -> tuple[int, int]:
-        """Where something is: (word, bit)."""
+        """The position of a bit: (word, bit)."""
         word, at = divmod(self._numbers[held], WORD)
         return word, 1 << at
 
@@ -105,10 +105,10 @@ class Layout:
         self.meaning = engine.meaning
         self.reader = engine.reader
         self.specs: dict[str, dict[str, tuple[PathEntity, ...]]] = {}
-        """By part, then by the type of its entity: the places looked at."""
+        """By part, then by the type of its entity, the places to look up."""
         self.numbers = BitNumbers(engine.program, engine.meaning)
         self.roles = self._roles()
-        """The declared roles whose default grants count, as `role:…`."""
+        """The declared roles whose default grants matter to a case, as `role:…`."""
         found: dict[str, dict[str, dict[PathEntity, None]]] = {}
         for case in self.cases:
             for slot, type_, place in self._places(case):
@@ -123,21 +123,21 @@ class Layout:
         return ABOVE if place.depth < self.reader.depth(type_) or place.prefix == EVERYWHERE else AT
 
     def chain(self, type_: str) -> list[PathEntity]:
-        """The places that count for what is held on an entity of a type, the root first."""
+        """The places of an entity of a type and of its ancestors, the root first."""
         return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
 
     def looked_at(self, fact: Atom) -> list[PathEntity]:
-        """The places whose grants count for a fact; its own last."""
+        """The places whose grants count for a fact, its own place last."""
         whole = self.chain(fact.type)
         return whole if self.meaning.down else whole[-1:]
 
     def defaults(self, privilege: str, place: PathEntity) -> list[str]:
-        """The declared roles that give a privilege on entities of a place's type."""
+        """The declared roles whose default grants give a privilege on entities of a place's type."""
         type_ = place.prefix[:-1]
         return [role for role in self.roles if privilege in self.meaning.roles[role].get(type_, ())]
 
     def tests(self, fact: Atom) -> list[PathEntity]:
-        """The places where a fact is found that is no privilege and no ownership; none for `self`."""
+        """The places to look up for service admin, membership or a held role; none for other facts."""
         if fact.kind == "service_admin":
             return [PathEntity(EVERYWHERE, 0)]
         depth = self.reader.depth(fact.type) if fact.type else 0
@@ -159,7 +159,7 @@ class Layout:
         )
 
     def _places(self, case: Case) -> Iterator[tuple[str, str, PathEntity]]:
-        """(slot, type of the slot's entity, place) for everything that a case's condition looks at."""
+        """(slot, type of the slot's entity, place) for every place that a case's condition looks up."""
         types = {RESOURCE: case.type, **dict(case.withs)}
         for fact in facts(case.condition):
             if fact.kind in ("has", "owner"):
@@ -176,26 +176,26 @@ class Layout:
 
 
 def slot_part(slot: str) -> str:
-    """The part of a `with` object."""
+    """The name of the part of a `with` object."""
     return f"with_{slot}"
 
 
 def entity_place(type_: str, depth: int) -> PathEntity:
-    """The entity of a type on a path."""
+    """The place of an entity of a type on a path."""
     return PathEntity(f"{type_}:", depth)
 
 
 def named_places(kind: str, depth: int) -> list[PathEntity]:
-    """Where a principal of a kind is found by the entity's last name, or by its whole path."""
+    """The places of a group or role by the entity's last name and by its whole path."""
     return [PathEntity(f":{kind}/", depth, last=True), PathEntity(f":{kind}=", depth)]
 
 
 def layout(
     program: Mapping[str, Any], *, action: str | None, type_: str | None, flags: Mapping[str, bool | None]
 ) -> Layout:
-    """The layout of all operations that requests may name; `action` and `type_` where all name the same.
+    """The layout of all operations that requests may name; `action` and `type_` are given if they are the same for all rows.
 
-    `flags`: those that rows may set: True where all do, None where a column says; others are not set.
+    `flags`: True if set for all rows, None if a column decides; flags that are missing here are not set.
     """
     engine = PythonEngine(program, Index(_NOTHING))
     numbers: dict[tuple[Any, ...], int] = {}

@@ -1,4 +1,4 @@
-"""What is derived from a state once, kept by Spark, and used by every decision over it."""
+"""Derive the tables of the joins from a state once and keep them in Spark for all decisions by that state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from privtab.spark.state.tables import SparkState
 
 REMEMBERED = 2
-"""States that stay prepared."""
+"""Number of prepared states that are cached."""
 
 _known: list[tuple[tuple[int, str, str], SparkState, Prepared]] = []
 _lock = threading.Lock()
@@ -28,18 +28,18 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """Principals, bits and places of a state."""
+    """The tables that the joins need from a state."""
 
     principals: DataFrame
     held: DataFrame
     places: DataFrame
     rows: Mapping[str, int]
     sizes: Mapping[str, int]
-    """About how many bytes each takes in a hash table."""
+    """Estimated bytes of each table as a hash table."""
 
 
 def prepare(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
-    """Derive and count; the last states are remembered, so that only the first decision over one waits for it."""
+    """Derive and count the tables; the last states are cached, so that only the first decision by a state waits for this."""
     key = (id(state), policy.digest, limits.keep)
     with _lock:
         for at, (known, _, made) in enumerate(_known):
@@ -54,7 +54,7 @@ def prepare(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepar
 
 
 def forget(state: SparkState | None = None) -> None:
-    """Let go of what was derived from a state, or from all: Spark gives its memory back when nothing else reads it."""
+    """Drop the tables derived from a state, or from all states; Spark frees the memory when nothing else refers to them."""
     with _lock:
         _known[:] = [entry for entry in _known if state is not None and entry[1] is not state]
 
@@ -81,5 +81,5 @@ def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _kept(frame: DataFrame, limits: JoinLimits) -> DataFrame:
-    """A checkpoint ends a plan: plans that hold plans of kept tables take longer to be written down than to be run."""
+    """Keep a table. A checkpoint truncates its lineage: plans that contain those of other tables take longer to plan than to run."""
     return frame.localCheckpoint() if limits.keep == "checkpoint" else frame.persist()

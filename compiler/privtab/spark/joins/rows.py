@@ -1,4 +1,4 @@
-"""The rows of a DataFrame as requests: which of them may be asked, the case of each, and the pieces that its parts depend on."""
+"""Read the rows of a DataFrame as requests: whether each is valid, its case, and the pieces of paths that its parts depend on."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REASON, CASE, WHO, GROUPS = (HIDDEN + name for name in ("reason", "case", "who",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnNames:
-    """How the canonical columns of requests are reached: columns of a frame, and constants."""
+    """The canonical columns of requests: which are columns of the frame, and which are constants."""
 
     columns: frozenset[str]
     constants: Mapping[str, str | bool]
 
     def has(self, name: str) -> bool:
-        """Whether requests say something by that name."""
+        """Whether requests have a value of that name."""
         return name in self.columns or name in self.constants
 
     def canonical(self, name: str) -> bool:
@@ -43,7 +43,7 @@ class ColumnNames:
         return [name for name in asked if name in self.columns and name not in self.constants]
 
     def text(self, name: str) -> str:
-        """A column, or a constant; null where there is neither."""
+        """SQL expression for a column or a constant; null if there is neither."""
         value = self.constants.get(name)
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -52,7 +52,7 @@ class ColumnNames:
         return quoted(name) if name in self.columns else "cast(null AS string)"
 
     def flag(self, name: str) -> bool | None:
-        """Whether a flag is set: True, False, or None where a column says."""
+        """Whether a flag is set: True, False, or None if a column decides."""
         value = self.constants.get(name)
         return value if isinstance(value, bool) else None if name in self.columns else False
 
@@ -62,19 +62,19 @@ def _pieces(value: str) -> list[str]:
 
 
 def piece(part: str) -> str:
-    """The column with the piece of a path that a part depends on; null where the row does not look there."""
+    """The name of the column with the piece of a path that a part depends on; the column is null if a row does not have the part."""
     return f"{HIDDEN}{part}_path"
 
 
 def kind(part: str) -> str:
-    """The column with the type of the entity of a part, where there are several."""
+    """The name of the column with the type of a part's entity, which exists if several types are possible."""
     return f"{HIDDEN}{part}_type"
 
 
 def prepared(requests: DataFrame, layout: Layout, names: ColumnNames) -> DataFrame:
-    """`requests` with the reason, the case, and for each part the user and the piece of a path that it depends on.
+    """`requests` with the reason, the user, the case, and for each part the piece of a path that it depends on.
 
-    Pieces are taken of rows that are no requests, too: what is found for them counts for nothing, and looking is dear.
+    Pieces are computed for invalid requests, too: their result is ignored, and checking validity again would be expensive.
     """
     more = {REASON: reason(layout, names), WHO: names.text("user")}
     if len(layout.cases) > 1:
@@ -87,7 +87,7 @@ def prepared(requests: DataFrame, layout: Layout, names: ColumnNames) -> DataFra
 
 
 def reason(layout: Layout, names: ColumnNames) -> str:
-    """Why a row is not asked, in words; null where it is. In the order in which `decide_columns` looks."""
+    """SQL expression for the reason why a row is not a valid request, or null; checks in the order of `decide_columns`."""
     unnamed = either(f"{names.text(name)} IS NULL" for name in ("action", "type"))
     known = _by_rule(layout, names, lambda rule: _wrong(rule, layout, names), _word(UNKNOWN))
     return chosen([(unnamed, _word(NULL))], known)
@@ -100,7 +100,7 @@ def _word(code: int) -> str:
 
 
 def _wrong(rule: Rule, layout: Layout, names: ColumnNames) -> str:
-    """What is wrong with a row of an operation; null: nothing."""
+    """SQL expression for the reason why a row is no valid request for an operation, or null."""
     user, path = names.text("user"), names.text("path")
     if not all(names.has(f"flag_{flag}") for flag in rule.required_flags):
         return _word(FLAG)
@@ -137,12 +137,12 @@ def _malformed(path: str) -> str:
 
 
 def width(path: str) -> str:
-    """How many names a path has."""
+    """SQL expression for the number of names in a path."""
     return f"CASE WHEN {path} = '' THEN 0 ELSE length({path}) - length(replace({path}, '/', '')) + 1 END"
 
 
 def _by_rule(layout: Layout, names: ColumnNames, of: Callable[[Rule], str], otherwise: str) -> str:
-    """A value for each operation: by type, then by operation."""
+    """SQL expression that chooses a value by type, then by operation."""
     types: dict[str, list[Rule]] = {}
     for rule in layout.rules:
         types.setdefault(rule.type, []).append(rule)
@@ -155,7 +155,7 @@ def _by_rule(layout: Layout, names: ColumnNames, of: Callable[[Rule], str], othe
 
 
 def _gathered(values: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Conditions with equal values as one."""
+    """Combine the conditions that have equal values."""
     found: dict[str, list[str]] = {}
     for condition, value in values:
         found.setdefault(value, []).append(condition)
@@ -182,7 +182,7 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
 
 
 def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, object]) -> dict[str, str]:
-    """The columns of a part: its piece, and the type that says what is looked at."""
+    """The columns of a part: its piece of a path and, if several are possible, the type of its entity."""
     if part in (ABOVE, AT):
         type_, path = names.text("type"), names.text("path")
         arms: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Pieces of Spark SQL: one text is parsed at once, where a tree of Column objects takes a call for each of its nodes."""
+"""Build Spark SQL as text: it is parsed in one call, whereas Column objects take a call for each node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from privtab.errors import PolicyError
 
 
 def literal(text: str) -> str:
-    """A name of the policy as a literal; raises PolicyError for what no policy can name.
+    """A name of the policy as an SQL literal; raises PolicyError for a name that no policy can contain.
 
     >>> literal("table")
     "'table'"
@@ -19,7 +19,7 @@ def literal(text: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """The name of a column.
+    """The name of a column as a quoted identifier.
 
     >>> quoted("a`b")
     '`a``b`'
@@ -28,33 +28,33 @@ def quoted(name: str) -> str:
 
 
 def chosen(cases: Iterable[tuple[str, str]], otherwise: str) -> str:
-    """The value of the first condition that holds."""
+    """A CASE expression: the value of the first condition that holds."""
     arms = " ".join(f"WHEN {condition} THEN {value}" for condition, value in cases)
     return f"CASE {arms} ELSE {otherwise} END" if arms else otherwise
 
 
 def one_of(column: str, values: Sequence[str]) -> str:
-    """Whether a column has one of some names."""
+    """Condition that a column has one of the values."""
     return f"{column} IN ({', '.join(map(literal, values))})" if values else "false"
 
 
 def both(conditions: Iterable[str]) -> str:
-    """All hold."""
+    """Condition that all conditions hold."""
     listed = list(conditions)
     return "(" + " AND ".join(listed) + ")" if listed else "true"
 
 
 def either(conditions: Iterable[str]) -> str:
-    """Some holds."""
+    """Condition that at least one condition holds."""
     listed = list(conditions)
     return "(" + " OR ".join(listed) + ")" if listed else "false"
 
 
 def united(words: Sequence[str]) -> str:
-    """The bits of some columns together."""
+    """The bitwise or of columns."""
     return "(" + " | ".join(words) + ")" if words else "0L"
 
 
 def beginning(path: str, depth: str | int) -> str:
-    """The beginning of a path with that many names."""
+    """The first `depth` names of a path."""
     return f"substring_index({path}, '/', {depth})"

@@ -1,1 +1,1 @@
-"""The whole matrix: who may do what with which entities, and through what."""
+"""The entitlement matrix: which principals may do what with which entities, and through which grants."""

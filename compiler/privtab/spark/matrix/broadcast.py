@@ -1,4 +1,4 @@
-"""How a matrix comes to the executors, each worker process opening it once."""
+"""Send a matrix to the executors, where each worker process opens it once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.compute import Matrix
 
 KEPT = 4
-"""Matrices that a worker process keeps open."""
+"""Number of matrices that a worker process keeps open."""
 
 
 def parcel(matrix: Matrix) -> Shipped:
-    """A matrix that travels within what needs it."""
+    """Pack a matrix as bytes, to be pickled with the object that uses it."""
     content = packed(matrix)
     return Shipped(digest=digest(content), content=content)
 
 
 def ship(matrix: Matrix, spark: SparkSession) -> Shipped:
-    """Make a matrix known to a session's executors: within the function where it is small, else as a file."""
+    """Make a matrix available to a session's executors: pickled with the function if it is small, otherwise as a file."""
     content = packed(matrix)
     return Packed(digest=digest(content), content=content).ship(spark)
 
@@ -37,7 +37,7 @@ _LOCK = threading.Lock()
 
 
 def opened(shipped: Shipped) -> Matrix:
-    """On an executor: what was shipped, opened once for each process."""
+    """On an executor: the shipped matrix, opened once for each process."""
     with _LOCK:
         found = _OPEN.get(shipped.digest)
         if found is None:

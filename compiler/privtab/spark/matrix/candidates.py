@@ -1,6 +1,7 @@
-"""Which pairs of entities and subjects are worth asking about: a condition without a fact that is true is rarely true.
+"""Find the candidate pairs of entities and subjects, so that conditions need not be evaluated for all pairs.
 
-A conjunction is as rare as its rarest part; alternatives add up. Everything else is left to the exact answer.
+A conjunction has at most the candidates of its rarest part; the candidates of alternatives add up. Candidates are then decided
+exactly.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from privtab.spark.matrix.pairs import EntityBatch
 from privtab.spark.matrix.principals import NONE
 
 MOST = 400_000
-"""Pairs that are asked about at once."""
+"""Number of pairs that are evaluated at once."""
 
 
 def chunks(entities: EntityBatch, conditions: Sequence[Condition]) -> Iterator[tuple[Codes, Codes]]:
-    """(entity, subject) pairs outside which no condition holds, each once, in portions that fit memory."""
+    """(entity, subject) pairs outside which no condition holds, without duplicates, in chunks that fit into memory."""
     everybody = entities.world.people.count
     if not everybody or not entities.count:
         return
@@ -51,7 +52,7 @@ def _pairs(
 
 
 def _expected(entities: EntityBatch, condition: Condition) -> Codes:
-    """How many candidates each entity has at the most."""
+    """An upper bound of the number of candidates of each entity."""
     match condition:
         case AllOf(parts=()):
             return np.full(entities.count, entities.world.people.count, np.int64)
@@ -68,7 +69,7 @@ def _expected(entities: EntityBatch, condition: Condition) -> Codes:
 
 
 def _candidates(entities: EntityBatch, condition: Condition, part: Codes) -> Iterator[Codes]:
-    """Pairs as keys; may repeat. `part`: the entities that are looked at."""
+    """Candidate pairs as keys; may repeat. `part`: the entities to consider."""
     match condition:
         case AllOf(parts=()):
             everybody = entities.world.people.count
@@ -150,7 +151,7 @@ def _of(entities: EntityBatch, fact: Atom, part: Codes) -> Iterator[Codes]:
 
 
 def _scopes(entities: EntityBatch, fact: Atom) -> list[str]:
-    """The types within whose entities a declared role counts for a fact."""
+    """The types of the scopes in which a declared role counts for a fact."""
     return entities.world.chain(fact.type) if entities.world.meaning.roles else []
 
 
@@ -160,7 +161,7 @@ def _each(part: Codes, subjects: Codes) -> Codes:
 
 
 def _holders(entities: EntityBatch, fact: Atom, type_: str, kind: str, part: Codes) -> Codes:
-    """Who holds something by an entry at the entities of a type."""
+    """Pairs for the subjects that hold something through an entry at the entities of a type."""
     people, held = entities.world.people, entities.world.held[type_]
     column = held.owner() if kind == "owner" else held.allowed(fact.privilege)
     rows, at = held.by_place.spread(entities.places(fact.slot, type_)[part])

@@ -1,4 +1,4 @@
-"""The matrix of some entities, batch by batch: who may do what with them, and through what."""
+"""Compute the matrix of a set of entities, batch by batch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of every entity. `operations`: names (`load`, `table/load`); None: all. `withs`: objects by slot."""
+    """What to compute for every entity. `operations`: names (`load`, `table/load`); None: all. `withs`: objects by slot."""
 
     operations: frozenset[str] | None = None
     withs: Mapping[str, Entity] | None = None
@@ -65,7 +65,7 @@ class Question:
 
 
 def check(question: Question, vocabulary: Vocabulary) -> None:
-    """Raise UsageError where a question names what the policy does not know."""
+    """Raise UsageError for a question with names that are unknown to the policy."""
     if question.ways not in ("first", "all"):
         raise UsageError(f"unknown ways `{question.ways}`; there are: first, all")
     shapes = {f"{type_}/{n}": shape for type_, named in vocabulary.operations.items() for n, shape in named.items()}
@@ -93,7 +93,7 @@ class Matrix:
     """The matrix of a world, for one question."""
 
     def __init__(self, world: World, question: Question) -> None:
-        """Raises UsageError where the question names what the policy does not know."""
+        """Raises UsageError for a question with names that are unknown to the policy."""
         self.world = world
         self.question = question
         check(question, world.vocabulary)
@@ -102,7 +102,7 @@ class Matrix:
         self._withs = {slot: beginnings(entity.id) for slot, entity in (question.withs or {}).items()}
 
     def of(self, keys: Iterable[str | None]) -> Iterator[pa.RecordBatch]:
-        """The rows of some entities (`type:path`); what is no entity of the policy has none."""
+        """The rows of entities (`type:path`); keys that are no entities of the policy are skipped."""
         by_form: dict[tuple[str, bool], list[list[str]]] = {}
         for key in keys:
             form = self.form(key)
@@ -115,7 +115,7 @@ class Matrix:
                 yield from self._rows(type_, operations, entities)
 
     def form(self, key: str | None) -> tuple[str, bool] | None:
-        """The type of an entity and whether it is named in full; None where it is none."""
+        """The type of an entity and whether its path is complete; None if the key is no valid entity."""
         type_, colon, path = (key or "").partition(":")
         if not colon or type_ not in self.world.vocabulary.chains:
             return None
@@ -126,7 +126,7 @@ class Matrix:
         return type_, len(beginnings(path)) > self.world.reader.depth(type_)
 
     def operations(self, type_: str, *, named: bool) -> tuple[Operation, ...]:
-        """What is asked of entities of a type."""
+        """The operations of the matrix on entities of a type."""
         found = self._operations.get((type_, named))
         if found is None:
             shapes = self.world.vocabulary.operations.get(type_, {})
@@ -138,7 +138,7 @@ class Matrix:
         return found
 
     def lacking(self, type_: str, operation: str) -> str | None:
-        """Why an operation is not in the matrix: an object is not given or of another type, or its minimal sets are too many."""
+        """Why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
         shape = self.world.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
             given = (self.question.withs or {}).get(slot)
@@ -147,13 +147,13 @@ class Matrix:
             if given.type not in types:
                 return f"`{slot}` must be of type {' or '.join(types)}"
         rule: Mapping[str, Any] = self.world.program["rules"][type_][operation]
-        # Entitlements are worked out by minimal sets: where some are not listed, holders would be missing in silence.
+        # Entitlements are computed from minimal sets: if some are not listed, entitlements would be missing silently.
         if "minimal_cut" in rule:
             return "has more minimal sets than the policy's bundle lists"
         return None
 
     def left_out(self) -> dict[str, str]:
-        """Operations that were asked about and are not in the matrix (`type/operation`), each with the reason."""
+        """Requested operations (`type/operation`) that are not in the matrix, each with the reason."""
         return {
             f"{type_}/{name}": why
             for type_, shapes in self.world.vocabulary.operations.items()
@@ -162,7 +162,7 @@ class Matrix:
         }
 
     def narrow(self, operations: frozenset[str]) -> None:
-        """Leave of the operations only those with these names, known or not."""
+        """Keep only the operations with these names; unknown names are ignored."""
         self._only = operations
 
     def _asked(self, type_: str, name: str) -> bool:
@@ -229,6 +229,6 @@ class Matrix:
 
 
 def tell_left_out(matrix: Matrix) -> None:
-    """Write to the log which operations have no rows."""
+    """Log the operations that are left out of a matrix."""
     for name, why in matrix.left_out().items():
         LOG.info("entitlements: `%s` is left out: it %s", name, why)

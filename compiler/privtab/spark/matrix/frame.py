@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from privtab.spark.state import SparkState
 
 EntitiesLike: TypeAlias = "DataFrame | PandasFrame[Any] | Iterable[str | Entity] | None"
-"""A DataFrame with a column `entity` (`type:path`) or with `type` and `path`; a list; None: all that the state names."""
+"""A DataFrame with a column `entity` (`type:path`) or with `type` and `path`; a list; None: all entities named by the state."""
 UsersLike: TypeAlias = "DataFrame | PandasFrame[Any] | Collection[str] | None"
 
 MOST_PARTITIONS = 64
@@ -49,17 +49,17 @@ def entitlements(
     partitions: int | None = None,
     spark: SparkSession | None = None,
 ) -> DataFrame:
-    """Who may do what with which entities, and through what: one row for each entitlement, in no order.
+    """The entitlement matrix: one row for each operation that a principal may do on an entity, in no order.
 
     Columns: `principal` (`user:alice`), `user` (its name; null for a group or a role), `operation`, `type`, `path`; `via_kind`,
-    `via_principal` and `via_entity` of what matters most; `via`, everything that the entitlement rests on.
+    `via_principal` and `via_entity` of the most relevant atom; `via`, all atoms that the entitlement is based on.
 
-    `operations`: names (`load`, or `table/load`); all where left off. `users`, `principals`: who is asked about; every user that
-    the state names where both are left off. A group or a role is asked about as if somebody held nothing else. `with_`: the one
-    object by slot for operations that look at a second object; without it they are not in the matrix. `flags`: set for all.
-    `ways="all"`: a row for each minimal set that holds, not for the first alone.
+    `operations`: names (`load`, or `table/load`); default: all. `users`, `principals`: the subjects; if both are omitted, every user
+    named by the state. A group or a role is treated as a subject that holds nothing else. `with_`: objects by slot, for operations
+    that need a second object; without it, they are not in the matrix. `flags`: flags that are set. `ways="all"`: a row for each
+    minimal set that holds, instead of only the first.
 
-    Raises UsageError for names that the policy does not know, and as `open_policy` and reading a state do.
+    Raises UsageError for names that are unknown to the policy, and the errors of `open_policy` and of reading a state.
     """
     entities, users = of_spark(entities), of_spark(users)
     session = session_of(entities, users, spark)
@@ -81,7 +81,7 @@ def entitlements(
 def matrix_frame(
     session: SparkSession, matrix: Matrix, source: Source, entities: EntitiesLike, *, partitions: int | None = None
 ) -> DataFrame:
-    """The rows of a matrix for some entities."""
+    """The rows of a matrix for the given entities, as a DataFrame."""
     tell_left_out(matrix)
     shipped = ship(matrix, session)
 
@@ -107,7 +107,7 @@ def _apart(
     principals: Collection[str] | None,
     partitions: int | None,
 ) -> DataFrame:
-    """The rows of a matrix of a state that stays in Spark; users stay there too, where they are a DataFrame."""
+    """The rows of a matrix by a state that is not collected on the driver; nor are users that are given as a DataFrame."""
     from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
 
     matrix = Matrix(open_world(policy, Source(rows=State()), users=()), question)
@@ -156,7 +156,7 @@ def _partitions(session: SparkSession) -> int:
 
 
 def session_of(entities: object, users: object, spark: SparkSession | None) -> SparkSession:
-    """The session that is given, that of a DataFrame among the arguments, or the active one; raises UsageError."""
+    """The given session, that of a DataFrame among the arguments, or the active one; raises UsageError if there is none."""
     if spark is not None:
         return spark
     for given in (entities, users):
@@ -172,7 +172,7 @@ def session_of(entities: object, users: object, spark: SparkSession | None) -> S
 
 
 def user_names(users: UsersLike) -> Collection[str] | None:
-    """Users as a list; of a DataFrame the first column."""
+    """Users as a list; for a DataFrame, the values of its first column."""
     if _is_frame(users):
         table = _first(users).distinct().toArrow()
         return sorted(name for name in table.column(0).to_pylist() if name is not None)
@@ -180,7 +180,7 @@ def user_names(users: UsersLike) -> Collection[str] | None:
 
 
 def _first(users: UsersLike) -> DataFrame:
-    """The first column of a DataFrame, as texts."""
+    """The first column of a DataFrame, as strings."""
     frame = without_padding(cast("DataFrame", users))
     return frame.select(F.col(f"`{frame.columns[0].replace('`', '``')}`").cast("string").alias("user"))
 

@@ -1,7 +1,8 @@
-"""What principals hold on the entities of one type, as arrays; and the best way to something as one number.
+"""Arrays of what principals hold on the entities of one type, with each way to hold something encoded as a number.
 
-A way is a number that is the less the better: how far up the entity lies that gives it, then the name of the principal through
-whom, then whether it is a row of the state (0) or what a role is declared to give (1). So the least of several is the one to tell.
+The smaller the number, the better the way. It is composed of the distance of the entity from the resource, the rank of the
+principal's name, and whether the way is a row of the state (0) or a default grant of a declared role (1). The minimum of several
+ways is the one to report.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ RANKS = (1 << 39) - 1
 
 
 def way(level: int, ranks: Codes | int, *, declared: bool = False) -> Codes:
-    """Ways through principals at a level of a chain, counted from the root."""
+    """Encode ways through principals at a level of a chain, counted from the root."""
     above = (DEEPEST - level) << 40
     made: Codes = np.asarray(above | np.asarray(ranks, np.int64) << 1 | int(declared), np.int64)
     return made
@@ -36,7 +37,7 @@ def rank_of(ways: Codes) -> Codes:
 
 
 class TypeEntries:
-    """The entries of one type, (place, principal) each, who belongs to its entities, and who holds roles within them."""
+    """The entries (place, principal) of one type, the members of its entities, and the roles assigned within them."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class TypeEntries:
         people: SubjectArrays,
         scoped: Iterable[tuple[str, int, tuple[str, ...]]],
     ) -> None:
-        """`scoped`: (path, subject, the declared roles that they hold within it)."""
+        """`scoped`: (path, subject, the declared roles that the subject holds within it)."""
         self.level = len(chains[type_]) - 1
         self._people = people
         self._numbers = index.numbers
@@ -82,7 +83,7 @@ class TypeEntries:
         for path, holders in index.tables.get(type_, {}).items():
             for principal, held in holders.items():
                 code = codes.get(principal)
-                if code is not None:  # else nobody who is asked about is this principal
+                if code is not None:  # otherwise no subject of the matrix has this principal
                     places.append(self._place(path))
                     principals.append(code)
                     bits.append(held)
@@ -95,7 +96,7 @@ class TypeEntries:
     def _origins(
         self, type_: str, chains: Mapping[str, Sequence[tuple[str, int]]], index: Index
     ) -> dict[str, list[tuple[int, int]]]:
-        """Privilege → (entry, level of the nearest row) for roles within scopes: such a grant may lie above its entry."""
+        """Privilege → (entry, level of the nearest row) for roles within scopes, whose grants may lie above their entry."""
         found: dict[str, list[tuple[int, int]]] = {}
         for (effect, privilege, key, principal), rows in index.origins.items():
             own, _, path = key.partition(":")
@@ -107,20 +108,20 @@ class TypeEntries:
         return found
 
     def owner(self) -> Codes:
-        """By entry the way to ownership; NONE: it is none."""
+        """By entry, the way to ownership; NONE: not an owner."""
         return self._kept("owner", "", lambda: np.where(self._bit(OWNER), self._plain(), NONE))
 
     def allowed(self, privilege: str) -> Codes:
-        """By entry the way to a privilege."""
+        """By entry, the way to a privilege; NONE: not granted."""
         return self._kept("allow", privilege, lambda: self._allowed(privilege))
 
     def denied(self, privilege: str) -> Codes:
-        """By entry a way to a denial."""
+        """By entry, the way to a denial; NONE: not denied."""
         bit = self._numbers.denied(privilege)
         return self._kept("deny", privilege, lambda: np.where(self._bit(bit), self._plain(), NONE))
 
     def weights(self, kind: str, privilege: str) -> Codes:
-        """By place how many subjects its entries bring; one more, 0, for the place -1."""
+        """By place, the number of subjects of its entries, with an additional 0 at the end for the place -1."""
         found = self._weights.get((kind, privilege))
         if found is None:
             some = np.flatnonzero((self.owner() if kind == "owner" else self.allowed(privilege)) != NONE)

@@ -1,4 +1,4 @@
-"""Which entities a matrix is about: those that the caller names, or all that the state does."""
+"""The entities of a matrix: those that the caller names, or all that the state names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Chains = Mapping[str, Sequence[tuple[str, int]]]
 
 
 def of_source(source: Source, chains: Chains) -> list[str]:
-    """The entities that a state names, what contains them, and the single ones that hang off those; sorted."""
+    """The entities that a state names, with those added by `closed`; sorted."""
     if source.rows is not None:
         named = {str(entity) for entity in entities_of(source.rows)}
     else:
@@ -31,7 +31,7 @@ def _of_index(index: Index) -> set[str]:
 
 
 def closed(named: Iterable[str], chains: Chains) -> list[str]:
-    """Entities with what contains them and the single ones that hang off them."""
+    """The entities, their ancestors, and the entities without a name of their own that belong to these; sorted."""
     singles: dict[str, list[str]] = {}
     for type_, chain in chains.items():
         if len(chain) > 1 and chain[-1][1] == chain[-2][1]:
@@ -53,7 +53,7 @@ def closed(named: Iterable[str], chains: Chains) -> list[str]:
 
 
 def texts(entities: Iterable[object]) -> list[str]:
-    """Entities as `type:path`; raises UsageError for what is none."""
+    """Entities as `type:path`; raises UsageError for anything else."""
     if isinstance(entities, str):
         raise UsageError(f"entities is the text `{entities}`: give a list, or a DataFrame")
     found = []
@@ -66,14 +66,14 @@ def texts(entities: Iterable[object]) -> list[str]:
 
 
 def listed(names: Iterable[str], what: str) -> list[str]:
-    """Names as a list; raises UsageError for a text, whose letters are no names."""
+    """Names as a list; raises UsageError for a string, which would be split into letters."""
     if isinstance(names, str):
         raise UsageError(f"{what} is the text `{names}`: give a list")
     return list(names)
 
 
 def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
-    """The `with` objects by slot; raises UsageError for a text that is no entity."""
+    """The `with` objects by slot; raises UsageError for a string that is no entity."""
     return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}
 
 
@@ -85,7 +85,7 @@ def _entity(slot: str, text: str) -> Entity:
 
 
 def from_file(path: Path) -> list[str]:
-    """Entities from a file: CSV or Parquet with a column `entity` or with `type` and `path`, JSON, or a text with one a line."""
+    """Entities from a file: CSV or Parquet with a column `entity` or with `type` and `path`, JSON, or text with one on each line."""
     if not path.exists():
         raise FileError(f"no such file of entities: {path}")
     suffix = path.suffix.lower()
@@ -93,7 +93,7 @@ def from_file(path: Path) -> list[str]:
         if suffix == ".csv":
             from pyarrow import csv, string
 
-            # A name of digits stays as it is written.
+            # Read names as strings, so that names of digits do not become numbers.
             texts_of = dict.fromkeys(("entity", "type", "path"), string())
             table = csv.read_csv(
                 path, convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=texts_of)

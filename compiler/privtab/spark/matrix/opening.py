@@ -1,4 +1,4 @@
-"""From a policy and a state, however they are given, to the arrays of a matrix."""
+"""Build the arrays of a matrix from a policy and a state in any supported form."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from privtab.spark.state import SparkState
 
 LOCAL = 20_000_000
-"""Rows of a state that are brought to the driver; more have no place on an executor either."""
+"""Most rows of a state that are collected on the driver; an executor could not hold more either."""
 KINDS = ("user", "group", "role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A state as the matrix takes it: its rows; of a bundle the index alone; or tables of Spark, where it is large."""
+    """A state in one of three forms: rows, the index of a bundle, or Spark tables if it is large."""
 
     rows: State | None = None
     index: Index | None = None
@@ -41,9 +41,9 @@ class Source:
 
 
 def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = None) -> Source:
-    """The state from whatever stands for it; a session is needed for what only Spark can read.
+    """Open a state given in any supported form; a session is needed for those that only Spark can read.
 
-    Raises UsageError for what is no state, StateInvalid where wrong rows may carry a denial.
+    Raises UsageError for anything else, and StateInvalid if invalid rows may include a denial.
     """
     if isinstance(state, str | os.PathLike) and is_bundle(state):
         return Source(index=whole(bundled(policy, os.fspath(state))))
@@ -60,9 +60,9 @@ def open_world(
     users: Collection[str] | None = None,
     principals: Collection[str] | None = None,
 ) -> World:
-    """The arrays for some users, some principals, or every user that the state names.
+    """The arrays for the given users and principals, or for every user that the state names.
 
-    Raises UsageError for principals that are none, and for a state that no process holds.
+    Raises UsageError for invalid principals, and for a state too large for one process.
     """
     asked = asked_about(users, principals)
     if source.tables is not None:
@@ -101,7 +101,7 @@ def open_world(
 
 
 def asked_about(users: Collection[str] | None, principals: Collection[str] | None) -> list[str] | None:
-    """The principals that are named, each once; None: every user. Raises UsageError for what is none."""
+    """The named principals without duplicates; None: every user. Raises UsageError for invalid ones."""
     if users is None and principals is None:
         return None
     found = [f"user:{bare_name(user, 'user')}" for user in _listed(users, "users")]
@@ -119,7 +119,7 @@ def asked_about(users: Collection[str] | None, principals: Collection[str] | Non
 
 
 def everybody(policy: OpenPolicy, source: Source) -> list[str]:
-    """Every user that the state names, sorted; of a bundle those that hold anything."""
+    """Every user that the state names, sorted; for a bundle, every user that holds anything."""
     state = source.rows
     if state is None:
         assert source.index is not None
@@ -133,7 +133,7 @@ def everybody(policy: OpenPolicy, source: Source) -> list[str]:
 
 
 def entities_of(state: State) -> Iterator[Entity]:
-    """The entities that rows name; may repeat."""
+    """The entities that the rows of a state name; may repeat."""
     yield from (grant.entity for grant in state.grants)
     yield from (entity for entity, _ in state.owners)
     yield from (entity for _, entity in state.members)
@@ -154,7 +154,7 @@ def _listed(names: Collection[str] | None, what: str) -> Collection[str]:
 def _groups(
     state: State, program: Mapping[str, Any], groups: Collection[str]
 ) -> dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]]:
-    """What somebody is who is in a group and nothing else: their principals, and their declared roles by the key of the scope."""
+    """By group, the principals of a subject that is only in that group, and its declared roles by the key of the scope."""
     own: dict[str, list[str]] = {group: [group] for group in groups}
     scopes: dict[str, dict[str, list[str]]] = {group: {} for group in groups}
     for a in state.assignments:
@@ -167,7 +167,7 @@ def _groups(
 
 
 def _through(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
-    """By user (`user:…`) the roles that they have a group to thank for, with all that gives them: what is their own first."""
+    """By user (`user:…`), the roles held through a group, each with all of its holdings, the user's own first."""
     held: dict[str, list[Assignment]] = defaultdict(list)
     for assignment in state.assignments:
         held[assignment.principal].append(assignment)

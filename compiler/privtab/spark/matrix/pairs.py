@@ -1,4 +1,4 @@
-"""What is true of many (entity, subject) pairs at once, and through what."""
+"""Evaluate facts and conditions for many (entity, subject) pairs at once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class EntityBatch:
-    """Some entities of one type with what contains them, and the objects that go with every request."""
+    """Entities of one type with their ancestors, and the `with` objects of every request."""
 
     def __init__(self, world: World, paths: Sequence[Sequence[str]], withs: Mapping[str, Sequence[str]]) -> None:
-        """`paths`: for each entity the beginnings of its path; `withs`: by slot those of the one object."""
+        """`paths`: for each entity, the prefixes of its path; `withs`: by slot, the prefixes of the object's path."""
         self.world = world
         self.paths = paths
         self.withs = withs
@@ -30,7 +30,7 @@ class EntityBatch:
         self._places: dict[tuple[str, str], Codes] = {}
 
     def at(self, slot: str, type_: str) -> list[str | None]:
-        """The path of the entity of a type in a slot; None where it is not named."""
+        """The path of the entity of a type in a slot; None if it is not named."""
         depth = self.world.reader.depth(type_)
         if slot:
             own = self.withs[slot]
@@ -38,7 +38,7 @@ class EntityBatch:
         return [path[depth] if depth < len(path) else None for path in self.paths]
 
     def places(self, slot: str, type_: str) -> Codes:
-        """The same, by number; -1: nobody holds anything there."""
+        """The same as numbers of places; -1: no subject holds anything there."""
         found = self._places.get((slot, type_))
         if found is None:
             code = self.world.held[type_].code
@@ -48,10 +48,10 @@ class EntityBatch:
 
 
 class EntryMatches:
-    """Where the principals of subjects meet the entries of places; asked for a column of entries after the other."""
+    """The entries at each pair's place that belong to principals of its subject; computed once for several columns of entries."""
 
     def __init__(self, world: World, held: TypeEntries, places: Codes, subjects: Codes) -> None:
-        """One place and one subject for each pair."""
+        """`places` and `subjects` have one element for each pair."""
         asked = np.flatnonzero((places >= 0) & (held.by_place.counts(places) > 0))
         keys, inverse = np.unique(places[asked] << 32 | subjects[asked], return_inverse=True)
         self._inverse = np.full(len(places), -1, np.int64)
@@ -62,7 +62,7 @@ class EntryMatches:
         self._rows = rows[self._begins]
 
     def least(self, column: Codes) -> Codes:
-        """By pair the least of a column over the entries that are met; NONE where none is."""
+        """By pair, the minimum of a column over the matching entries; NONE if there are none."""
         found = np.full(self._count + 1, NONE, np.int64)
         if len(self._entries):
             found[self._rows] = np.minimum.reduceat(column[self._entries], self._begins)
@@ -71,7 +71,7 @@ class EntryMatches:
 
 
 def _meet(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tuple[Codes, Codes]:
-    """(pair, entry) for all that meet, by pair: from the side that has less to offer."""
+    """All matches (pair, entry), sorted by pair; for each pair, the shorter of the two lists is searched in the other."""
     people = world.people
     by_person = people.principals.counts(subjects) <= held.by_place.counts(places)
     one, other = np.flatnonzero(by_person), np.flatnonzero(~by_person)
@@ -90,7 +90,7 @@ def _meet(world: World, held: TypeEntries, places: Codes, subjects: Codes) -> tu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairFacts:
-    """A fact by pair: whether it holds and the best way to it, and whether that is ownership though a privilege is asked for."""
+    """A fact by pair: whether it holds, the best way, and whether a privilege is held through ownership."""
 
     truth: Truth
     ways: Codes
@@ -109,7 +109,7 @@ class Pairs:
         self._meetings: dict[tuple[str, str], EntryMatches] = {}
 
     def holds(self, condition: Condition) -> Truth:
-        """Whether a condition holds, by pair."""
+        """By pair, whether a condition holds."""
         rows = len(self.entity)
         return fold(
             condition,
@@ -119,7 +119,7 @@ class Pairs:
         )
 
     def known(self, fact: Atom) -> PairFacts:
-        """What is known of a fact, by pair."""
+        """A fact by pair, computed once."""
         found = self._known.get(fact)
         if found is None:
             found = self._known[fact] = self._find(fact)
@@ -145,7 +145,7 @@ class Pairs:
                 return PairFacts(truth=ways != NONE, ways=ways)
 
     def _own(self, truth: Truth) -> PairFacts:
-        """A fact about the subject in person."""
+        """A fact that the subject has directly, not through another principal."""
         return PairFacts(truth=truth, ways=np.where(truth, way(0, self.world.people.own_rank[self.subject]), NONE))
 
     def _least(self, slot: str, type_: str, column: Codes) -> Codes:
@@ -179,7 +179,7 @@ class Pairs:
         return PairFacts(truth=ways != NONE, ways=ways, owned=owned)
 
     def _declared(self, fact: Atom, type_: str) -> Iterator[Codes]:
-        """Ways through what roles are declared to give on entities of a type on the path."""
+        """Ways through the default grants of declared roles on entities of a type on the path."""
         named = np.array([path is not None for path in self.entities.at(fact.slot, type_)], np.bool_)
         everywhere = self.world.everywhere(fact.privilege, type_)
         if everywhere is not None:
@@ -205,7 +205,7 @@ class Pairs:
         return PairFacts(truth=belongs, ways=np.where(belongs, own, NONE))
 
     def _named(self, kind: str, fact: Atom) -> Codes:
-        """Ways through a principal that the entity is: by its last name, or by its whole path."""
+        """Ways through the principal that the entity stands for, by its last name or by its whole path."""
         people = self.world.people
         ways = np.full(len(self.entity), NONE, np.int64)
         for codes in self.world.principals_named(kind, self.entities.at(fact.slot, fact.type)):

@@ -1,7 +1,7 @@
-"""The matrix of a state that no process holds: in portions, each with the rows that count for its entities and no others.
+"""The matrix of a state too large for one process, computed in portions that each have only the rows relevant to their entities.
 
-A portion is all that lies at and below one entity near the root. What decides about an entity stands on its path, so a task
-needs the rows of its portion, those of what contains it, and of the people whoever holds something by one of these rows.
+A portion is an entity near the root with everything below it. Only rows about entities on its path matter to an entity, so a task
+needs the rows of its portion, the rows of its ancestors, and the principals that hold something by these rows.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ if TYPE_CHECKING:
     from privtab.spark.state import SparkState
 
 ROWS = 2_000_000
-"""Rows that a portion has at the most, if names lie so."""
+"""Most rows of a portion, if the paths of the state allow it."""
 REPEATED = 4
-"""How often a row is in portions on the average at the most, if they can be made so."""
+"""Most portions that contain the same row, on average, if the paths of the state allow it."""
 DEEPEST = 3
-"""Names of the entities that portions begin with, at the most."""
+"""Most names in the path of a portion's root entity."""
 ENTITIES = 10_000
-"""Entities that a task asks about at once."""
+"""Number of entities that a task computes at once."""
 MOST_TASKS = 2_000
 ENTITY, USER = "entity", "user"
-"""Parts of a portion beside the tables of the state: what is asked about, and users whom no other row of it names."""
+"""Parts of a portion besides the tables of the state: its entities, and users that no other row of the portion names."""
 CELLS = ("a", "b", "c", "d", "e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRequest:
-    """Who and what is asked about in a large state."""
+    """The entities and subjects of a matrix over a large state."""
 
     entities: DataFrame | None
-    """A column `entity`; None: all that the state names."""
+    """Has a column `entity`; None: all entities that the state names."""
     everybody: bool
-    """Every user that the state names; else `users` (a column `user`; None: no user) and `principals` that are no users."""
+    """Whether the subjects are all users that the state names; otherwise `users` (with a column `user`; None: no users) and
+    `principals` (groups and roles)."""
     users: DataFrame | None
     principals: tuple[str, ...]
 
@@ -61,15 +62,15 @@ class MatrixRequest:
 def partitioned_matrix(
     policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: MatrixRequest, partitions: int
 ) -> DataFrame:
-    """The rows of a matrix, worked out in portions; `matrix`: the same question, of nobody.
+    """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
 
-    Raises UsageError where one entity alone has more rows than a task takes.
+    Raises UsageError if a single entity has more rows than a task can hold.
     """
     return _PartitionedMatrix(policy, state, matrix, asked).frame(partitions)
 
 
 class _PartitionedMatrix:
-    """One matrix. Frames of rows have their table's columns and `portion`."""
+    """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
 
     def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, asked: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.asked = policy, state, matrix, asked
@@ -77,16 +78,16 @@ class _PartitionedMatrix:
         self.chains = policy.vocabulary.chains
         withs = matrix.question.withs or {}
         self.with_keys = [key for entity in withs.values() for key in policy.vocabulary.keys(entity)]
-        """What every request looks at, wherever its resource lies."""
+        """The `with` objects and their ancestors, which matter to every request."""
         self.depth = depth_of(state, self.chains)
-        # What is asked for again and again is worked out once.
+        # Frames that are used several times are computed once.
         self.keys = self._asked().withColumn("portion", _beginning("path", self.depth)).localCheckpoint()
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
         self.places = self.portions.select("portion", F.explode(_beginnings("portion")).alias("place"))
-        """Each portion with the beginnings of its path: rows of these count in it."""
+        """Each portion with the prefixes of its path, whose rows count in it."""
 
     def frame(self, partitions: int) -> DataFrame:
-        """The rows."""
+        """The rows of the matrix."""
         rows = {table: self._spread(self.state.tables[table]) for table in ("grants", "owners", "members")}
         granted = (
             _union(
@@ -114,7 +115,7 @@ class _PartitionedMatrix:
         return _union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
 
     def _asked(self) -> DataFrame:
-        """The entities: `entity`, `type`, `path`."""
+        """The entities of the matrix: `entity`, `type`, `path`."""
         if self.asked.entities is not None:
             entities = self.asked.entities.select("entity").where(F.col("entity").contains(":")).distinct()
             path = F.expr("substr(entity, instr(entity, ':') + 1)")
@@ -133,7 +134,7 @@ class _PartitionedMatrix:
         return _union(*held, _scoped(tables["assignments"]).select("type", "path"))
 
     def _spread(self, rows: DataFrame) -> DataFrame:
-        """Rows about entities in the portions in which they count."""
+        """Rows about entities, repeated for each portion in which they count."""
         placed = rows.withColumn("place", _beginning("path", self.depth)).join(self.places, "place").drop("place")
         if not self.with_keys:
             return placed
@@ -141,12 +142,12 @@ class _PartitionedMatrix:
         return placed.unionByName(everywhere)
 
     def _called(self) -> DataFrame:
-        """The principals that entities are, by portion: of kinds whose names count for a policy."""
+        """By portion, the groups and roles that entities stand for, if the policy has conditions on them."""
         kinds = {kind for kind, count in (("group", self.uses.group_membership), ("role", self.uses.holds)) if count}
         return self._names(kinds, whole=True)
 
     def _names(self, kinds: Collection[str], *, whole: bool = False) -> DataFrame:
-        """`portion` and `principal`: what entities of some kinds on the paths are called; `whole`: by their paths as well."""
+        """`portion` and `principal`: the principals that entities on the paths stand for; `whole`: named by their paths as well."""
         principal = {name: kind["principal"] for name, kind in self.policy.json["entities"].items()}
         on = {
             type_: F.array(*(_place(principal[kind], depth) for kind, depth in chain if principal[kind] in kinds))
@@ -183,18 +184,18 @@ class _PartitionedMatrix:
             scoped.where(is_declared),
         ]
         if self.uses.holds:
-            # Who holds a role holds it, within whichever scope.
+            # The atom `holds` is true of a role assigned within any scope.
             found.append(every.join(_of_kind(called, "role"), "role"))
         return self._of_users(_union(*(frame.select(*columns) for frame in found)), "principal")
 
     def _memberships(self, granted: DataFrame, called: DataFrame, assignments: DataFrame) -> DataFrame:
-        """The memberships in groups that hold something in a portion."""
+        """By portion, the memberships in groups that hold something there."""
         holding = [granted, called, assignments.select("portion", "principal")]
         groups = _union(*(_of_kind(frame, "group") for frame in holding)).distinct()
         return self._of_users(self.state.tables["memberships"].join(groups, "group"), "user")
 
     def _of_users(self, rows: DataFrame, column: str) -> DataFrame:
-        """Rows of the users who are asked about, and of whoever is no user."""
+        """Rows of the matrix's users, and of groups and roles."""
         if self.asked.everybody:
             return rows
         if self.asked.users is None:
@@ -206,9 +207,9 @@ class _PartitionedMatrix:
         return rows.where(~of_user).unionByName(rows.where(of_user).join(named, column, "left_semi"))
 
     def _users(self, rows: Mapping[str, DataFrame], granted: DataFrame) -> Iterator[DataFrame]:
-        """Users (`portion`, `user`) whom rows of a portion need not name: who may because anyone may, or in person.
+        """Users (`portion`, `user`) that the rows of a portion may not name: for conditions that always hold, and for `self`.
 
-        Where some users alone are asked about, all of them who are named in the portion.
+        If the matrix is for given users only, also those of them that the rows of the portion name.
         """
         users = self._everybody() if self.asked.everybody else self.asked.users
         if users is None:
@@ -255,9 +256,9 @@ class _PartitionedMatrix:
 
 
 def depth_of(state: SparkState, chains: Chains) -> int:
-    """How many names a portion begins with: the fewest by which each is small, unless what contains them weighs too much.
+    """The number of names in a portion's path: the fewest for which each portion is small.
 
-    Rows of what contains portions are in each of them: where these are many, fewer and larger portions are less work.
+    Rows of the ancestors of portions are repeated in each of them: if these are many, fewer and larger portions are less work.
     """
     deepest = min(DEEPEST, max(chain[-1][1] for chain in chains.values()))
     held = _union(*(state.tables[table].select("path") for table in ("grants", "owners", "members")))
@@ -290,7 +291,7 @@ def _work(
     *,
     everybody_there: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: portions → their rows of the matrix."""
+    """For `mapInArrow`: compute the matrix of each portion."""
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         return
@@ -309,7 +310,7 @@ def _work(
 
 
 def _taken_apart(portion: Any) -> dict[str, Any]:
-    """The tables of a portion, each with its columns."""
+    """Split a portion into its tables, with their own columns."""
     import pyarrow.compute as pc
 
     found = {}
@@ -330,12 +331,12 @@ def _part(part: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _beginning(path: str, names: int) -> Column:
-    """The first names of a path."""
+    """The first `names` names of a path."""
     return F.substring_index(path, "/", names) if names else F.lit("")
 
 
 def _beginnings(path: str) -> Column:
-    """What a path begins with, from nothing to all of it."""
+    """All prefixes of a path, from the empty one to the whole path."""
     names = F.split(path, "/")
     return F.array_distinct(
         F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
@@ -343,7 +344,7 @@ def _beginnings(path: str) -> Column:
 
 
 def _place(kind: str, depth: int) -> Column:
-    """What has the first names of the path; its path is null where the path has fewer."""
+    """The entity named by the first names of the path, as `type` and `path`; its path is null if the path has fewer names."""
     named = F.when(F.size(F.split("path", "/")) >= depth, _beginning("path", depth))
     return F.struct(F.lit(kind).alias("type"), named.alias("path"))
 
@@ -356,20 +357,20 @@ def _by_type(cases: Mapping[str, Column]) -> Column:
 
 
 def _closure(type_: str, chains: Chains) -> list[tuple[str, int]]:
-    """The types, with their numbers of names, of what is in a matrix because an entity of a type is named."""
+    """The types, with their numbers of names, of the entities that `closed` gives for an entity of a type."""
     path = "/".join("x" * chains[type_][-1][1])
     keys = (key.partition(":") for key in closed([f"{type_}:{path}"], chains))
     return [(kind, len(own.split("/")) if own else 0) for kind, _, own in keys]
 
 
 def _scoped(assignments: DataFrame) -> DataFrame:
-    """The assignments within scopes, their scope as `type` and `path`."""
+    """The assignments within scopes, with the scope as `type` and `path`."""
     scoped = assignments.where(F.col("scope_type").isNotNull())
     return scoped.withColumnsRenamed({"scope_type": "type", "scope_path": "path"})
 
 
 def _of_kind(principals: DataFrame, kind: str) -> DataFrame:
-    """`portion` and the names of the principals of one kind, in a column that is called like it."""
+    """`portion` and the names of the principals of one kind, in a column named after the kind."""
     mine = principals.where(F.col("principal").startswith(f"{kind}:"))
     return mine.select("portion", F.substring("principal", len(kind) + 2, 2**30).alias(kind))
 

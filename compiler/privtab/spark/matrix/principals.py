@@ -1,4 +1,4 @@
-"""Who is asked about: users, and groups and roles as if somebody held nothing else, with their principals by number."""
+"""The subjects of a matrix (users, or groups and roles considered alone), with their principals as numbers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from privtab.engines.index import Index
 from privtab.engines.lookups import Codes, Lists, Truth
 
 NONE = np.int64(np.iinfo(np.int64).max)
-"""No way: greater than every way."""
+"""Stands for no way: greater than every way."""
 
 Holding: TypeAlias = tuple[str, str]
-"""How somebody holds a role: the group by which (empty: in person), and the key of the scope (empty: everywhere)."""
+"""How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One row of the matrix. `user`: the name that asks; None for a group or a role, which is nobody in person."""
+    """One subject of the matrix. `user`: its user name; None for a group or a role."""
 
     principal: str
     user: str | None
     principals: tuple[str, ...]
     scopes: Mapping[str, Iterable[str]]
-    """The declared roles held within scopes, by the scope's key."""
+    """By key of a scope, the declared roles held within it."""
     through: Mapping[str, tuple[Holding, ...]]
-    """Role → how it is held, what is told first in front; roles that no group brings may be left off."""
+    """Role → its holdings, in the order of preference for reports; roles that are not held through a group may be missing."""
 
 
 class SubjectArrays:
@@ -42,7 +42,7 @@ class SubjectArrays:
         self.count = len(subjects)
         self.number = {user: at for at, user in enumerate(self.users) if user is not None}
         self.abstract: Truth = np.array([user is None for user in self.users], np.bool_)
-        """Groups and roles: who belongs to what is taken as given for them."""
+        """Which subjects are groups or roles; required memberships are assumed for them."""
         self.admin: Truth = np.array([user in index.service_admins for user in self.users], np.bool_)
         codes: dict[str, int] = {}
         owners, values = [], []
@@ -59,13 +59,13 @@ class SubjectArrays:
         self._name(subjects, index, declared)
 
     def _name(self, subjects: Sequence[Subject], index: Index, declared: Iterable[str]) -> None:
-        """What principals are called: a role within a scope by the role's name. In order, so that ways can be compared."""
+        """Set the names of principals, sorted so that ways can be compared; a role within a scope has the role's name."""
         called = [index.within[p][0] if p in index.within else p for p in self.codes]
         named = {*called, *declared, *self.labels}
         self.names = sorted(named)
         rank = {name: at for at, name in enumerate(self.names)}
         self.rank: Codes = np.array([rank[name] for name in called], np.int64)
-        """Principal → the place of its name among all."""
+        """Principal → the rank of its name."""
         self.rank_of = rank
         self.own_rank: Codes = np.array([rank[label] for label in self.labels], np.int64)
         self.groups = sorted({group for subject in subjects for by in subject.through.values() for group, _ in by})
@@ -74,7 +74,7 @@ class SubjectArrays:
         by = sorted(
             (
                 at << 32 | rank[role],
-                # Held everywhere by what is told first: where it is asked about does not matter.
+                # If the preferred holding is unscoped, the group does not depend on the entity.
                 -2 - mixed.setdefault(held, len(mixed)) if held[0][1] else self.number_of_group[held[0][0]],
             )
             for at, subject in enumerate(subjects)
@@ -87,34 +87,34 @@ class SubjectArrays:
 
     @cached_property
     def label_column(self) -> pa.StringArray:
-        """The labels as a column to take rows from; made once, since there may be as many as users."""
+        """The labels as an Arrow array, created once, since there may be as many as users."""
         return pa.array(self.labels, pa.string())
 
     @cached_property
     def user_column(self) -> pa.StringArray:
-        """The users as such a column."""
+        """The users as an Arrow array."""
         return pa.array(self.users, pa.string())
 
     @cached_property
     def name_column(self) -> pa.StringArray:
-        """The names of principals as such a column."""
+        """The names of principals as an Arrow array."""
         return pa.array(self.names, pa.string())
 
     @cached_property
     def group_column(self) -> pa.StringArray:
-        """The groups as such a column."""
+        """The groups as an Arrow array."""
         return pa.array(self.groups, pa.string())
 
     def group(self, subjects: Codes, ranks: Codes) -> Codes:
-        """The group by which each subject holds the principal with that rank; -1: in person.
+        """The number of the group through which each subject holds the principal with that rank; -1: directly.
 
-        Below: it depends on the place, by the holdings `mixed[-2 - code]`.
+        A code below -1 means that it depends on the entity: the holdings are `mixed[-2 - code]`.
         """
         return looked_up(self._group_keys, self._group_codes, subjects << 32 | ranks)
 
 
 def looked_up(keys: Codes, values: Codes, wanted: Codes) -> Codes:
-    """The value of each wanted key among sorted ones; -1 where it is not there."""
+    """The value of each wanted key among sorted `keys`; -1 if it is missing."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -123,7 +123,7 @@ def looked_up(keys: Codes, values: Codes, wanted: Codes) -> Codes:
 
 
 def among(keys: Codes, wanted: Codes) -> Truth:
-    """Whether each wanted key is among the sorted ones."""
+    """Whether each wanted key is among the sorted `keys`."""
     if not len(keys):
         return np.zeros(len(wanted), np.bool_)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

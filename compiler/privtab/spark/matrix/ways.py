@@ -1,4 +1,4 @@
-"""Through what an entitlement holds: the first minimal set of its rule that does, atom by atom."""
+"""Explain an entitlement by the first minimal set of its rule that holds, atom by atom."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from privtab.spark.matrix.grants import level_of, rank_of
 from privtab.spark.matrix.pairs import PairFacts, Pairs
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed")
-"""What gives an atom: a row of grants, what a role is declared to give, and so on. `needed`: a membership that a group or a role
-cannot bring, so that it must come from elsewhere."""
+"""The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
+cannot have, so that its holder must have it."""
 GRANT, ROLE, OWNER, MEMBER, HOLDS, SELF, ADMIN, NEEDED = range(len(KINDS))
 ANYONE = "anyone"
 
@@ -30,20 +30,20 @@ LINK = pa.struct(
         ("group", pa.string()),
     ]
 )
-"""One atom of a way: what was asked for, what gives it, to whom, where, and the group by which a role is held."""
+"""One atom of a way: the atom, its kind of source, the principal and entity of the source, and the group through which a role is held."""
 LINKS = pa.list_(LINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One minimal set: its atoms, and which of them is told where there is place for one alone."""
+    """One minimal set: its atoms, and the position of the main one, for columns with room for only one."""
 
     facts: tuple[Atom, ...]
     main: int
 
 
 def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Mapping[str, int]) -> Way:
-    """A minimal set from the program's JSON. The main atom is a privilege or ownership nearest to the resource."""
+    """A minimal set from the program's JSON. Its main atom is the privilege or ownership nearest to the resource."""
     facts = tuple(
         Atom(atom["kind"], atom.get("slot", ""), atom.get("type", ""), atom.get("privilege", ""))
         for atom in (atoms[number] for number in numbers)
@@ -61,7 +61,7 @@ def way_of(numbers: Sequence[int], atoms: Sequence[Mapping[str, Any]], depth: Ma
 
 
 def links(pairs: Pairs, way: Way, rows: Codes) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    """For some rows of pairs: all links, and kind, principal and entity of the main one."""
+    """For the given rows of `pairs`: all links, and the kind, principal and entity of the main one."""
     if not way.facts:
         none = pa.nulls(len(rows), pa.string())
         empty = pa.ListArray.from_arrays(pa.array(np.zeros(len(rows) + 1, np.int32)), pa.array([], LINK))
@@ -130,7 +130,7 @@ def _kinds(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes) -> Codes:
 
 
 def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Codes, codes: Codes) -> Codes:
-    """By row the group by which the principal is held; -1: in person. Of holdings within scopes the first that counts there."""
+    """By row, the group through which the principal is held; -1: directly. Of several holdings, the first that counts there."""
     unsure = np.flatnonzero(codes < -1)
     if not len(unsure):
         return codes
@@ -139,8 +139,8 @@ def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Code
     levels, codes = level_of(known.ways[rows]), codes.copy()
     for row in unsure:
         entity, kind = pairs.entity[rows[row]], kinds[row]
-        # What a role is declared to give counts within scopes at or above it, a grant within any on the path of what was asked
-        # about; an owner is a role that is held everywhere, and who holds a role holds it anywhere.
+        # A default grant of a role counts for scopes at or above its entity; a grant, for any scope on the path of the atom's
+        # entity; ownership, only for a role held everywhere; `holds`, for any scope.
         end = {GRANT: len(paths), ROLE: levels[row] + 1}.get(kind, 0)
         scopes = {"", *(f"{type_}:{at[entity]}" for type_, at in paths[:end])}
         held = people.mixed[-2 - codes[row]]
@@ -149,7 +149,7 @@ def _groups(pairs: Pairs, fact: Atom, known: PairFacts, rows: Codes, kinds: Code
 
 
 def _keys(pairs: Pairs, slot: str, type_: str) -> pa.Array:
-    """By entity the key of what lies on its path; null where it is not named."""
+    """By entity, the key of the entity of a type on its path; null if it is not named."""
     paths = pairs.entities.at(slot, type_)
     return pa.array([None if path is None else f"{type_}:{path}" for path in paths], pa.string())
 

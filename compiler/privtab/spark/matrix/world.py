@@ -1,4 +1,4 @@
-"""A policy and a state, ready to be asked for its matrix: everything by number, nothing that does not travel to executors."""
+"""A policy and a state as arrays from which a matrix is computed; everything in it can be sent to executors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class World:
     """The arrays that a matrix is computed from."""
 
     def __init__(self, program: Mapping[str, Any], index: Index, subjects: Sequence[Subject]) -> None:
-        """`program`: as the policy bundle carries it."""
+        """`program`: the program's JSON, as in the policy bundle."""
         self.program = program
         self.revision = index.revision
         self.reader = ConditionReader(program)
@@ -51,12 +51,12 @@ class World:
         return [link for link, _ in self.reader.chains[type_]]
 
     def looked_at(self, fact: Atom) -> list[str]:
-        """The types on which a grant counts for a fact."""
+        """The types of entities on which a grant counts for a fact."""
         chain = self.chain(fact.type)
         return chain if self.meaning.down else chain[-1:]
 
     def everywhere(self, privilege: str, type_: str) -> Codes | None:
-        """By subject the way through a role that is declared to give a privilege and held everywhere; None: there is none."""
+        """By subject, the way to a privilege through a default grant of a role held everywhere; None: no subject has one."""
         key = privilege, type_
         if key not in self._everywhere:
             giving = [role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())]
@@ -75,7 +75,7 @@ class World:
         return self._everywhere[key]
 
     def within(self, scope: str, privilege: str, type_: str) -> Codes | None:
-        """The same for roles held within entities of a type, by entry of `scope_keys`."""
+        """The same for roles held within entities of type `scope`, by entry of `scope_keys`."""
         key = scope, privilege, type_
         if key not in self._within:
             giving = {role for role, grants in self.meaning.roles.items() if privilege in grants.get(type_, ())}
@@ -90,12 +90,12 @@ class World:
         return self._within[key]
 
     def named_users(self, paths: Iterable[str | None]) -> Codes:
-        """By entity the subject that it is; -1: it is none."""
+        """By entity, the number of the subject that it stands for; -1: none."""
         number = self.people.number
         return np.array([-1 if path is None else number.get(last_name(path), -1) for path in paths], np.int64)
 
     def principals_named(self, kind: str, paths: Sequence[str | None]) -> list[Codes]:
-        """By entity the principals that it is, in as many columns as one has principals."""
+        """By entity, the principals that it stands for, in as many columns as an entity has principals at most."""
         named = self._named[kind]
         found = [_named(named, path) for path in paths]
         width = max(map(len, found), default=0)
