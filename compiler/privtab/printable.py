@@ -6,6 +6,7 @@ BEL, the C1 controls), show others in another order (bidirectional controls) or 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -35,13 +36,13 @@ def printable(text: str, *, one_line: bool = False) -> str:
     return (_CHARACTER_OR_LINE_END if one_line else _CHARACTER).sub(_escape, text)
 
 
-def printable_json(text: str) -> str:
-    r"""JSON that says the same without such a character: strings can escape all of them.
+def printable_json(value: object, **style: Any) -> str:
+    r"""A value as JSON without such a character: strings can escape all of them. `style`: as `json.dumps` takes it.
 
-    >>> print(printable_json('"a\x7f\U000e0041"'))
+    >>> print(printable_json("a\x7f\U000e0041"))
     "a\u007f\udb40\udc41"
     """
-    return _CHARACTER.sub(_json_escape, text)
+    return _CHARACTER.sub(_json_escape, json.dumps(value, ensure_ascii=False, **style))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from privtab.cli import _output
+from privtab.exit_codes import ExitCode
+
+BY_HAND = {
+    "typer.echo",
+    "sys.stdout.write",
+    "sys.stderr.write",
+    "sys.stdout.flush",
+    "csv.writer",
+    "json.dumps",
+    "print",
+}
+"""What prints or formats without the one place for it."""
+MEANT = {
+    ("__init__.py", "sys.stdout.write"): "Typer and Rich are missing",
+    ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
+    ("_files.py", "json.dumps"): "files, which nobody prints",
+    ("opa.py", "json.dumps"): "an argument of curl",
+    ("test.py", "json.dumps"): "quotes a YAML scalar",
+}
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def test_commands_print_in_one_place() -> None:
+    modules = [path for path in Path(_output.__file__).parent.glob("*.py") if path.name != "_output.py"]
+    assert {(path.name, call) for path in modules for call in calls(path) if call in BY_HAND} == set(MEANT)
+
+
+def test_exit_codes_are_named() -> None:
+    for path in Path(_output.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"typer.Exit", "sys.exit"}:
+                assert not any(isinstance(argument, ast.Constant) for argument in node.args), f"{path}:{node.lineno}"
+    assert [int(code) for code in ExitCode] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("format_", "out"), [("json", '[\n  "a\\u001b"\n]\n'), ("csv", "x\n'=1\n"), ("text", "")])
+def test_a_format_is_printed_where_it_was_asked_for(capsys: pytest.CaptureFixture[str], format_: str, out: str) -> None:
+    said = _output.printed(_output.TableFormat(format_), ["a\x1b"], ("x",), [("=1",)])
+    assert capsys.readouterr().out == out
+    assert said is bool(out)
 
 
 @pytest.mark.parametrize(("total", "shown"), [(0, False), (3, True)])

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 
 from privtab import __version__
 from privtab._install import how_to_install
+from privtab.exit_codes import ExitCode
 
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 _ALLOCATIONS = 200_000
@@ -27,7 +28,7 @@ def main() -> None:
             f"privtab: the command line needs the extra `compiler` (missing: {', '.join(missing)}): "
             f"{how_to_install('compiler')}\n"
         )
-        sys.exit(0 if version else 3)
+        sys.exit(ExitCode.OK if version else ExitCode.EXTERNAL)
     from privtab.cli._app import run
 
     gc.set_threshold(_ALLOCATIONS)

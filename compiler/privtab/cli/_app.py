@@ -1,7 +1,4 @@
-"""The application: which commands there are, and which exception ends with which exit code.
-
-Exit codes: 0 fine, 1 findings or a failed check, 2 bad usage, 3 the world failed.
-"""
+"""The application: its commands, and which exception ends with which exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import typer.rich_utils
 
 from privtab import __version__, cli
 from privtab.cli._help import flow
-from privtab.cli._output import Terminal, complain, show_diagnostics, show_state_findings
+from privtab.cli._output import Terminal, complain, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
     BundleRefused,
     InvalidRequest,
@@ -27,9 +24,8 @@ from privtab.errors import (
     UnsupportedError,
     UsageError,
 )
+from privtab.exit_codes import ExitCode
 from privtab.printable import printable_output
-
-FINDINGS, USAGE, WORLD = 1, 2, 3
 
 # What Typer itself says of a command line repeats arguments.
 typer.rich_utils.Console = Terminal  # type: ignore[attr-defined]
@@ -65,7 +61,7 @@ def application() -> typer.Typer:
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by position
     if value:
-        typer.echo(f"privtab {__version__}")
+        print_text(f"privtab {__version__}\n")
         raise typer.Exit
 
 
@@ -93,26 +89,26 @@ def _run(arguments: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except PolicyInvalid as error:
         show_diagnostics(error.diagnostics)
-        return FINDINGS
+        return ExitCode.FINDINGS
     except StateInvalid as error:
         show_state_findings(error.findings)
-        return FINDINGS
+        return ExitCode.FINDINGS
     except UnsupportedError as error:
         complain(str(error))
-        return FINDINGS
+        return ExitCode.FINDINGS
     except SettingsInvalid as error:
         show_diagnostics(error.diagnostics)
-        return USAGE
+        return ExitCode.USAGE
     except (RegistryConflict, BundleRefused) as error:
         complain(str(error))
-        return FINDINGS
+        return ExitCode.FINDINGS
     except InvalidRequest as error:
         complain(error.written(r"`--with \1=TYPE:PATH`"))
-        return USAGE
+        return ExitCode.USAGE
     except UsageError as error:
         complain(str(error))
-        return USAGE
+        return ExitCode.USAGE
     except (PrivtabError, OSError) as error:
         complain(str(error))
-        return WORLD
-    return 0
+        return ExitCode.EXTERNAL
+    return ExitCode.OK

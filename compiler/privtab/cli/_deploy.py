@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from privtab.cli._deploy_gates import checked, compared, signing_key, why_released
 from privtab.cli._deploy_request import DeployReport, DeployRequest, WatchOptions
 from privtab.cli._deploy_show import say, show_gate, show_trial
-from privtab.cli._options import load_state
-from privtab.cli._output import Format, complain, out, print_json, printed, show_diagnostics
+from privtab.cli._output import Format, complain, out, print_json, printed
 from privtab.cli._rollout import (
-    GATES,
-    WORLD,
     complain_late,
     progress_console,
     reader_of,
     registry_of,
-    scope_of,
     token_of,
     watcher,
 )
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from privtab.analysis.diff.nodes import Waiver
-    from privtab.bundle.sign import SigningKey
-    from privtab.diagnostics import Diagnostic
-    from privtab.ir.nodes import Program
     from privtab.registry.deploy.canary_analysis import CanaryOutcome, CanaryPlan
-    from privtab.registry.deploy.gates import Gate
     from privtab.registry.deploy.rollout import Packed, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
-    from privtab.state.nodes import State
-
-WAIVERS = Path("privtab-waivers.yaml")
 
 
 def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> CanaryPlan:
@@ -97,14 +85,14 @@ def _to_channel(
         raise UsageError(
             f"{registry.url} takes signed bundles alone: give `--signing-key FILE`, or set $PRIVTAB_SIGNING_KEY"
         )
-    program, path, loaded = _checked(asked, told)
+    program, path, loaded = checked(asked, told)
     if program is None:
-        return GATES
+        return ExitCode.FINDINGS
     before = told.before = registry.channel(channel, program.system)
     if before.trouble:
         complain(before.trouble)
     with told.step("diff"):
-        told.gates.append(_compared(asked, registry, before, program, path))
+        told.gates.append(compared(asked, registry, before, program, path))
     show_gate(told.gates[-1], asked.format)
     if loaded is None and (before.state or before.shards):
         kept = state_gate(
@@ -116,14 +104,14 @@ def _to_channel(
     if not all(gate.passed for gate in told.gates):
         say(asked.format, "stopped; nothing was released", style="bold red")
         told.outcome = "stopped"
-        return GATES
+        return ExitCode.FINDINGS
     with told.step("pack"):
         packed = pack(
             program,
             path,
             state=loaded,
             sharded=asked.sharded,
-            signing=_signing(asked, registry, before),
+            signing=signing_key(asked, registry, before),
             choices={"variant": asked.variant, "readings": dict(asked.readings)},
         )
     if asked.dry_run:
@@ -134,7 +122,7 @@ def _to_channel(
             f"would release to {channel}/{program.system} to policy {packed.revision}; nothing was released",
         )
         told.outcome = "dry-run"
-        return 0
+        return ExitCode.OK
     rollout = Rollout(
         registry=registry,
         channel=channel,
@@ -163,11 +151,11 @@ def _switched(
     """Store and release, to a canary first if asked for; the exit code if that ends the deployment, else None."""
     with told.step("put"):
         to = rollout.put(packed, hold, resign=asked.signing_key is not None)
-    why = _why(asked, told.gates)
+    why = why_released(asked, told.gates)
     if canary is not None and to.changes(before) and before.policy is not None and not before.held:
         ended = _try(asked, rollout, to, before, why, canary, told)
         if ended is None or not ended.good:
-            return GATES if ended is not None else WORLD
+            return ExitCode.FINDINGS if ended is not None else ExitCode.EXTERNAL
         switched_from = told.after or before
     else:
         if canary is not None:
@@ -191,92 +179,6 @@ def _switched(
         if not (told.after.state or told.after.shards):
             say(asked.format, "it has no state: every answer is unavailable until `--state` gives one", style="yellow")
     return None
-
-
-def _checked(asked: DeployRequest, told: DeployReport) -> tuple[Program | None, Path, tuple[State, Path] | None]:
-    """The gates that need nothing but files, each shown as it ends; no program where one fails that stops at once."""
-    from privtab.pipeline import find_policy
-    from privtab.registry.deploy.gates import lint_gate, skipped, test_gate
-
-    path = find_policy(asked.policy)
-    with told.step("lint"):
-        gate, checked = lint_gate(path, variant=asked.variant, readings=dict(asked.readings))
-    told.gates.append(gate)
-    show_gate(gate, asked.format)
-    if checked.program is None:
-        say(asked.format, "stopped; nothing was released", style="bold red")
-        told.outcome = "stopped"
-        return None, path, None
-    loaded = None
-    if asked.state is not None:
-        with told.step("state"):
-            loaded = load_state(checked.program, asked.state, allow_partial=asked.allow_partial), asked.state
-    with told.step("tests"):
-        if asked.skip_tests is not None:
-            gate = skipped("tests", asked.skip_tests)
-        else:
-            engine = cast("Literal['reference', 'opa', 'both']", asked.engine)
-            gate = test_gate(path, variant=asked.variant, readings=dict(asked.readings), engine=engine)
-    told.gates.append(gate)
-    show_gate(gate, asked.format)
-    return checked.program, path, loaded
-
-
-def _compared(asked: DeployRequest, registry: Registry, before: Channel, program: Program, path: Path) -> Gate:
-    from privtab.registry.deploy.gates import diff_gate
-    from privtab.registry.deploy.program import program_in
-
-    running = None
-    if before.policy is not None:
-        name = f"{before.channel}: {before.policy}"
-        kept = registry.read(registry.revision(before.system, "policy", before.policy))
-        running = program_in(kept, name), name
-    waivers, found = _waivers(asked.waivers)
-    show_diagnostics(found)
-    return diff_gate(
-        running,
-        program,
-        fail_on=asked.fail_on,
-        waivers=waivers,
-        today=datetime.now(tz=UTC).date(),
-        shown=path.as_posix(),
-    )
-
-
-def _waivers(path: Path | None) -> tuple[Sequence[Waiver], Sequence[Diagnostic]]:
-    """The waivers of the file that is named, else of the usual one; one that cannot be read waives nothing."""
-    from privtab import source
-    from privtab.analysis.diff.waivers import read_waivers
-
-    if path is None and not WAIVERS.is_file():
-        return (), ()
-    read = read_waivers(source.load(path or WAIVERS))
-    return read.waivers, read.found
-
-
-def _signing(asked: DeployRequest, registry: Registry, before: Channel) -> SigningKey | None:
-    from privtab.bundle.sign import SigningKey
-
-    if asked.signing_key is None:
-        return None
-    # Whoever keeps the order of bundles takes this one for newer than all that the channel ran.
-    return SigningKey.of(asked.signing_key, scope=asked.scope or scope_of(registry), sequence=before.last + 1)
-
-
-def _why(asked: DeployRequest, gates: Sequence[Gate]) -> str:
-    """What the history keeps: the reason that was given, and what was left out or waived."""
-    from privtab.registry.deploy.gates import Outcome
-
-    said = [asked.why] if asked.why else []
-    said += [f"{gate.name} {gate.says}" for gate in gates if gate.outcome is Outcome.SKIPPED]
-    said += [
-        f"{row.verdict} and waived: {row.name} ({row.waived.who}: {row.waived.why})"
-        for gate in gates
-        if gate.diff is not None
-        for row in gate.diff.changes
-        if row.waived is not None
-    ]
-    return "; ".join(said)
 
 
 def _try(
@@ -352,10 +254,10 @@ def _watch(asked: DeployRequest, rollout: Rollout, before: Channel, told: Deploy
     if look is None:
         say(asked.format, "nobody watches: give `--server URL` or `--opa URL` to see every sidecar run it", style="dim")
         told.outcome = "unwatched"
-        return 0
+        return ExitCode.OK
     if look.complete:
         told.outcome = "deployed"
-        return 0
+        return ExitCode.OK
     complain_late(look)
     told.outcome = "late"
     if rollback and before.policy is not None:
@@ -366,7 +268,7 @@ def _watch(asked: DeployRequest, rollout: Rollout, before: Channel, told: Deploy
         told.looks["back"] = rollout.wait(told.after, after, "back")
         told.after = after
         told.outcome = "rolled-back"
-    return WORLD
+    return ExitCode.EXTERNAL
 
 
 def into_opa(asked: DeployRequest, url: str, token_file: Path | None) -> None:
@@ -378,14 +280,14 @@ def into_opa(asked: DeployRequest, url: str, token_file: Path | None) -> None:
     if asked.sharded:
         raise UsageError("`--push` takes a whole state: leave `--sharded` off")
     told = DeployReport()
-    program, _, loaded = _checked(asked, told)
+    program, _, loaded = checked(asked, told)
     if program is None or not all(gate.passed for gate in told.gates):
         if asked.format is Format.JSON:
             told.outcome = "stopped"
             print_json(told.json())
         elif program is not None:
             say(asked.format, "stopped; nothing was pushed", style="bold red")
-        raise typer.Exit(GATES)
+        raise typer.Exit(ExitCode.FINDINGS)
     if asked.dry_run:
         say(asked.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
         return

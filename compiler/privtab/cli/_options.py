@@ -10,9 +10,12 @@ import typer
 from privtab.cli._complete import policies
 from privtab.cli._output import Format, complain, show_state_findings
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 from privtab.state.nodes import TABLES
 
 if TYPE_CHECKING:
+    from privtab.analysis.diff.nodes import Waiver
+    from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State, StateFinding
     from privtab.state.places import Places
@@ -56,6 +59,21 @@ PartialOption = Annotated[
 ]
 
 
+WAIVERS = Path("privtab-waivers.yaml")
+"""The file of waivers where none is named."""
+
+
+def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
+    """The waivers of the file that is named, else of `WAIVERS` if it exists; a file with errors waives nothing."""
+    from privtab import source
+    from privtab.analysis.diff.waivers import read_waivers
+
+    if path is None and not WAIVERS.is_file():
+        return (), ()
+    read = read_waivers(source.load(path or WAIVERS))
+    return read.waivers, read.found
+
+
 def readings(given: list[str] | None) -> dict[str, str]:
     """`--reading ROW=NAME` options as a mapping; raises UsageError where one has no `=`."""
     found: dict[str, str] = {}
@@ -72,7 +90,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> 
     state, _, errors = _checked(program, path)
     if errors and not allow_partial:
         complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FINDINGS)
     return state
 
 
@@ -94,7 +112,7 @@ def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = Fa
     denying = [error for error in errors if _may_deny(program, error)]
     if denying:
         complain(f"{len(denying)} wrong row(s) in {path} may carry a denial; `--allow-partial` goes on without them")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FINDINGS)
     complain(f"{len(errors)} wrong row(s) in {path}: answered without them")
     return state, places, True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +13,14 @@ from pathlib import Path
 from threading import Timer
 from typing import IO, TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from privtab.diagnostics import Diagnostic, Severity
+from privtab.exit_codes import ExitCode
 from privtab.printable import no_formula, printable, printable_json
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
@@ -91,12 +92,32 @@ def recorder(file: IO[str] | None = None, *, width: int = 120) -> Console:
 
 def print_json(value: object) -> None:
     """A value for programs, on standard output."""
-    sys.stdout.write(as_json(value))
+    print_text(as_json(value))
+
+
+def print_line(value: object) -> None:
+    """A value for programs that read line by line, on standard output."""
+    print_text(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
 
 
 def as_json(value: object) -> str:
     """Readable JSON of any value, safe to print."""
-    return printable_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
+    return printable_json(value, indent=2) + "\n"
+
+
+def print_text(text: str) -> None:
+    """A text on standard output; `printable_output` filters what a terminal would obey."""
+    sys.stdout.write(text)
+
+
+def complain_in_line(message: str) -> None:
+    """What is wrong with one of many inputs, in one line on standard error."""
+    sys.stderr.write(printable(message, one_line=True) + "\n")
+
+
+def flush() -> None:
+    """Let a reader see now what was printed."""
+    sys.stdout.flush()
 
 
 def print_file(text: str) -> None:
@@ -107,12 +128,24 @@ def print_file(text: str) -> None:
     stream.write(text)
 
 
-def printed(format_: StrEnum, document: object) -> bool:
-    """Print a document where JSON was asked for; whether it was."""
-    if format_ != Format.JSON:
-        return False
-    print_json(document)
+def printed(
+    format_: StrEnum, document: object, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
+) -> bool:
+    """Print a document if JSON was asked for, or its rows if CSV was; whether one of them was."""
+    match str(format_):
+        case "json":
+            print_json(document)
+        case "csv":
+            write_csv(columns, rows)
+        case _:
+            return False
     return True
+
+
+def fail_if(found: object) -> None:
+    """End the command with the exit code for findings if there are any."""
+    if found:
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab._install import how_to_install
-from privtab.cli._output import Format, complain, out
+from privtab.cli._output import Format, complain, flush, out, print_line
 from privtab.cli._registry_options import open_registry
 from privtab.errors import UsageError
 
@@ -92,8 +90,8 @@ def _greet(base: str, feeds: object, format_: Format) -> None:
     assert isinstance(feeds, Feeds)
     found = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
     if format_ is Format.JSON:
-        sys.stdout.write(json.dumps({"url": base, "registry": feeds.registry.url, "channels": found}) + "\n")
+        print_line({"url": base, "registry": feeds.registry.url, "channels": found})
     else:
         shown = ", ".join(found) or "no channels yet"
         out().print(f"{feeds.registry.url} ({shown}) at {base}; Ctrl-C ends it", soft_wrap=True)
-    sys.stdout.flush()
+    flush()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
-GATES, WORLD = 1, 3
 MISSING = f"this needs the extra `registry`: {how_to_install('compiler', 'registry')}"
 TOKEN = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 

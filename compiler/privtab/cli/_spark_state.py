@@ -12,9 +12,10 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, count, err, out, print_json, printed, table
+from privtab.cli._output import Format, complain, count, err, fail_if, out, printed, table
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,15 +91,12 @@ def read(
                 rows = [row.asDict() for row in opened.summary().collect()]
                 good = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
                 findings = [[r["table"], r["code"], r["severity"], r["rows"]] for r in rows if r["code"] != "good"]
-    if format_ is Format.JSON:
-        print_json({"good": good, "findings": _finding_rows(findings), "output": output})
-    else:
+    if not printed(format_, {"good": good, "findings": _finding_rows(findings), "output": output}):
         _show_findings(findings)
         out().print("good rows: " + ", ".join(count(n, t.replace("_", " ")[:-1]) for t, n in good.items()))
         if output is not None:
             out().print(f"written to {output}", soft_wrap=True)
-    if any(severity == "error" for _, _, severity, _ in findings):
-        raise typer.Exit(1)
+    fail_if(any(severity == "error" for _, _, severity, _ in findings))
 
 
 def build(
@@ -221,7 +219,7 @@ def _session(master: str | None, conf: list[str] | None, packages: list[str] | N
             yield spark
     except spark_errors() as error:
         complain(f"Spark: {first_lines(str(error))}")
-        raise typer.Exit(3) from None
+        raise typer.Exit(ExitCode.EXTERNAL) from None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from privtab.cli._output import Format, out, printed, progress, show_count, show
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,7 +157,7 @@ def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]
             programs.append(program)
     if len(programs) < len(policies):
         show_diagnostics(in_order(found))
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FINDINGS)
     show_count(found, "`privtab lint`")
     return programs
 

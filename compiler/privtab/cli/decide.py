@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TypeAlias
+from typing import Annotated, BinaryIO, TypeAlias
 
 import typer
 
@@ -22,9 +21,9 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
+from privtab.cli._output import complain_in_line, fail_if, flush, print_line
 from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.formats import STATE_HELP
-from privtab.printable import printable, printable_json
 from privtab.request import Request
 from privtab.vocabulary import Vocabulary
 
@@ -88,8 +87,7 @@ def run(
             loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial)
             answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))
-    if wrong or partial:
-        raise typer.Exit(1)
+    fail_if(wrong or partial)
 
 
 def _lines(path: str) -> AbstractContextManager[BinaryIO]:
@@ -123,11 +121,11 @@ def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> in
         decided = iter(answers.decide([one for _, one in chunk if isinstance(one, Request)]))
         for number, one in chunk:
             if isinstance(one, InvalidRequest):
-                sys.stderr.write(printable(f"line {number}: {one}", one_line=True) + "\n")
-                _write({"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(one)}}})
+                complain_in_line(f"line {number}: {one}")
+                print_line({"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(one)}}})
             else:
-                _write(next(decided).to_json())
-        sys.stdout.flush()
+                print_line(next(decided).to_json())
+        flush()
     return wrong
 
 
@@ -145,8 +143,3 @@ def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int,
             yield number, InvalidRequest(f"not JSON: {error}")
         else:
             yield number, request
-
-
-def _write(value: dict[str, Any]) -> None:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    sys.stdout.write(printable_json(text) + "\n")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._options import FormatOption, PartialOption, PolicyArgument, ReadingOption, VariantOption, readings
+from privtab.cli._options import (
+    WAIVERS,
+    FormatOption,
+    PartialOption,
+    PolicyArgument,
+    ReadingOption,
+    VariantOption,
+    readings,
+)
 from privtab.cli._output import Format
 from privtab.cli._rollout import (
     CaOption,
@@ -27,8 +35,6 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.gates import FailingOn
 
 PANEL = "Ship"
-
-WAIVERS = Path("privtab-waivers.yaml")
 
 
 def run(

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
-from privtab.cli._output import Format, out, print_json, table, working
+from privtab.cli._output import Format, out, printed, table, working
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,9 +39,7 @@ def run(
     with working("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
         value = described(program, revision=policy_artifacts(program).revision)
-    if format_ is Format.JSON:
-        print_json(value)
-    else:
+    if not printed(format_, value):
         _show(out(), value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -11,19 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._options import readings
-from privtab.cli._output import diagnostic_json, out, print_json, show_diagnostics, working
+from privtab.cli._options import WAIVERS, readings, waivers_of
+from privtab.cli._output import diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics, working
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.analysis.diff.nodes import Diff, Verdict, Waiver
+    from privtab.analysis.diff.nodes import Diff, Verdict
     from privtab.diagnostics import Diagnostic
 
 PANEL = "Check"
 
-WAIVERS = Path("privtab-waivers.yaml")
 FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 
 
@@ -103,7 +101,7 @@ def run(
         Choice(variant=from_variant, readings=readings(from_reading)),
         Choice(variant=variant, readings=readings(reading)),
     )
-    taken, found = _waivers(waivers)
+    taken, found = waivers_of(waivers)
     diffs = []
     with no_collection(), working("comparing"):
         for one, other in sides(before, after, choices):
@@ -112,8 +110,7 @@ def run(
     marked, more = apply_waivers(diffs, taken, datetime.now(tz=UTC).date())
     _print(marked, format_, verdicts, (*found, *more), everything=everything)
     wrong = any(d.severity == "error" for d in found)
-    if wrong or any(failing(d, verdicts) for d in marked):
-        raise typer.Exit(1)
+    fail_if(wrong or any(failing(d, verdicts) for d in marked))
 
 
 def _verdicts(given: list[str] | None) -> frozenset[Verdict]:
@@ -125,17 +122,6 @@ def _verdicts(given: list[str] | None) -> frozenset[Verdict]:
         if word not in {*FAILING, "any"}:
             raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
     return frozenset(Verdict(word) for word in (FAILING if "any" in words else words))
-
-
-def _waivers(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
-    """The waivers of the file that is named, else of the usual one where it is there."""
-    from privtab import source
-    from privtab.analysis.diff.waivers import read_waivers
-
-    if path is None and not WAIVERS.is_file():
-        return (), ()
-    read = read_waivers(source.load(path or WAIVERS))
-    return read.waivers, read.found
 
 
 def _print(
@@ -155,12 +141,12 @@ def _print(
             print_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})
             return
         case DiffFormat.SARIF:
-            sys.stdout.write(_sarif(diffs, verdicts, found))
+            print_text(_sarif(diffs, verdicts, found))
             return
         case DiffFormat.MARKDOWN:
             from privtab.analysis.diff.markdown import markdown
 
-            sys.stdout.write("\n".join(map(markdown, diffs)) or "No policy changed.\n")
+            print_text("\n".join(map(markdown, diffs)) or "No policy changed.\n")
         case DiffFormat.PRETTY | DiffFormat.TEXT:
             from privtab.cli._diff_pretty import show
 

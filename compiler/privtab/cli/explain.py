@@ -36,7 +36,7 @@ from privtab.cli._options import (
     load_places_to_ask,
     readings,
 )
-from privtab.cli._output import Format, out, print_json, working
+from privtab.cli._output import Format, fail_if, out, printed, working
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -105,13 +105,10 @@ def run(
         why = explained(reference, request, loaded, places)
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
-    if format_ is Format.JSON:
-        print_json({**_json(why), "notes": list(notes)})
-    else:
+    if not printed(format_, {**_json(why), "notes": list(notes)}):
         _Screen(out(), program, why, places, everything=everything).show()
         show_notes(notes)
-    if partial:
-        raise typer.Exit(1)
+    fail_if(partial)
 
 
 def _json(why: RequestExplanation) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import typer
 from privtab._staged import write
 from privtab.cli._complete import policies
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, out, print_file, print_json, show_diagnostics
+from privtab.cli._output import Format, count, fail_if, out, print_file, printed, show_diagnostics
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from privtab.source import SourceFile
@@ -77,15 +78,11 @@ def run(
             _show_diff(one)
     elif not check:
         _write(formatted if paths == [STDIN] else changed)
-    if format_ is Format.JSON and paths != [STDIN]:
-        written = not (check or diff)
-        print_json(
-            [{"path": one.source.path, "changed": one.changed, "written": one.changed and written} for one in formatted]
-        )
-    elif not (diff and changed) and (paths != [STDIN] or check):
+    written = not (check or diff)
+    rows = [{"path": one.source.path, "changed": one.changed, "written": one.changed and written} for one in formatted]
+    if not (paths != [STDIN] and printed(format_, rows)) and not (diff and changed) and (paths != [STDIN] or check):
         _say(formatted, changed, check=check)
-    if check and changed:
-        raise typer.Exit(1)
+    fail_if(check and changed)
 
 
 def _files(paths: Sequence[str] | None) -> list[Path]:
@@ -131,7 +128,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
             formatted.append(Formatted(path=path, source=source, text=text))
     if found:
         show_diagnostics(in_order(found), texts)
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FINDINGS)
     return formatted
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from privtab import __version__
+from privtab.cli._output import print_text
 from privtab.errors import UsageError
 
 PANEL = "Write"
@@ -114,10 +115,10 @@ def _usable(name: str) -> str:
 def _chosen() -> Start:
     kinds = list(Start)
     for number, kind in enumerate(kinds, start=1):
-        typer.echo(f"  {number}  {kind:8} {WHAT[kind]}")
+        print_text(f"  {number}  {kind:8} {WHAT[kind]}\n")
     answers = {answer: kind for number, kind in enumerate(kinds, start=1) for answer in (str(number), kind.value)}
     while (answer := typer.prompt("Table to start from", default="1").strip()) not in answers:
-        typer.echo(f"answer with one of {', '.join(answers)}")
+        print_text(f"answer with one of {', '.join(answers)}\n")
     return answers[answer]
 
 

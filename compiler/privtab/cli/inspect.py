@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, count, out, print_json, table
+from privtab.cli._output import Format, count, fail_if, out, printed, table
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle
 
@@ -51,12 +51,9 @@ def run(
         found = inspected(bundle, trust(keys, scope))
     except BrokenBundle as error:
         raise BrokenBundle(f"{bundle}: {error}") from None
-    if format_ is Format.JSON:
-        print_json({"bundle": str(bundle), **found.to_json()})
-    else:
+    if not printed(format_, {"bundle": str(bundle), **found.to_json()}):
         _show(bundle, found)
-    if found.signature is not None and found.signature.verified is False:
-        raise typer.Exit(1)
+    fail_if(found.signature is not None and found.signature.verified is False)
 
 
 def _show(bundle: Path, found: Inspected) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._output import out, working
+from privtab.cli._output import fail_if, out, print_text, working
 from privtab.lint.settings import FailOn, LintFormat
 
 PANEL = "Check"
@@ -73,6 +73,5 @@ def run(
     elif format_ in (LintFormat.PRETTY, LintFormat.TEXT):
         _lint.show(checked, out())
     else:
-        typer.echo(_lint.report(checked, format_), nl=False)
-    if any(one.failed() for one in checked):
-        raise typer.Exit(1)
+        print_text(_lint.report(checked, format_))
+    fail_if(any(one.failed() for one in checked))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ import typer
 
 from privtab.cli._engines import packed, served
 from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
-from privtab.cli._output import err, out, waiting
+from privtab.cli._output import err, flush, out, print_text, waiting
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -63,7 +62,7 @@ def path(require_built: RequireBuiltOption = False) -> None:
 
     chosen = choose(require_built=require_built)
     err().print(chosen.why, style="dim", soft_wrap=True)
-    sys.stdout.write(f"{chosen.path}\n")
+    print_text(f"{chosen.path}\n")
 
 
 @app.command("run")
@@ -117,7 +116,7 @@ def run(
     with served(packed(program, loaded), port=port, binary=chosen.path) as server:
         out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it", soft_wrap=True)
         out().print(_curl(program, server.url), soft_wrap=True)
-        sys.stdout.flush()
+        flush()
         code = keep(server, restart=restart, watched=watched, bundles=lambda: packed(*load()), stop=stop)
     raise typer.Exit(code)
 

@@ -31,7 +31,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import Format, count, err, out, print_json, progress, waiting, working
+from privtab.cli._output import Format, count, err, fail_if, out, printed, progress, waiting, working
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ def run(
         ask.target(name, goal(reference, wanted, entity(resource)))
     if format_ is not Format.JSON:
         show_notes(ask.notes)
-    if partial:
-        raise typer.Exit(1)
+    fail_if(partial)
 
 
 def _check(
@@ -191,17 +190,9 @@ class _Ask:
         """The shortest path to one goal."""
         with working("looking for paths"):
             path = self.reach(user, goal).path(goal)
-        if self.format is Format.JSON:
-            found = None if path is None else _path_json(path)
-            print_json(
-                {
-                    "user": user,
-                    "goal": goal.text,
-                    "reachable": path is not None,
-                    "path": found,
-                    "notes": list(self.notes),
-                }
-            )
+        found = None if path is None else _path_json(path)
+        answer = {"user": user, "goal": goal.text, "reachable": path is not None, "path": found}
+        if printed(self.format, {**answer, "notes": list(self.notes)}):
             return
         console = out()
         if path is None:
@@ -228,17 +219,18 @@ class _Ask:
             shown = facts[: self.most or len(facts)]
             found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
         made = reach.makes()
-        if self.format is Format.JSON:
-            gains = [{"fact": str(fact), "path": _path_json(path)} for fact, path in found]
-            makes = [
-                {
-                    "operation": a.rule.operation,
-                    "resource": str(a.resource),
-                    "brings": [str(fact) for fact in reach.actions[a] if fact.kind != "exists"],
-                }
-                for a in made
-            ]
-            print_json({"user": user, "count": len(facts), "gains": gains, "makes": makes, "notes": list(self.notes)})
+        brought = {a: [str(fact) for fact in reach.actions[a] if fact.kind != "exists"] for a in made}
+        answer = {
+            "user": user,
+            "count": len(facts),
+            "gains": [{"fact": str(fact), "path": _path_json(path)} for fact, path in found],
+            "makes": [
+                {"operation": a.rule.operation, "resource": str(a.resource), "brings": brings}
+                for a, brings in brought.items()
+            ],
+            "notes": list(self.notes),
+        }
+        if printed(self.format, answer):
             return
         console = out()
         console.print(f"what user:{user} could gain", style="bold", soft_wrap=True)
@@ -253,8 +245,7 @@ class _Ask:
         _more(console, len(facts) - len(shown))
         if made:
             console.print("\nwhat they could make, and then hold", style="bold")
-            for action in made[: self.most or len(made)]:
-                brings = [str(f) for f in reach.actions[action] if f.kind != "exists"]
+            for action, brings in list(brought.items())[: self.most or len(made)]:
                 text = f"  {action.rule.operation} {action.resource}" + (f": {_joined(brings)}" if brings else "")
                 console.print(text, soft_wrap=True)
             _more(console, len(made) - (self.most or len(made)))
@@ -281,9 +272,8 @@ class _Ask:
                 found += [(name, fact, path) for fact, path in gained]
                 bar.advance(bar.task_ids[0])
         found.sort(key=lambda one: (len(one[2].steps), one[0], str(one[1])))
-        if self.format is Format.JSON:
-            rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
-            print_json({"count": len(found), "escalations": rows[: self.most or len(rows)]})
+        rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
+        if printed(self.format, {"count": len(found), "escalations": rows[: self.most or len(rows)]}):
             return bool(found)
         console = out()
         for user, _, path in found[: self.most or len(found)]:

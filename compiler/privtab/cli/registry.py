@@ -9,7 +9,7 @@ import typer
 
 from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, count, out, print_json, printed, table
+from privtab.cli._output import Format, complain, count, fail_if, out, printed, table
 from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -271,9 +271,7 @@ def release(
             why=why,
             expect=expect,
         )
-    if format_ is Format.JSON:
-        print_json(current.to_json())
-    else:
+    if not printed(format_, current.to_json()):
         show_channels([current])
 
 
@@ -308,18 +306,16 @@ def gc(
     from privtab.registry.maintenance import DAY, sweep
 
     found = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
-    if format_ is Format.JSON:
-        print_json(
-            {
-                "removed": found.removed,
-                "revisions": [one.to_json() for one in found.revisions],
-                "orphans": list(found.orphans),
-                "litter": list(found.litter),
-                "unread": list(found.unread),
-                "kept": found.kept,
-                "bytes": found.bytes,
-            }
-        )
+    document = {
+        "removed": found.removed,
+        "revisions": [one.to_json() for one in found.revisions],
+        "orphans": list(found.orphans),
+        "litter": list(found.litter),
+        "unread": list(found.unread),
+        "kept": found.kept,
+        "bytes": found.bytes,
+    }
+    if printed(format_, document):
         return
     if found.revisions:
         lines = ((one.system, kind_of(one), one.id, when(one.created), f"{one.size:,}") for one in found.revisions)
@@ -361,9 +357,7 @@ def check(
     from privtab.registry.maintenance import check as checked
 
     found = checked(open_registry(url, storage, token_file), repair=repair)
-    if format_ is Format.JSON:
-        print_json(asdict(found))
-    else:
+    if not printed(format_, asdict(found)):
         for problem in found.problems:
             complain(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(
@@ -371,8 +365,7 @@ def check(
             f"{count(found.entries, 'release')}: {count(len(found.problems), 'problem')}",
             soft_wrap=True,
         )
-    if any(not problem.repaired for problem in found.problems):
-        raise typer.Exit(1)
+    fail_if(any(not problem.repaired for problem in found.problems))
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------

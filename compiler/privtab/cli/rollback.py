@@ -11,7 +11,6 @@ import typer
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, complain, out, print_json
 from privtab.cli._rollout import (
-    WORLD,
     CaOption,
     ChannelOption,
     ExpectOption,
@@ -31,6 +30,7 @@ from privtab.cli._rollout import (
     watcher,
 )
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def run(
         print_json({**told, "watched": look_json(look), "seconds": seconds})
     if look is not None and not look.complete:
         complain_late(look)
-        raise typer.Exit(WORLD)
+        raise typer.Exit(ExitCode.EXTERNAL)
 
 
 def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> Next:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import typer
 from privtab._install import how_to_install
 from privtab.cli._complete import policies
 from privtab.cli._options import PartialOption, load_state
-from privtab.cli._output import Format, complain, out
+from privtab.cli._output import Format, complain, flush, out, print_line
 from privtab.cli._registry_options import StorageOption
 from privtab.errors import UsageError
 from privtab.printable import printable
@@ -326,10 +325,10 @@ def _paths(services: Sequence[Service]) -> dict[str, Service]:
 def _greet(base: str, services: Sequence[Service], format_: Format) -> None:
     names = [service.system for service in services if service.system]
     if format_ is Format.JSON:
-        sys.stdout.write(json.dumps({"url": base, "systems": names}) + "\n")
+        print_line({"url": base, "systems": names})
     else:
         out().print(f"{', '.join(names) or 'an OPA'} at {base}; Ctrl-C ends it", soft_wrap=True)
-    sys.stdout.flush()
+    flush()
 
 
 class _OneLine(logging.Formatter):

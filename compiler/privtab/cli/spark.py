@@ -8,13 +8,13 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._output import complain
+from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import JOBS
 
 PANEL = "Serve"
 
 app = typer.Typer(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
 _ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-MISSING = 3
 
 
 def _command(job: str) -> Callable[[typer.Context], None]:
@@ -34,7 +34,7 @@ def _run(job: str, arguments: Sequence[str]) -> int:
         if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
             raise
         complain(f"{error.name} is not installed: {how_to_install('compiler', 'spark')}")
-        return MISSING
+        return ExitCode.EXTERNAL
     return code
 
 

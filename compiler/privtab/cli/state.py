@@ -10,7 +10,7 @@ import typer
 from privtab._staged import write
 from privtab.cli import _spark_state
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption, load_state
-from privtab.cli._output import Format, count, out, print_json, show_state_findings
+from privtab.cli._output import Format, count, fail_if, out, printed, show_state_findings
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
@@ -55,13 +55,10 @@ def validate(
 
     program = load_policy(policy, variant=variant)
     good, findings = validated(program, load_rows(program, state))
-    if format_ is Format.JSON:
-        print_json(to_json(findings))
-    else:
+    if not printed(format_, to_json(findings)):
         show_state_findings(findings)
         out().print(f"good rows: {counts(good)}")
-    if any(finding.severity == "error" for finding in findings):
-        raise typer.Exit(1)
+    fail_if(any(finding.severity == "error" for finding in findings))
 
 
 @app.command("pack")

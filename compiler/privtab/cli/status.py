@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_json, table
+from privtab.cli._output import Format, fail_if, out, printed, table
 from privtab.cli._rollout import (
     CaOption,
     ChannelOption,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-FINDINGS = 1
 MOST_REFUSED = 5
 
 
@@ -86,8 +85,7 @@ def run(
         raise FleetError(seen.fleet.problem)
     if seen.trouble:
         raise RegistryError("; ".join(seen.trouble))
-    if check and not seen.good:
-        raise typer.Exit(FINDINGS)
+    fail_if(check and not seen.good)
 
 
 class ChannelSnapshot:
@@ -193,9 +191,7 @@ def _again(
 
 
 def _print(seen: ChannelSnapshot, format_: Format) -> None:
-    if format_ is Format.JSON:
-        print_json(_json(seen))
-    else:
+    if not printed(format_, _json(seen)):
         _show(seen, out())
 
 

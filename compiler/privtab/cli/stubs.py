@@ -9,6 +9,7 @@ import typer
 
 from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 
 PANEL = "Write"
 
@@ -48,7 +49,7 @@ def run(
         write(output, text.encode())
     elif not _same(output, text):
         complain(f"{output} is not what the policy says now; `privtab stubs {policy} -o {output}` writes it")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _same(path: Path, text: str) -> bool:

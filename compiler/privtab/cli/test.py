@@ -17,7 +17,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, complain, count, out, progress
+from privtab.cli._output import as_json, complain, count, fail_if, out, print_text, progress
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ def run(
         raise UsageError(f"no case has `{filter_}` in it")
     if not suggest and not any(result.plan.cases for result in results):
         raise UsageError("there are no scenarios: nothing was tested; `--suggest` prints entries to begin with")
-    if short or any(result.failures for result in results):
-        raise typer.Exit(1)
+    fail_if(short or any(result.failures for result in results))
 
 
 def _run(plan: Plan, wanted: _Wanted) -> Result:
@@ -258,6 +257,6 @@ def _print(text: str | None, results: Sequence[Result], output: Path | None, *, 
             show(console, results, verbose=verbose)
         text = captured.get()
     if output is None:
-        typer.echo(text, nl=False)
+        print_text(text)
     else:
         write(output, text.encode())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, out, print_json
+from privtab.cli._output import Format, complain, fail_if, out, printed
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 
@@ -48,9 +48,7 @@ def run(
         raise UsageError("give the key to verify with: `--verification-key FILE`")
     than = None if newer_than is None else _sequence(newer_than, trusted)
     rows = [_verified(bundle, trusted, than) for bundle in bundles]
-    if format_ is Format.JSON:
-        print_json(rows)
-    else:
+    if not printed(format_, rows):
         for row in rows:
             if row["verified"]:
                 order = "" if row["sequence"] is None else f", sequence {row['sequence']}"
@@ -60,8 +58,7 @@ def run(
                 )
             else:
                 complain(f"{row['bundle']} is refused: {row['why']}")
-    if not all(row["verified"] for row in rows):
-        raise typer.Exit(1)
+    fail_if(not all(row["verified"] for row in rows))
 
 
 def _verified(bundle: Path, trusted: Trust, than: int | None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, complain, count, out, print_json, waiting, write_csv
+from privtab.cli._output import TableFormat, complain, count, fail_if, out, printed, waiting
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,25 +108,24 @@ def run(
         )
     if format_ is TableFormat.TEXT:
         _show(out(), program, found, MOST_LINES if limit is None else limit)
-    elif format_ is TableFormat.JSON:
-        allowed = found.allowed[: limit or len(found.allowed)]
-        count_ = len(found.allowed)
-        kind, _, name = found.principal.partition(":")
-        who = {"principal": found.principal, "user": name if kind == "user" else None}
-        answer = {"asked": found.asked, "count": count_, "allowed": [_json(m) for m in allowed]}
-        undecided = [rule.id for rule in found.undecided]
-        print_json({**who, **answer, "undecided": undecided, "notes": list(notes)})
     else:
-        write_csv(
-            ("type", "path", "operation", "call", "with", "choices"),
-            (_row(may) for may in found.allowed[: limit or len(found.allowed)]),
-        )
+        allowed = found.allowed[: limit or len(found.allowed)]
+        kind, _, name = found.principal.partition(":")
+        document = {
+            "principal": found.principal,
+            "user": name if kind == "user" else None,
+            "asked": found.asked,
+            "count": len(found.allowed),
+            "allowed": [_json(may) for may in allowed],
+            "undecided": [rule.id for rule in found.undecided],
+            "notes": list(notes),
+        }
+        printed(format_, document, ("type", "path", "operation", "call", "with", "choices"), map(_row, allowed))
     if format_ is not TableFormat.JSON:
         show_notes(notes)
     for rule in found.undecided:
         complain(f"not decided: `{rule.id}` has too many choices of `with` objects")
-    if partial or found.undecided:
-        raise typer.Exit(1)
+    fail_if(partial or found.undecided)
 
 
 def _json(may: AllowedOperation) -> dict[str, Any]:

@@ -26,7 +26,16 @@ from privtab.cli._options import (
     load_state_to_ask,
     readings,
 )
-from privtab.cli._output import TableFormat, count, out, print_json, table, waiting, working, write_csv
+from privtab.cli._output import (
+    TableFormat,
+    count,
+    fail_if,
+    out,
+    printed,
+    table,
+    waiting,
+    working,
+)
 from privtab.errors import UsageError
 from privtab.request import Request
 
@@ -106,22 +115,18 @@ def run(
         _principals(found, format_, most, notes)
     if format_ is not TableFormat.JSON:
         show_notes(notes)
-    if partial:
-        raise typer.Exit(1)
+    fail_if(partial)
 
 
 def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
     users = found.users[:most]
-    if format_ is TableFormat.JSON:
-        listed = [{"user": user, "through": [] if found.anyone else _json(found.through(user))} for user in users]
-        print_json(
-            {**_asked(found), "anyone": found.anyone, "count": len(found.users), "users": listed, "notes": list(notes)}
-        )
-    elif format_ is TableFormat.CSV:
-        rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
-        write_csv(("user", "through"), rows)
-    else:
+    if format_ is TableFormat.TEXT:
         _show_users(found, users)
+        return
+    listed = [{"user": user, "through": [] if found.anyone else _json(found.through(user))} for user in users]
+    answer = {**_asked(found), "anyone": found.anyone, "count": len(found.users), "users": listed}
+    rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
+    printed(format_, {**answer, "notes": list(notes)}, ("user", "through"), rows)
 
 
 def _asked(found: WhoCan) -> dict[str, Any]:
@@ -179,13 +184,10 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
 def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
     principals = found.principals()
     listed = principals[: most or len(principals)]
-    if format_ is TableFormat.JSON:
-        rows = [{"principal": p.principal, "scope": p.scope, "needs": [list(way) for way in p.needs]} for p in listed]
-        print_json({**_asked(found), "count": len(principals), "principals": rows, "notes": list(notes)})
-        return
+    rows = [{"principal": p.principal, "scope": p.scope, "needs": [list(way) for way in p.needs]} for p in listed]
     lines = [(p.principal, p.scope or "", " or ".join(" and ".join(way) for way in p.needs)) for p in listed]
-    if format_ is TableFormat.CSV:
-        write_csv(("principal", "scope", "needs"), lines)
+    answer = {**_asked(found), "count": len(principals), "principals": rows, "notes": list(notes)}
+    if printed(format_, answer, ("principal", "scope", "needs"), lines):
         return
     console = out()
     _heading(found)

@@ -5,7 +5,6 @@ Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -66,7 +65,7 @@ def sarif(
             }
         ],
     }
-    return printable_json(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
+    return printable_json(log, indent=2) + "\n"
 
 
 class _Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
@@ -367,8 +366,7 @@ def _storage(served: Served) -> dict[str, Any]:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    text = printable_json(json.dumps(value, ensure_ascii=False)).encode()
-    return Response(text, status, media_type="application/json")
+    return Response(printable_json(value).encode(), status, media_type="application/json")
 
 
 def _time(at: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from privtab.errors import FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
+from privtab.exit_codes import ExitCode
 from privtab.formats import SPARK
 from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from privtab.spark.choose import Choice
 
-FINDINGS, USAGE, WORLD = 1, 2, 3
 SHOWN = 20
 """Wrong rows of a state that are told."""
 NOT_GRANTED = "not granted"
@@ -276,11 +275,7 @@ def placed(output: str, *, overwrite: bool) -> Iterator[str]:
 
 def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence[str]) -> None:
     """What a job has to say in the end, on standard output."""
-    text = (
-        printable_json(json.dumps(result, indent=2, ensure_ascii=False, default=str))
-        if options.format == "json"
-        else "\n".join(lines)
-    )
+    text = printable_json(result, indent=2, default=str) if options.format == "json" else "\n".join(lines)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -294,7 +289,7 @@ def run(
     *,
     lazily: bool = False,
 ) -> int:
-    """Run a job and give its exit code: 0 fine, 1 findings, 2 bad usage, 3 the world failed. No traceback for what is expected.
+    """Run a job and return its exit code, one of `ExitCode`. Expected errors end without a traceback.
 
     `before` raises for what is wrong with the options, before Spark is started. `body` gets the session, or with `lazily` a function
     that starts it.
@@ -315,7 +310,7 @@ def _run(
     try:
         options = made.parse_args(arguments)
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else USAGE
+        return stop.code if isinstance(stop.code, int) else ExitCode.USAGE
     tell = ProgressReporter(quiet=options.quiet)
     try:
         if before is not None:
@@ -332,16 +327,16 @@ def _run(
             return body(options, start if lazily else start(), tell)
     except (PolicyInvalid, StateInvalid) as error:
         _complain(_told(error))
-        return FINDINGS
+        return ExitCode.FINDINGS
     except (UsageError, InvalidRequest) as error:
         _complain(str(error))
-        return USAGE
+        return ExitCode.USAGE
     except (PrivtabError, OSError) as error:
         _complain(str(error))
-        return WORLD
+        return ExitCode.EXTERNAL
     except spark_errors() as error:
         _complain(f"Spark: {first_lines(str(error))}")
-        return WORLD
+        return ExitCode.EXTERNAL
     finally:
         tell.end()
 

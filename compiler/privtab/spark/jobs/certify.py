@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs._before import lines
 from privtab.spark.jobs.entitlements import entities, matrix_options, objects, wanted
@@ -98,7 +99,7 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tel
     ]
     job.show(options, written.to_json() | {"output": options.output}, told)
     grave = LEVELS[: LEVELS.index(options.fail_on) + 1] if options.fail_on else ()
-    return job.FINDINGS if any(finding.level in grave for finding in written.findings) else 0
+    return ExitCode.FINDINGS if any(finding.level in grave for finding in written.findings) else 0
 
 
 def _entities(options: argparse.Namespace, spark: Callable[[], SparkSession]) -> EntitiesLike:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.errors import FileError
+from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _state(options: argparse.Namespace, spark: SparkSession, tell: ProgressRepor
         f"  {severity:7}  {code} in {table}: {count:,} row(s)" for table, code, severity, count in written["findings"]
     ]
     job.show(options, written, lines)
-    return job.FINDINGS if any(severity == "error" for _, _, severity, _ in written["findings"]) else 0
+    return ExitCode.FINDINGS if any(severity == "error" for _, _, severity, _ in written["findings"]) else 0
 
 
 if __name__ == "__main__":
