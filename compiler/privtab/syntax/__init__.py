@@ -1,4 +1,4 @@
-"""YAML text → `Tables`: what the author wrote, every value with its place."""
+"""YAML text → `Tables`: the file as written, every value with its position."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Tables", "read"]
 
 
 def read(source: SourceFile) -> tuple[Tables | None, list[Diagnostic]]:
-    """The tables of a file and every finding; None where it cannot be read at all.
+    """Return the tables of a file, or None if it cannot be read at all, and every finding.
 
-    Tables with errors come back too, marked `broken`, so that later stages can find more; they never become a policy.
+    Tables with errors are returned too, marked `broken`, so that later stages can find more; they never become a policy.
     """
     found: list[Diagnostic] = []
     root = compose(source, found)

@@ -1,4 +1,4 @@
-"""What to write instead of a cell that does not parse, for what people are used to from other languages of policies."""
+"""Advice for cells that do not parse, such as syntax from other policy languages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ATTRIBUTES = (
 
 
 def advice(text: str, error: CellError) -> tuple[str | None, bool]:
-    """What to write instead, and whether that says all: what the grammar expected is then no help."""
+    """What to write instead, and whether that is all there is to say: then a list of expected words does not help."""
     whole = _of_whole(text.strip())
     if whole is not None:
         return whole, True
@@ -34,7 +34,7 @@ def advice(text: str, error: CellError) -> tuple[str | None, bool]:
 
 
 def _of_whole(text: str) -> str | None:
-    """For cells that are meant as what no condition is."""
+    """Advice for cells that as a whole mean something other than a condition."""
     if _NEGATION.search(text) and text.lower() not in _NOBODY:
         return NEGATION
     principal = _PRINCIPAL.search(text)
@@ -56,7 +56,7 @@ def _of_whole(text: str) -> str | None:
 
 
 def _at(text: str, error: CellError) -> tuple[str | None, bool]:
-    """For what stands where the parser stopped."""
+    """Advice for the text at which the parser stopped."""
     found, before, after = text[error.start : error.end], text[: error.start], text[error.end :]
     if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:
         return "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`", False

@@ -1,4 +1,4 @@
-"""Comments of a YAML text, which its events pass over."""
+"""Find the comments of a YAML text, which its events do not include."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def comments(text: str) -> Iterator[tuple[int, int]]:
-    """The offsets of every comment: `#` in a text is none. Raises YAMLError for what is no YAML."""
+    """The offsets of every comment; a `#` inside a text is not one. Raises YAMLError if the text is not YAML."""
     at = 0
     for start, end in (*_texts(text), (len(text), len(text))):
         while found := _COMMENT.search(text, at, start):
-            # Where a text begins, the search stops; the comment itself goes on to the end of its line.
+            # The search stops where a scalar begins; the comment itself continues to the end of its line.
             whole = _COMMENT.match(text, found.start())
             assert whole is not None
             yield whole.span()
@@ -27,7 +27,7 @@ def comments(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _texts(text: str) -> Iterator[tuple[int, int]]:
-    """Where `#` is text: scalars, and of blocks of text the lines below their `|` or `>`."""
+    """Where `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
     for event, start, end in events(text):
         if isinstance(event, yaml.ScalarEvent):
             head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None

@@ -9,7 +9,7 @@ from privtab.syntax.yaml_tree import Node, Scalar, Sequence
 
 
 def read_conflicts(reader: Reader, node: Node) -> tuple[ConflictDecl, ...]:
-    """Every entry of the list; one that cannot be read leaves a finding."""
+    """Read every entry of the list; an entry that cannot be read leaves a finding."""
     if not isinstance(node, Sequence):
         reader.wrong(node, "`conflicts`", "a list", "write `- {operations: [TYPE/OPERATION, TYPE/OPERATION]}`")
         return ()
@@ -46,7 +46,7 @@ def _count(reader: Reader, node: Node) -> int | None:
 
 
 def _operations(reader: Reader, node: Node) -> tuple[Word, ...] | None:
-    """`TYPE/OPERATION`, each once; names are looked up later."""
+    """The operations, written as `TYPE/OPERATION`, without duplicates; names are resolved later."""
     words = reader.words(node, "`operations`")
     if words is None:
         return None

@@ -1,6 +1,6 @@
-"""Cells: their text → a condition or effects. Offsets are relative to the cell, so equal cells share one tree.
+"""Parse the text of cells to conditions or effects. Offsets are relative to the cell, so equal cells share one tree.
 
-Cells that differ in names alone are parsed once: large tables have thousands of cells and a few dozen shapes.
+Cells that differ only in names are parsed once: large tables have thousands of cells and a few dozen shapes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name in a cell and where it stands."""
+    """A name in a cell and its position."""
 
     text: str
     start: int
@@ -62,21 +62,21 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Every part."""
+    """Every part holds."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Some part."""
+    """At least one part holds."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """`E when FLAG`: the body is asked for if the request sets the flag."""
+    """`E when FLAG`: the body is required if the request sets the flag."""
 
     body: Expression
     flag: Name
@@ -88,7 +88,7 @@ Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf |
 
 @dataclass(frozen=True, slots=True)
 class EffectTerm:
-    """Names and where they take effect; no targets: on the row's own entity."""
+    """Names and the targets of an effect; without targets, the row's own entity."""
 
     names: tuple[Name, ...]
     targets: tuple[Name, ...]
@@ -99,7 +99,7 @@ Effects: TypeAlias = tuple[EffectTerm, ...]
 
 @dataclass(frozen=True, slots=True)
 class CellError:
-    """A cell that does not parse: what stands where, and what could stand there (plain words)."""
+    """A cell that does not parse: the position and the error, and what is expected there in plain words."""
 
     start: int
     end: int
@@ -129,7 +129,7 @@ _WORDS = {
 _TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
-"""Words of the grammar: privileges and sets must not be called so."""
+"""Words of the grammar, which cannot be names of privileges or sets."""
 _ANY_WORD = re.compile(
     rf"(?P<kept>service[ \t\r\n]+admin\b|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
@@ -205,7 +205,7 @@ def _parser() -> Lark:
 
 @lru_cache(maxsize=1 << 16)
 def parse_condition(text: str) -> Expression | CellError:
-    """The condition of a cell, or what is wrong with it."""
+    """The condition of a cell, or the error in it."""
     shape, words = _shape(text)
     parsed = _parse_shape(shape)
     if isinstance(parsed, CellError):
@@ -221,7 +221,7 @@ def _parse_shape(shape: str) -> Expression | CellError:
 
 
 def _shape(text: str) -> tuple[str, dict[int, Name]]:
-    """The text with one name in place of all, and its words by where they stand then."""
+    """The text with every name replaced by the same one, and the original words by their position in that text."""
     pieces: list[str] = []
     words: dict[int, Name] = {}
     read = length = 0
@@ -238,7 +238,7 @@ def _shape(text: str) -> tuple[str, dict[int, Name]]:
 
 
 def _placed(shape: Expression, words: Mapping[int, Name]) -> Expression:
-    """The tree of a shape with the words of a cell."""
+    """The tree of a shape, filled with the words of a cell."""
 
     def names(of: tuple[Name, ...]) -> tuple[Name, ...]:
         return tuple([words[name.start] for name in of])
@@ -264,7 +264,7 @@ def _placed(shape: Expression, words: Mapping[int, Name]) -> Expression:
 
 @lru_cache(maxsize=1 << 12)
 def parse_effects(text: str) -> Effects | CellError:
-    """The effects of a cell, or what is wrong with it."""
+    """The effects of a cell, or the error in it."""
     parsed: Effects | CellError = _parse(text, "effects")
     return parsed
 
@@ -284,7 +284,7 @@ def _cell_error(text: str, error: UnexpectedInput) -> CellError:
         case UnexpectedToken(token=token) if token.type != "$END":
             at = token.start_pos or 0
             end, message = at + max(1, len(token)), f"unexpected `{token}`"
-            expected = set(error.accepts) or {"$END"}  # everything is read: nothing more can come
+            expected = set(error.accepts) or {"$END"}  # the input is complete: nothing can follow
         case UnexpectedToken():
             at = end = len(text.rstrip())
             message = "the cell ends too early" if text.strip() else "the cell is empty"
@@ -293,7 +293,7 @@ def _cell_error(text: str, error: UnexpectedInput) -> CellError:
             end, message = at + 1, f"unexpected character `{text[at : at + 1]}`"
             expected = set(error.allowed)
             if {"NAME", "LPAR"} <= expected:
-                expected |= _TERM  # words that look like names are not listed on their own
+                expected |= _TERM  # keywords that look like names are not listed separately
         case _:
             end, message, expected = at + 1, "the cell does not parse", set()
     return CellError(at, end, message, _plain_words(expected))

@@ -1,4 +1,4 @@
-"""The keys of every mapping of a policy file: the reader checks against them, the JSON Schema is made from them."""
+"""The keys of every mapping of a policy file; the reader checks against them, and the JSON Schema is generated from them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 SNAKE = r"[a-z][a-z0-9_]*"
 """Systems, entity types, operations, `with` objects, flags."""
 OPEN = r"[^\W\d](?:[\w.:\-]*\w)?"
-"""Privileges, sets, roles, sources, readings, variants: words as other systems spell them."""
+"""Privileges, sets, roles, sources, readings, variants: names as other systems spell them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: its name, the shape of its value (a definition of the JSON Schema), and what it is for."""
+    """A key: its name, the shape of its value (a definition of the JSON Schema), and its description."""
 
     name: str
     shape: str
@@ -178,4 +178,4 @@ SECTIONS: dict[str, str] = {
     "roles": "roles: {NAME: {grants: {TYPE: [PRIVILEGE]}}}",
     "variants": "variants: {NAME: {tables: {TYPE: {OPERATION: CONDITION}}}}",
 }
-"""The sections that are mappings, and how they are written."""
+"""The sections that are mappings, with an example of each."""

@@ -1,6 +1,6 @@
-"""Values out of the node tree of a document, each with its place: each either comes back or leaves one finding.
+"""Read values from the node tree of a document, with positions; each is either returned or leaves one finding.
 
-Policies, scenarios, waivers and settings are read by this one reader; each kind of document adds its codes and its own rules.
+Policies, scenarios, waivers and settings all use this reader; each kind of document adds its codes and its own rules.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ class Mistake(Enum):
 
 
 class NodeReader:
-    """The findings of one file, and what all readers have in common."""
+    """The findings of one file, and the methods that all readers share."""
 
     MAPPING: ClassVar = "a mapping"
-    """What the format of the document calls one."""
+    """What the document's format calls a mapping."""
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         self.source = source
         self.found = found
         self.mistakes = 0
-        """Errors so far, those that have their finding already among them."""
+        """Errors so far, including values that already have a finding."""
 
     def span(self, node: Node) -> Span:
-        """The place of a node; of a mapping or list that spans lines, its first line."""
+        """The span of a node; for a mapping or list on several lines, of its first line."""
         if isinstance(node, Scalar):
             return self.source.span(node.start, max(node.end, node.start))
         end = self.source.text.find("\n", node.start, node.end)
         return self.source.span(node.start, node.end if end < 0 else max(end, node.start + 1))
 
     def take(self, diagnostic: Diagnostic) -> None:
-        """Take a finding."""
+        """Add a finding."""
         self.found.append(diagnostic)
         self.mistakes += diagnostic.severity is Severity.ERROR
 
     def wrong(self, node: Node, what: str, expected: str, help_: str | None = None) -> None:
-        """A value of the wrong type; one that YAML's own finding covers is passed over."""
+        """Report a value of the wrong type, unless another finding about its syntax covers it."""
         if isinstance(node, Scalar) and node.style == "*":
             self.mistakes += 1
         else:
@@ -64,7 +64,7 @@ class NodeReader:
         raise NotImplementedError
 
     def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
-        """Report a key that stands twice."""
+        """Report a duplicate key."""
         raise NotImplementedError
 
     def pairs_of(self, node: Mapping) -> Iterable[tuple[Scalar, Node]]:
@@ -72,7 +72,7 @@ class NodeReader:
         return node.entries
 
     def entries(self, node: Node | None, what: str, example: str | None = None) -> list[tuple[Scalar, Node]]:
-        """The entries of a mapping, each key once; none where it is no mapping, which is a finding."""
+        """The entries of a mapping, each key once; none, with a finding, if it is not a mapping."""
         if node is None:
             return []
         if not isinstance(node, Mapping):
@@ -90,7 +90,7 @@ class NodeReader:
 
 
 class DocumentReader(NodeReader):
-    """A reader of documents whose scalars are texts: numbers and the like are taken as they are written."""
+    """A reader of documents whose scalars are texts: numbers and the like are read as written."""
 
     NAMES: ClassVar[dict[str, str]]
     """The codes of the findings in this kind of document, and their names."""
@@ -99,7 +99,7 @@ class DocumentReader(NodeReader):
     def report(
         self, code: str, at: Node | Span, message: str, help_: str | None = None, fix: str | None = None
     ) -> None:
-        """Take an error at a node or a place."""
+        """Add an error at a node or a span."""
         span = at if isinstance(at, Span) else self.span(at)
         name, severity = self.NAMES[code], Severity.ERROR
         self.take(Diagnostic(code=code, name=name, severity=severity, message=message, span=span, help=help_, fix=fix))
@@ -119,14 +119,14 @@ class DocumentReader(NodeReader):
         self.report(self.CODES[Mistake.UNKNOWN_KEY], key, message, help_, nearest(key.text, known))
 
     def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
-        """What was most likely meant by an unknown key, else which keys there are."""
+        """The most likely meaning of an unknown key, or the list of known keys."""
         del value
         return near(key.text, known, "its keys are")
 
     def fields(
         self, node: Node, what: str, keys: Iterable[str], required: Iterable[str] = ()
     ) -> dict[str, Node] | None:
-        """The values of a mapping by key, one that is empty counting as absent; None where a required one is missing."""
+        """The values of a mapping by key, without empty ones; None if it is not a mapping or lacks a required key."""
         known = tuple(keys)
         if not isinstance(node, Mapping):
             self.wrong(node, what, self.MAPPING)
@@ -145,7 +145,7 @@ class DocumentReader(NodeReader):
         return None if missing else fields
 
     def example(self, key: str) -> str | None:
-        """What to write for a key that is missing."""
+        """An example of a missing key."""
         del key
         return None
 
@@ -192,18 +192,18 @@ class DocumentReader(NodeReader):
 
 
 def near(name: str, known: Iterable[str], what: str) -> str:
-    """`did you mean …?`, else which there are."""
+    """`did you mean …?`, or the list of known names."""
     names = list(known)
     return did_you_mean(name, names) or (f"{what}: {listed(names)}" if names else f"there are no {what}")
 
 
 def is_empty(node: Node) -> bool:
-    """Whether nothing was written."""
+    """Whether a value is left empty."""
     return isinstance(node, Scalar) and node.value is None and not node.style
 
 
 def kind_of(node: Node) -> str:
-    """What a value is, for messages."""
+    """The kind of a value, for messages."""
     match node:
         case Mapping():
             return "a mapping"

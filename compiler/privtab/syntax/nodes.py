@@ -1,4 +1,4 @@
-"""What the author wrote: sections, rows and cells, every value with its place. No name is resolved here."""
+"""The content of a file as written: sections, rows and cells, every value with its position. No name is resolved here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Word = Located[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A cell's text and where it stands; parts of it get their place when somebody asks."""
+    """The text of a cell and its position; the positions of its parts are computed on demand."""
 
     text: str
     source: SourceFile
@@ -25,11 +25,11 @@ class Cell:
 
     @property
     def span(self) -> Span:
-        """The place of the whole cell."""
+        """The span of the whole cell."""
         return self.source.span(self.start, self.end)
 
     def part(self, start: int, end: int) -> Span:
-        """The place of `text[start:end]`."""
+        """The span of `text[start:end]`."""
         if not self.style and self.end - self.start == len(self.text):
             return self.source.span(self.start + start, self.start + max(end, start + 1))
         places = offsets(self.source.text, self.text, self.style, self.start, self.end)
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionCell:
-    """A condition and the cell it was read from; no expression where the cell does not parse."""
+    """A condition and the cell it was read from; no expression if the cell does not parse."""
 
     cell: Cell
     expression: Expression | None
@@ -48,7 +48,7 @@ class ConditionCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectCell:
-    """One entry of `grants`, `becomes` or `revokes`; no terms where the cell does not parse."""
+    """One entry of `grants`, `becomes` or `revokes`; no terms if the cell does not parse."""
 
     kind: Literal["grant", "become", "revoke"]
     cell: Cell
@@ -57,7 +57,7 @@ class EffectCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithDecl:
-    """A further object of a request and its types; None stands for `any`."""
+    """A further object of a request and its types; None means `any`."""
 
     name: Word
     types: tuple[Word, ...] | None
@@ -75,7 +75,7 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBody:
-    """What a row says about conditions and effects; None where it does not speak of them."""
+    """The conditions and effects of a row; None for those that it does not have."""
 
     requires: ConditionCell | None = None
     each: ConditionCell | None = None
@@ -84,7 +84,7 @@ class RowBody:
     becomes: tuple[EffectCell, ...] | None = None
     revokes: tuple[EffectCell, ...] | None = None
     plain: bool = False
-    """Whether it is the short form, a single condition."""
+    """Whether the row has the short form, a single condition."""
 
     @property
     def effects(self) -> tuple[EffectCell, ...]:
@@ -103,7 +103,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmbiguousDecl:
-    """The cell of the document, its readings, and why the row took the one it has."""
+    """The cell of the document, its readings, and why the row uses the reading that it has."""
 
     cell: str | None
     readings: tuple[Reading, ...]
@@ -112,7 +112,7 @@ class AmbiguousDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagDecl:
-    """A flag of the row, and whether every request must say if it is set."""
+    """A flag of the row, and whether every request must state it."""
 
     name: Word
     required: bool
@@ -136,7 +136,7 @@ class RowDecl:
     deprecated: str | None = None
     for_types: tuple[Word, ...] | None = None
     poisoned: bool = False
-    """Whether a finding was made about it: later stages know that it exists and ask no more of it."""
+    """Whether the row already has a finding: later stages know that it exists and do not report it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class TableDecl:
     entity: Word
     rows: tuple[RowDecl, ...]
     readable: bool = True
-    """False where the rows themselves could not be read."""
+    """False if the rows themselves could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class EntityDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeDecl:
-    """What `types` says about an entity type."""
+    """The entry of `types` for an entity type."""
 
     name: Word
     single: bool = False
@@ -207,7 +207,7 @@ class SemanticsDecl:
     groups: tuple[Literal["state", "request"], ...] = ("state",)
     gate: ConditionCell | None = None
     owner_known: bool = True
-    """False where `owner` itself has a finding, so that nobody complains about owners any more."""
+    """False if `owner` itself has a finding, so that later stages do not report owners again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ class RoleDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictDecl:
-    """Operations, as `TYPE/OPERATION`, of which one role may hold no more than `at_most`."""
+    """Operations, as `TYPE/OPERATION`, of which one role may have at most `at_most`."""
 
     operations: tuple[Word, ...]
     at_most: int
@@ -263,8 +263,8 @@ class Tables:
     variants: tuple[VariantDecl, ...]
     conflicts: tuple[ConflictDecl, ...] = ()
     unreadable: frozenset[str] = frozenset()
-    """Top-level sections that could not be read: names that would come from there are not asked for."""
+    """Top-level sections that could not be read: names that they could declare are not reported as unknown."""
     lost: frozenset[str] = frozenset()
-    """Names whose declaration has a finding: using them is not a second mistake."""
+    """Names whose declaration has a finding: their use is not reported again."""
     broken: bool = False
-    """Whether reading made any finding that stops the policy."""
+    """Whether reading made any finding that prevents a policy."""

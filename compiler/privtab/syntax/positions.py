@@ -1,4 +1,4 @@
-"""From an offset in a scalar's text back to the offset in the file, through quotes, escapes and folding."""
+"""Map offsets in a scalar's text to offsets in the file, through quotes, escapes and folding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ESCAPES = {"x": 4, "u": 6, "U": 10}
 def offsets(raw: str, text: str, style: str, start: int, end: int) -> list[int]:
     """File offsets for each character of `text` and for its end; `raw[start:end]` is the scalar as written.
 
-    Where the writing cannot be followed the rest falls on the start of the scalar.
+    If the two cannot be matched any further, the remaining characters map to the start of the scalar.
     """
     at, limit = _content(raw, style, start, end)
     places: list[int] = []
@@ -46,7 +46,7 @@ def offsets(raw: str, text: str, style: str, start: int, end: int) -> list[int]:
 
 
 def _content(raw: str, style: str, start: int, end: int) -> tuple[int, int]:
-    """Where the content begins and ends: behind the quote, or behind the header line of a block scalar."""
+    """The start and end of the content: after the opening quote, or after the header line of a block scalar."""
     if style in ("'", '"') and style:
         return start + 1, end - 1
     if style in ("|", ">") and style:

@@ -1,4 +1,4 @@
-"""Reading single values out of the YAML tree: each either comes back or leaves one finding."""
+"""Read single values of a policy from the YAML tree; each is either returned or leaves one finding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reader(NodeReader):
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         super().__init__(source, found)
         self.lost: set[str] = set()
-        """Names that the author declared in a way that has a finding: using them is not a second mistake."""
+        """Names whose declaration has a finding: their use is not reported again."""
         self.strange: list[Node] = []
         """Values of unknown keys at the top of the file."""
 
@@ -86,7 +86,7 @@ class Reader(NodeReader):
         return self.cut_cells(node)
 
     def cut_cells(self, node: Mapping) -> list[tuple[Scalar, Node]]:
-        """The entries without those that a comma cut in two inside `{ }`: `{requires: owner (a, b)}`."""
+        """The entries of a mapping, without the rest of cells that a comma splits inside `{ }`: `{requires: owner (a, b)}`."""
         entries: list[tuple[Scalar, Node]] = []
         open_ = False
         for key, value in node.entries:
@@ -99,7 +99,7 @@ class Reader(NodeReader):
         return entries
 
     def cut_items(self, node: Node) -> tuple[Node, ...]:
-        """The items of a list without those that a comma cut in two inside `[ ]`; of anything else, itself."""
+        """The items of a list, without those that a comma splits inside `[ ]`; for any other node, the node itself."""
         if not isinstance(node, Sequence):
             return (node,)
         items: list[Node] = []
@@ -114,7 +114,7 @@ class Reader(NodeReader):
         return tuple(items)
 
     def _cut(self, value: Scalar) -> bool:
-        """Whether a comma ends the value inside its parentheses, which is a finding."""
+        """Whether a comma ends the value inside its parentheses; if so, report it."""
         if value.text.count("(") <= value.text.count(")") or self.source.text[value.end : value.end + 1] != ",":
             return False
         at = self.source.span(value.end, value.end + 1)
@@ -126,7 +126,7 @@ class Reader(NodeReader):
         return True
 
     def text(self, node: Node, what: str) -> str | None:
-        """Text."""
+        """The value of a node that must be text."""
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return node.value
         quote = isinstance(node, Scalar) and node.value is not None
@@ -136,7 +136,7 @@ class Reader(NodeReader):
         return None
 
     def version(self, node: Node) -> Word | None:
-        """Text, or a number as it is written."""
+        """Text, or a number as written."""
         if (
             isinstance(node, Scalar)
             and node.style != "*"
@@ -182,7 +182,7 @@ class Reader(NodeReader):
         return tuple(Located(word, self.span(item)) for word, item in read if word is not None)
 
     def name(self, node: Node, what: str, *, snake: bool = False) -> Word | None:
-        """A name; `what` says of what, with an article."""
+        """A name; `what` describes what it names, with an article."""
         if isinstance(node, Scalar) and node.style != "*" and node.value is not None:
             fits = (_SNAKE if snake else _OPEN).fullmatch(node.text)
             if fits and (isinstance(node.value, str)):
@@ -223,7 +223,7 @@ class Reader(NodeReader):
         return None
 
     def condition(self, node: Node, what: str) -> ConditionCell | None:
-        """A condition; its expression is None where the cell does not parse."""
+        """A condition; its expression is None if the cell does not parse."""
         cell = self.cell(node, what)
         if cell is None:
             return None
@@ -252,17 +252,17 @@ class Reader(NodeReader):
         return tuple(cells)
 
     def cell_error(self, cell: Cell, error: CellError) -> None:
-        """A cell that does not parse."""
+        """Report a cell that does not parse."""
         span = cell.part(error.start, error.end) if error.start < len(cell.text) else _behind(cell)
         instead, whole = advice(cell.text, error)
         self.take(p011_cell_syntax.finding(span, error.message, () if whole else error.expected, instead))
 
     def parts(self, node: Scalar) -> list[Word]:
-        """The words of `start, stop, debug`, each with its place."""
+        """The words of `start, stop, debug`, each with its position."""
         return self._split(node, r"[^,]+")
 
     def joined(self, node: Scalar) -> list[Word]:
-        """The words of `read + write`, each with its place."""
+        """The words of `read + write`, each with its position."""
         return self._split(node, r"[^+]+")
 
     def _split(self, node: Scalar, pattern: str) -> list[Word]:
@@ -281,7 +281,7 @@ def _behind(cell: Cell) -> Span:
 
 
 def _switched(node: Node, known: Sequence_[str], *, no: str = "none") -> str | None:
-    """The word that is meant by a switch: of two words `none` is that for off."""
+    """The word that a boolean stands for, if there are two: `no` for off, the other for on."""
     on = [word for word in known if word != no]
     if not isinstance(node, Scalar) or len(on) != 1 or no not in known:
         return None

@@ -1,4 +1,4 @@
-"""Rows: what the author wrote for an operation, in the short and in the long form."""
+"""Read rows, in the short and in the long form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
 
 
 def read_rows(reader: Reader, node: Node, what: str, *, kind: str = "row") -> tuple[RowDecl, ...]:
-    """The rows of one table; the same operation may stand twice here, which later is a finding about rows."""
+    """The rows of one table. An operation may be repeated here; a later stage reports that."""
     if not isinstance(node, Mapping):
         reader.wrong(node, what, "a mapping of operations")
         return ()
@@ -84,7 +84,7 @@ def _read_row(reader: Reader, node: Node, key: Scalar, kind: str) -> RowDecl:
 
 
 def read_body(reader: Reader, fields: Fields) -> RowBody:
-    """Conditions and effects of a row or a reading."""
+    """Read the conditions and effects of a row or a reading."""
     report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
     return RowBody(
         requires=reader.condition(fields["requires"][1], "`requires`") if "requires" in fields else None,
@@ -173,7 +173,7 @@ def _ambiguous(reader: Reader, node: Node, body: RowBody) -> AmbiguousDecl | Non
 
 
 def _reading(reader: Reader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
-    """A reading's text and what it puts in place of the row's words: a condition stands for `each` where that is all."""
+    """The text of a reading, and the body with which it replaces the row's; a condition replaces `each` if the row has only that."""
     if isinstance(node, Mapping):
         fields = reader.fields(node, "reading", "a reading")
         if fields is None:

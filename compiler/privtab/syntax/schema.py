@@ -1,4 +1,4 @@
-"""The JSON Schema of policy files, made from the tables of keys that the reader checks by."""
+"""The JSON Schema of policy files, generated from the tables of keys that the reader uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOTHING = {"type": "null"}
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, draft 2020-12: what can be said without looking names up or reading cells."""
+    """The schema, draft 2020-12: whatever can be checked without resolving names or parsing cells."""
     return {
         "$schema": _DIALECT,
         "$id": "https://privtab.invalid/schema/policy.schema.json",

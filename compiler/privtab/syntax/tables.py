@@ -1,4 +1,4 @@
-"""The sections of a policy file."""
+"""Read the sections of a policy file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 
 
 def read_tables(reader: Reader, root: Node) -> Tables | None:
-    """The whole file; None where it is no mapping or lacks what names it."""
+    """Read the whole file; None if it is not a mapping or lacks the keys that identify it."""
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         at = reader.source.span(root.start, root.start + 1)
         reader.take(p007_missing_key.finding(at, "privtab", "a policy file", "privtab: 1"))
@@ -305,7 +305,7 @@ def _owner(reader: Reader, node: Node) -> OwnerDecl | None:
 def _tables(
     reader: Reader, node: Node, unreadable: set[str] | None = None
 ) -> tuple[tuple[TableDecl, ...], tuple[RowDecl, ...]]:
-    """The tables of entity types, and the rows under `any`, which no entity type is called."""
+    """The tables of entity types, and the rows under `any`, which is not an entity type."""
     tables: list[TableDecl] = []
     any_: tuple[RowDecl, ...] = ()
     for key, value in reader.entries(node, "`tables`"):
@@ -321,7 +321,7 @@ def _tables(
 
 
 def _in_order(outside: tuple[RowDecl, ...], inside: tuple[RowDecl, ...]) -> tuple[RowDecl, ...]:
-    """The rows of the two places for `any`, in the order of the file."""
+    """The rows from both places for `any`, in the order of the file."""
     return tuple(sorted((*outside, *inside), key=lambda row: row.span)) if outside and inside else outside or inside
 
 

@@ -1,4 +1,4 @@
-"""YAML text → the events of its stream, each with its offsets: libyaml's where it can be had, PyYAML's own elsewhere."""
+"""YAML text → its events with offsets: from libyaml if available, otherwise from PyYAML's own parser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from privtab.yaml_text import DEEPEST, check_line_breaks
 
 Placed: TypeAlias = tuple[Any, int, int]
-"""An event, where it begins and where it ends."""
+"""An event and its start and end offsets."""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFUSED = "found unexpected ':'"
@@ -20,11 +20,11 @@ _NO_VALUE = re.compile(r"(?<=\w:)(?=[,}\]])")
 
 
 def events(text: str) -> Iterable[Placed]:
-    """The events of a text in order. Raises yaml.YAMLError, PyYAML's own, where the text is no YAML.
+    """The events of a text in order. Raises yaml.YAMLError from PyYAML's own parser if the text is not YAML.
 
-    libyaml refuses a key without a value and without a space, `{table:, view:}`, which YAML allows and policies are full
-    of. It gets a copy with that space; offsets are those of the text as it is. Where a copy might mean something else,
-    PyYAML's own parser reads the text, at a tenth of the speed. Behind the first value that lies too deep no event follows.
+    libyaml rejects a key without a value and without a space, `{table:, view:}`, which YAML allows and policies use often. It
+    gets a copy with that space; offsets are those of the original. If a copy could mean something else, PyYAML's own parser
+    reads the text, at a tenth of the speed. No event follows the first value that is nested too deeply.
     """
     check_line_breaks(text)
     try:
@@ -46,10 +46,10 @@ def _parsed(text: str, loader: Any) -> Iterator[Placed]:
 
 
 def _patched(text: str, gaps: Sequence[int]) -> list[Placed] | None:
-    """The events that libyaml finds in the text with a space at each of the gaps; None where it refuses that too, or in doubt.
+    """The events of the text with a space at each of the gaps, as read by libyaml; None if libyaml rejects it, or in doubt.
 
-    A space behind a colon can only do harm inside of a scalar, a tag or an anchor: everywhere else libyaml has just
-    refused that colon, or it stands in a comment.
+    A space after a colon changes the meaning only inside a scalar, a tag or an anchor: everywhere else libyaml has just rejected
+    that colon, or it is in a comment.
     """
     spaces = [gap + at for at, gap in enumerate(gaps)]
     copy = " ".join(text[start:end] for start, end in zip((0, *gaps), (*gaps, len(text)), strict=True))

@@ -1,4 +1,4 @@
-"""YAML text → a tree of nodes with offsets, values by the YAML 1.2 core schema (`on`, `no` and `yes` are words)."""
+"""YAML text → a tree of nodes with offsets; values follow the YAML 1.2 core schema (`on`, `no` and `yes` are text)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 
 
 _LONGEST_NUMBER = 100
-"""Characters of a number; a longer row of digits is text, since Python reads no numbers of any length."""
+"""Limit on the characters of a number; longer ones are text, since Python does not read numbers of any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar: its value, its text after folding and unquoting, and where it stands (offsets)."""
+    """A scalar: its value, its text after folding and unquoting, and its offsets."""
 
     value: Plain
     text: str
@@ -49,7 +49,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Pairs in the order of the file; keys may repeat."""
+    """Key-value pairs in the order of the file; keys may repeat."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     start: int
@@ -82,9 +82,9 @@ def plain_value(text: str) -> Plain:
 
 
 def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empty_file.POLICY) -> Node | None:
-    """The tree of a file's only document, or None with findings. Nodes that YAML itself refuses leave no tree.
+    """Build the tree of a file's only document; None, with findings, if there is no tree.
 
-    `begins`: what an empty file is told of how one of its kind begins.
+    `begins`: how a file of this kind begins, as advice for an empty one.
     """
     if source.undecodable is not None:
         at = source.undecodable
@@ -103,7 +103,7 @@ def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empt
 
 
 def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
-    """A tree as dictionaries, lists and values; a key that stands twice in one mapping is a finding."""
+    """A tree as dictionaries, lists and values; a duplicate key is a finding."""
     match node:
         case Scalar():
             return node.value
@@ -121,7 +121,7 @@ def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
 
 
 class _Builder:
-    """Puts the events of one stream together."""
+    """Builds a tree from the events of one stream."""
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         self.source = source
@@ -132,7 +132,7 @@ class _Builder:
         self.open: list[tuple[int, bool, list[Node]]] = []
 
     def take(self, event: Any, start: int, end: int) -> None:
-        """Take the next event."""
+        """Process the next event."""
         if self.documents > 1:
             return
         match event:
@@ -167,14 +167,14 @@ class _Builder:
                 pass
 
     def add(self, node: Node) -> None:
-        """Put a finished node into what is open, or make it the root."""
+        """Add a finished node to the innermost open collection, or make it the root."""
         if self.open:
             self.open[-1][2].append(node)
         elif not (isinstance(node, Scalar) and node.value is None):
             self.root = node
 
     def pairs(self, items: list[Node]) -> list[tuple[Scalar, Node]]:
-        """The entries of a mapping; a key that is no scalar is a finding and drops out, like a merge."""
+        """The entries of a mapping; keys that are not scalars, and merges, are reported and dropped."""
         pairs: list[tuple[Scalar, Node]] = []
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, Scalar):
@@ -186,14 +186,14 @@ class _Builder:
         return pairs
 
     def refuse_anchor(self, event: Any, start: int, end: int) -> None:
-        """An anchor is a finding."""
+        """Report an anchor."""
         if event.anchor is not None:
             at = self.source.text.find("&", start, max(end, start + 1) + 1)
             at = start if at < 0 else at
             self.found.append(p004_yaml_feature.anchor(self.source.span(at, at + 1 + len(event.anchor)), event.anchor))
 
     def refuse_tag(self, event: Any, start: int) -> None:
-        """An explicit tag is a finding."""
+        """Report an explicit tag."""
         if event.tag is not None and event.tag != "!":
             at = self.source.text.find("!", start)
             written = re.compile(r"\S*").match(self.source.text, at)
