@@ -1,1 +1,1 @@
-"""Certification: the matrix written down, with figures, findings and a page for those who sign it."""
+"""Certification: a report over the entitlement matrix, with figures, findings and a page for the reviewers who sign it."""

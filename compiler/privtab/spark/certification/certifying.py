@@ -1,4 +1,4 @@
-"""`certify`: the matrix in a folder, as data and as a page."""
+"""`certify`: write the entitlement matrix to a folder, as data and as a page."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.frame import EntitiesLike, UsersLike
 
 DESTRUCTIVE = ("delete", "destroy", "drop", "erase", "purge", "remove", "revoke", "truncate")
-"""Words in the name of an operation that destroys something."""
+"""Words that mark the name of an operation as destructive."""
 SHOWN = 2_000
-"""Rows of the matrix on the page, unless told otherwise."""
+"""Default number of rows of the matrix on the page."""
 DATA = "entitlements"
 NAMED = 8
-"""Names that the page lists of what was asked about."""
+"""Most names that the page lists of each part of the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was written: the folder, the figures and the findings."""
+    """The result of `certify`: the folder, the figures and the findings."""
 
     folder: Path
     origin: Origin
@@ -52,10 +52,10 @@ class Certificate:
     shown: int
     left_out: Mapping[str, str]
     unasked: Mapping[str, str]
-    """Kinds of findings that were not looked for, each with the reason."""
+    """Kinds of findings that were not checked, each with the reason."""
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs; `summary.json` holds it."""
+        """The certificate as JSON, as in `summary.json`."""
         return {
             "origin": asdict(self.origin) | {"asked": dict(self.origin.asked)},
             "totals": asdict(self.totals) | {"kinds": dict(self.totals.kinds)},
@@ -88,16 +88,16 @@ def certify(
     spark: SessionLike = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
-    """Write the matrix with figures, findings and a page into a folder that is there whole or not at all.
+    """Write the matrix with figures, findings and a page to a folder, atomically.
 
-    `plan`: `process` works in this process, without Spark; `spark` has executors that share the folder with the driver; `auto` takes
-    this process for up to 1,000,000 rows of state and 20,000,000 of the matrix, where nothing else needs Spark. `spark`: the session,
-    or a function that starts one where it is needed.
+    `plan`: `process` works in this process, without Spark; `spark` needs executors that share the folder with the driver; `auto`
+    uses this process for up to 1,000,000 rows of state and 20,000,000 rows of the matrix, unless an argument needs Spark. `spark`:
+    the session, or a function that starts one if it is needed.
 
-    The folder has `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
-    shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words by
-    which operations are told that destroy something. `by`: who asked for it. `tell` hears what is going on. The other arguments
-    are as in `entitlements`. Raises UsageError where the folder exists and is not to be overwritten.
+    The folder contains `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
+    shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words that
+    mark an operation as destructive. `by`: who requested the certification. `tell` is called with progress messages. The other
+    arguments are as in `entitlements`. Raises UsageError if the folder exists and `overwrite` is false.
     """
     if format not in ("parquet", "csv"):
         raise UsageError(f"unknown format `{format}`; there are: parquet, csv")
@@ -157,7 +157,7 @@ def _findings(
 
 
 def _unasked(source: Source, people: Collection[str] | None) -> dict[str, str]:
-    """The kinds of findings that nobody looks for, each with the reason."""
+    """The kinds of findings that are not checked, each with the reason."""
     if source.rows is None:
         return dict.fromkeys((found.LEFT, *found.OF_ROWS), "a state bundle does not have the rows")
     return {found.LEFT: "no list of people was given"} if people is None else {}
@@ -170,7 +170,7 @@ def _asked(
     principals: Collection[str] | None,
     entities: EntitiesLike,
 ) -> Iterator[tuple[str, str]]:
-    """What a matrix is about, in words: what is not in it must not be taken for what nobody may."""
+    """Describe the scope of the matrix, so that what it does not cover is not mistaken for a denial."""
     yield "operations", "all" if question.operations is None else found.few(sorted(question.operations), NAMED)
     who = [_some(given) for given in (users, principals) if given is not None]
     yield "who", ", ".join(filter(None, who)) if who else "every user that the state names"
@@ -190,7 +190,7 @@ def _some(given: UsersLike) -> str:
 
 
 def _write(place: Path, rows: Rows, certificate: Certificate, kind: str) -> None:
-    """Everything but the rows themselves, which are there already."""
+    """Write everything except the rows of the matrix, which are already written."""
     maps = rows.heat_maps()
     shown = rows.first_rows(certificate.shown)
     data = place / DATA
@@ -226,7 +226,7 @@ def _counted(findings: Iterable[found.Finding]) -> Mapping[str, int]:
 
 
 def _name(given: object) -> str:
-    """What a policy or a state was given as, where that says something to a reader."""
+    """The path or name of a policy or state if it was given as one, otherwise its type."""
     return os.fspath(given) if isinstance(given, str | os.PathLike) else f"a {type(given).__name__}"
 
 

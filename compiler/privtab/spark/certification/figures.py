@@ -1,4 +1,4 @@
-"""The rows of a matrix counted by Spark; nothing that grows with the matrix comes to the driver."""
+"""Count the rows of a matrix with Spark; only aggregates are collected on the driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SparkRows:
     """The rows of a matrix as a DataFrame."""
 
     def __init__(self, rows: DataFrame, words: Sequence[str]) -> None:
-        """`words`: those in the name of an operation that destroys something: `drop`, `delete_all`."""
+        """`words`: words that mark the name of an operation as destructive, as in `drop`, `delete_all`."""
         self.rows = rows
         parts = F.split(F.lower(F.col("operation")), "_")
         self.destroys = F.arrays_overlap(parts, F.array(*map(F.lit, words))) if words else F.lit(False)  # noqa: FBT003  (a value)
@@ -61,7 +61,7 @@ class SparkRows:
         )
 
     def heat_maps(self) -> tuple[HeatMap, ...]:
-        """As Rows.heat_maps: two jobs, whatever the size."""
+        """As Rows.heat_maps; runs two jobs, whatever the size."""
         sides = {
             "principals": F.col("principal"),
             "ways": self.way,
@@ -133,17 +133,17 @@ class SparkRows:
         return {row["user"] for row in self.rows.select("user").distinct().collect() if row["user"] is not None}
 
     def write_csv(self, folder: Path) -> None:
-        """The rows as CSV, no cell of which a spreadsheet takes for a formula."""
+        """Write the rows as CSV, escaped so that a spreadsheet does not read a cell as a formula."""
         harmless = {
             name: F.when(F.col(name).rlike(FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name)) for name in BARE
         }
         flat = self.rows.withColumns({"via": F.to_json("via"), **harmless})
-        # Spaces are part of a name; Spark would cut them off.
+        # Spaces are part of a name; by default, Spark would trim them.
         spaces = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
         flat.write.csv(folder.as_uri(), header=True, escape='"', **spaces)  # type: ignore[arg-type]  # by name
 
     def _by(self, structs: Sequence[Column]) -> DataFrame:
-        """How many rows have each of some values; a row counts once for each struct that is not null."""
+        """Number of rows by value of the structs; a row counts once for each struct that is not null."""
         each = self.rows.select(F.explode(F.array(*structs)).alias("each")).where(F.col("each").isNotNull())
         each = each.select("each.*")
         return each.groupBy(*each.columns).agg(F.count("*").alias("n"))

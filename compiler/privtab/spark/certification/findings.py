@@ -1,4 +1,4 @@
-"""What in a matrix and its state somebody should look at."""
+"""Findings for reviewers in a matrix and its state."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 Level = Literal["high", "medium", "low"]
 LEVELS: tuple[Level, ...] = ("high", "medium", "low")
 EACH = 200
-"""Findings of one kind at the most; what is more is one finding that says how many."""
+"""Most findings of a kind that are listed; one more finding counts the rest."""
 EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to look at: its kind, about whom or what, and what it is."""
+    """A finding: its kind and level, the principal or entity that it is about, and a text."""
 
     kind: str
     level: Level
     about: str
     text: str
     count: int = 1
-    """How many it stands for: more than one where no more are listed."""
+    """The number of findings it stands for; more than one only if it counts those that are not listed."""
 
 
 LEFT = "somebody who has left"
@@ -42,13 +42,13 @@ WHAT = {
     "open to anyone": "operations that ask for nothing",
     "without entitlement": "users whom the state names and who may do nothing",
 }
-"""What each kind is about."""
+"""Description of each kind."""
 OF_ROWS = ("orphaned owner", "dormant role", "empty role", "direct grant")
-"""The kinds that are looked for in the rows of a state, which a bundle does not have."""
+"""The kinds that are found in the rows of a state, which a bundle does not have."""
 
 
 def of_matrix(rows: Rows) -> Iterator[Finding]:
-    """What the matrix shows."""
+    """Findings in the rows of the matrix."""
     destroyers, count = rows.destroyers(EACH)
     for who in destroyers:
         text = (
@@ -62,14 +62,14 @@ def of_matrix(rows: Rows) -> Iterator[Finding]:
 
 
 def _held(who: Destroyer) -> str:
-    """Through whom; the principal themselves is not named again."""
+    """The principals through which access is held, without repeating the principal itself."""
     others = [name for name in who.through if name != who.principal]
     own = ["in person"] if len(others) < len(who.through) else []
     return " and ".join([*own, *([f"through {few(others)}"] if others else [])])
 
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
-    """What the rows of a state show. `people`: the users that exist; None: nobody knows."""
+    """Findings in the rows of a state. `people`: the users that exist; None: unknown."""
     yield from _limited(_left(state, people), LEFT, "high")
     yield from _limited(_orphans(state), "orphaned owner", "medium")
     yield from _limited(_roles(program, state), "dormant role", "medium")
@@ -78,7 +78,7 @@ def of_state(program: Program, state: State, people: Collection[str] | None) -> 
 
 
 def without_entitlement(everybody: Collection[str], having: Collection[str]) -> Iterator[Finding]:
-    """Users who may do nothing."""
+    """Findings for users without any entitlement."""
     idle = (
         Finding(
             kind="without entitlement",
@@ -92,7 +92,7 @@ def without_entitlement(everybody: Collection[str], having: Collection[str]) -> 
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The gravest first, then by kind as `WHAT` has them; within a kind as they came."""
+    """Sort findings by level, highest first, then by kind in the order of `WHAT`; stable within a kind."""
     kinds = list(WHAT)
     return tuple(sorted(findings, key=lambda found: (LEVELS.index(found.level), kinds.index(found.kind))))
 
@@ -179,6 +179,6 @@ def _direct(state: State) -> Iterator[Finding]:
 
 
 def few(names: Sequence[str], most: int = EXAMPLES) -> str:
-    """The first of some names, and how many more there are."""
+    """The first names, and the number of the others."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"

@@ -1,4 +1,4 @@
-"""The matrix written and counted in this process: no Spark is started, and memory does not grow with the matrix."""
+"""Write and count the matrix in this process, without Spark and in chunks of rows."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from privtab.spark.matrix.compute import SCHEMA, Matrix
 from privtab.spark.matrix.ways import ANYONE
 
 CHUNK = 1 << 20
-"""Rows that are written and counted at once."""
+"""Number of rows that are written and counted at once."""
 ENTITIES = 256
-"""Entities that are looked at at once."""
+"""Number of entities that are computed at once."""
 _ORDER = [("destructive", "descending"), *((name, "ascending") for name in ("principal", "path", "type", "operation"))]
 FILE = "part-00000.parquet"
 
 
 class TooLargeError(PrivtabError):
-    """A matrix has more rows than one process should go through."""
+    """A matrix has more rows than one process should handle."""
 
 
 def write_matrix(matrix: Matrix, keys: Sequence[str], folder: Path, most: int | None) -> None:
-    """Write the rows of some entities as one Parquet file; raises TooLargeError beyond `most` rows, None being no bound."""
+    """Write the rows of the entities `keys` as one Parquet file; raises TooLargeError beyond `most` rows (None: no limit)."""
     folder.mkdir()
     count = size = 0
     waiting: list[pa.RecordBatch] = []
@@ -64,7 +64,7 @@ class LocalRows:
     """The written rows of a matrix, counted in two passes."""
 
     def __init__(self, folder: Path, words: Sequence[str], shown: int) -> None:
-        """`words`: those in the name of an operation that destroys; `shown`: how many rows `first_rows` gives at the most."""
+        """`words`: words that mark an operation as destructive; `shown`: most rows that `first_rows` can return."""
         self.file = parquet.ParquetFile(folder / FILE)
         self.words = frozenset(words)
         self._sides: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
@@ -145,7 +145,7 @@ class LocalRows:
         return assembled(chosen, beside, cells)
 
     def write_csv(self, folder: Path) -> None:
-        """The rows as CSV, no cell of which a spreadsheet takes for a formula."""
+        """Write the rows as CSV, escaped so that a spreadsheet does not read a cell as a formula."""
         folder.mkdir()
         with (folder / "part-00000.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
@@ -154,7 +154,7 @@ class LocalRows:
                 writer.writerows(map(_cells, batch.to_pylist()))
 
     def _chunks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows with the sides of the heat maps and whether they destroy, beside some of their own columns."""
+        """Chunks of the rows with `columns`, the values for the heat maps, and `destructive`."""
         for batch in self.file.iter_batches(CHUNK, columns=list(columns)):
             table = pa.Table.from_batches([batch])
             operations = pc.binary_join_element_wise(table["type"], table["operation"], "/").combine_chunks()
@@ -191,7 +191,7 @@ class LocalRows:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str | None]:
-    """A row of CSV; links without what they have not."""
+    """A row of CSV; links are written without their null fields."""
     links = [{name: value for name, value in link.items() if value is not None} for link in row["via"]]
     via = json.dumps(links, separators=(",", ":"), ensure_ascii=False)
     cells = {**row, "via": via}
@@ -209,7 +209,7 @@ def _distinct(table: pa.Table, keys: list[str]) -> list[pa.ChunkedArray]:
 
 
 def _beginning(paths: pa.Array) -> pa.Array:
-    """The first names of paths, as heat maps put them together."""
+    """The first names of each path, by which heat maps group entities."""
     encoded = paths.dictionary_encode()
     short = ["/".join(path.split("/")[:GROUPS]) for path in encoded.dictionary.to_pylist()]
     return pa.array(short, pa.string()).take(encoded.indices)

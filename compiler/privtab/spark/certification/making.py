@@ -1,4 +1,4 @@
-"""Where the matrix of a certification is made: in this process, or by Spark where it is too large or only Spark reads it."""
+"""Compute the matrix of a certification in this process, or with Spark if it is too large or an input needs Spark."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.frame import EntitiesLike, UsersLike
 
 SessionLike: TypeAlias = "SparkSession | Callable[[], SparkSession] | None"
-"""A session, or a function that starts one where it is needed."""
+"""A session, or a function that starts one if it is needed."""
 ROWS = 1_000_000
-"""Rows of a state up to which this process makes the matrix."""
+"""Most rows of a state for which this process computes the matrix."""
 MOST = 20_000_000
-"""Rows of a matrix beyond which Spark takes over, unless this process was asked for."""
+"""Most rows of a matrix that this process writes; beyond, Spark takes over unless the plan is `process`."""
 PLANS = ("auto", "process", "spark")
 
 
 class Maker:
-    """Makes the rows of a matrix by the plan that it chose."""
+    """Computes the rows of a matrix by the plan that it chooses."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Maker:
         spark: SessionLike,
         plan: str,
     ) -> None:
-        """Choose; raises UsageError for a plan that there is not, and for this process where only Spark can read what was given."""
+        """Choose the plan; raises UsageError for an unknown plan, and for `process` if an argument needs Spark."""
         if plan not in PLANS:
             raise UsageError(f"there is no plan `{plan}`: it is `auto`, `process` or `spark`")
         self.policy, self.state, self.entities, self.asked, self.spark = policy, state, entities, users, spark
@@ -69,7 +69,7 @@ class Maker:
         return "process", f"the state has {count:,} rows"
 
     def session(self) -> SparkSession:
-        """The session, started where it was not."""
+        """The session, started if necessary."""
         from privtab.spark.matrix.frame import session_of
         from privtab.spark.preflight import check_executors
 
@@ -84,7 +84,7 @@ class Maker:
         return self._read or open_state(self.policy, self.state, self.session())
 
     def users(self) -> Collection[str] | None:
-        """Who is asked about."""
+        """The users that the matrix is restricted to, if any."""
         if not hasattr(self.asked, "mapInArrow"):
             return self.asked
         from privtab.spark.matrix.frame import user_names
@@ -100,7 +100,7 @@ class Maker:
         shown: int,
         tell: Callable[[str], None],
     ) -> Rows:
-        """The rows, written into a folder. `words`: those of operations that destroy; `shown`: how many the page has."""
+        """Write the rows to a folder. `words`: words that mark an operation as destructive; `shown`: number of rows on the page."""
         if self.plan == "process":
             tell_left_out(matrix)
             try:
@@ -123,7 +123,7 @@ class Maker:
 
 
 def _needs_spark(state: object, entities: EntitiesLike, users: UsersLike) -> str | None:
-    """What of the arguments only Spark reads; None: nothing."""
+    """The argument that only Spark can read, for messages; None: there is none."""
     for what, given in (("the DataFrame of entities", entities), ("the DataFrame of users", users)):
         if hasattr(given, "mapInArrow"):
             return what

@@ -1,4 +1,4 @@
-"""The page of a certification: one file that needs nothing else."""
+"""Render the page of a certification as a single self-contained file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = ("principal", "operation", "type", "path", "via_kind", "via_principal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a certification was made from, and by whom."""
+    """What a certification is based on, and who requested it."""
 
     title: str
     system: str
@@ -31,7 +31,7 @@ class Origin:
     by: str
     privtab: str
     asked: tuple[tuple[str, str], ...] = ()
-    """What the matrix is about, in words: of what, and which."""
+    """The scope of the matrix, as pairs of label and description."""
 
 
 def render(
@@ -44,9 +44,9 @@ def render(
     unasked: Mapping[str, str],
     data: str,
 ) -> str:
-    """The page as HTML. `rows`: those that it shows; `data`: where all of them are, beside the page.
+    """The page as HTML. `rows`: the rows that it shows; `data`: where all rows are, relative to the page.
 
-    `unasked`: the kinds of findings that were not looked for, each with the reason.
+    `unasked`: the kinds of findings that were not checked, each with the reason.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -90,7 +90,7 @@ _SPACES = re.compile("^ | $|(?<= ) ")
 
 
 def seen(text: str) -> str:
-    r"""A name of which nothing hides: characters that nobody sees, or that turn others round, by their numbers.
+    r"""A name with outer and repeated spaces made visible, and invisible or direction-changing characters shown by code point.
 
     >>> seen("ann\u200b"), seen("bob ")
     ('ann⟨U+200B⟩', 'bob␣')
@@ -104,7 +104,7 @@ def _seen(value: object) -> object:
 
 
 def script_json(value: object) -> str:
-    r"""JSON that may stand inside a `script` element: nothing in it can end the element or begin a comment.
+    r"""JSON that is safe inside a `script` element: it cannot end the element or begin a comment.
 
     >>> script_json("</script><!--")
     '"\\u003c/script\\u003e\\u003c!--"'
@@ -116,7 +116,7 @@ def script_json(value: object) -> str:
 
 
 def _shaded(heat: HeatMap) -> dict[str, Any]:
-    """A heat map with the shade of each cell, by the logarithm: few and very many both can be seen."""
+    """A heat map with a shade for each cell on a logarithmic scale, so that small and large counts are both visible."""
     import math
 
     most = math.log1p(heat.most) or 1.0

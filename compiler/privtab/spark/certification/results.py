@@ -1,4 +1,4 @@
-"""What a certification says of a matrix in numbers, whoever counts them: Spark (`figures`) or this process (`local`)."""
+"""The figures of a certification, whether counted by Spark (`figures`) or in this process (`local`)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 SIDE = 30
-"""Rows and columns of a heat map at the most."""
+"""Most rows, and most columns, of a heat map."""
 GROUPS = 2
-"""Names of a path by which entities are put together in a heat map."""
+"""Number of names of a path by which heat maps group entities."""
 SIDES = ("principals", "ways", "operations", "entities")
 PAIRS = tuple((row, column) for row in ("principals", "ways") for column in ("operations", "entities"))
 """The rows and the columns of each heat map."""
 BARE = ("user", "path")
-"""Columns whose cells begin with a name; the others begin with a word of ours."""
+"""Columns whose cells begin with a name from the state; the others begin with a fixed word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """How much there is."""
+    """Totals of a matrix."""
 
     entitlements: int
     principals: int
@@ -28,12 +28,12 @@ class Totals:
     operations: int
     destructive: int
     kinds: tuple[tuple[str, int], ...]
-    """By what they rest on, the most frequent first."""
+    """Number of entitlements by kind of source, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """Entitlements by row and column. `left_out`: how many rows and columns there are beside those shown."""
+    """Numbers of entitlements by row and column. `left_out`: the numbers of rows and columns that are not shown."""
 
     name: str
     rows: tuple[str, ...]
@@ -43,13 +43,13 @@ class HeatMap:
 
     @property
     def most(self) -> int:
-        """The greatest cell."""
+        """The largest cell."""
         return max((cell for row in self.cells for cell in row), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destroyer:
-    """Who may destroy something: how many entities, by which operations, and through whom."""
+    """A principal with destructive operations: on how many entities, which operations, and through which principals."""
 
     principal: str
     entities: int
@@ -61,31 +61,31 @@ class Rows(Protocol):
     """The written rows of a matrix."""
 
     def totals(self) -> Totals:
-        """All of it, counted."""
+        """The totals of all rows."""
 
     def heat_maps(self) -> tuple[HeatMap, ...]:
-        """Who holds, and through whom, by operation and by entity: the fullest rows and columns."""
+        """Entitlements of principals, and through principals, by operation and by entity; only the largest rows and columns."""
 
     def first_rows(self, limit: int) -> list[dict[str, Any]]:
-        """The rows that a page shows: what destroys first, then by principal and entity."""
+        """The rows that the page shows: destructive operations first, then by principal and entity."""
 
     def destroyers(self, most: int) -> tuple[list[Destroyer], int]:
-        """Who may destroy something, the most rows first; and how many there are."""
+        """The principals with destructive operations, those with the most rows first, at most `most`; and their total number."""
 
     def open_operations(self) -> list[tuple[str, int]]:
-        """Operations that ask for nothing, each with how many paths it is open on."""
+        """Operations that require nothing, each with the number of paths on which it is allowed."""
 
     def users(self) -> set[str]:
-        """Those who may do something."""
+        """The users with at least one entitlement."""
 
     def write_csv(self, folder: Path) -> None:
-        """The rows as CSV, no cell of which a spreadsheet takes for a formula."""
+        """Write the rows as CSV, escaped so that a spreadsheet does not read a cell as a formula."""
 
 
 def assembled(
     chosen: Mapping[str, Sequence[str]], beside: Mapping[str, int], cells: Mapping[tuple[str, str, str], int]
 ) -> tuple[HeatMap, ...]:
-    """The heat maps of some rows and columns. `cells`: by map, row and column."""
+    """Assemble heat maps from the chosen rows and columns. `beside`: the number of those not chosen; `cells`: by map, row and column."""
     return tuple(
         HeatMap(
             name=f"{row} by {column}",

@@ -1,4 +1,4 @@
-"""Jobs: what `privtab.spark` does, as programs for spark-submit and as `privtab spark` commands with the same options."""
+"""Jobs: the functions of `privtab.spark` as programs for spark-submit and as `privtab spark` commands with the same options."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ JOBS: Mapping[str, str] = {
     "certify": "Write the matrix with figures, findings and a page to sign.",
     "state": "Read a state from any Spark source, check it, write the good rows.",
 }
-"""Each job is a module here, with `main(arguments) -> exit code`."""
+"""Each job is a module of this package with `main(arguments) -> exit code`."""

@@ -1,4 +1,4 @@
-"""What can be told of a job's options before Spark is started: that takes seconds, and a misspelt name need not wait for it."""
+"""Check a job's options before Spark is started, which takes seconds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from privtab.hints import nearest
 from privtab.spark.policies import open_policy
 
 _NO_FORMAT = (".tsv", ".txt", ".xls", ".xlsx", ".html", ".pdf", ".zip")
-"""Endings by which somebody means a format that is not told by its ending."""
+"""Suffixes of formats that are not recognised by suffix."""
 _PACKED = (".gz", ".bz2", ".zst")
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise for a table, a state, a policy or an operation that is not there, and for an output that is."""
+    """Raise for a table, state, policy or operation that does not exist, and for an output that already exists."""
     given = vars(options)
     if given.get("output") is not None:
         _output(options.output, given.get("output_format"), overwrite=given.get("overwrite", True))
@@ -32,7 +32,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def check_input(where: str, kind: str | None) -> None:
-    """Raise for a file that is not there, or whose format nobody says; what has neither place nor ending may be a table."""
+    """Raise for a missing file or an unknown format; a name without folder and suffix may be that of a table."""
     path = Path(where)
     if "://" in where:
         return
@@ -45,7 +45,7 @@ def check_input(where: str, kind: str | None) -> None:
 
 
 def near(where: str) -> str:
-    """`; did you mean …?` for a file beside it with nearly that name."""
+    """`; did you mean …?` for a file in the same folder with a similar name, or an empty string."""
     path = Path(where)
     names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
     found = next((name for name in names if name.partition(".")[0] == path.name), None) or nearest(path.name, names)
@@ -53,13 +53,13 @@ def near(where: str) -> str:
 
 
 def ending(where: str) -> str:
-    """The ending that tells the format: what a file is packed with does not."""
+    """The suffix that determines the format, without the suffix of a compression."""
     path = Path(where)
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that say something, with their numbers; raises FileError, with the line of what is no UTF-8."""
+    """The non-empty lines of a text file with their numbers; raises FileError, with the line number for invalid UTF-8."""
     try:
         content = path.read_bytes()
     except OSError as error:

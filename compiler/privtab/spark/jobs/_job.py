@@ -1,4 +1,4 @@
-"""What all jobs share: options, the session, progress on standard error, exit codes, output that is there whole or not at all."""
+"""The common parts of all jobs: options, the session, progress on standard error, exit codes, atomic output."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from privtab.spark.choose import Choice
 
 SHOWN = 20
-"""Wrong rows of a state that are told."""
+"""Most invalid rows of a state that are printed."""
 NOT_GRANTED = "not granted"
 READING: Mapping[str, dict[str, str]] = {
     "csv": {"header": "true", "escape": '"', "mode": "FAILFAST"},
     "json": {"mode": "FAILFAST"},
 }
 WRITING: Mapping[str, dict[str, str]] = {
-    # Spaces are part of a name; Spark would cut them off.
+    # Spaces are part of a name; by default, Spark would trim them.
     "csv": {
         "header": "true",
         "escape": '"',
@@ -45,14 +45,14 @@ WRITING: Mapping[str, dict[str, str]] = {
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """As the other commands' help: a usage line, paragraphs, an example."""
+    """Formats help like the other commands: a usage line, paragraphs, an example."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
 
 
 def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentParser:
-    """The options of a job, those that all have among them."""
+    """A parser with the options that all jobs have."""
     shown = "\n".join(f"  privtab spark {job} {example}" for example in examples)
     script = Path(__file__).with_name(f"{job}.py")
     module = f"  spark-submit {script} [OPTIONS]\n  python -m privtab.spark.jobs.{job} [OPTIONS]"
@@ -80,7 +80,7 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
 
 
 def policy_options(made: argparse.ArgumentParser) -> None:
-    """`--policy` and `--state`."""
+    """Add `--policy` and `--state`."""
     made.add_argument(
         "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final), a path, or a bundle"
     )
@@ -90,7 +90,7 @@ def policy_options(made: argparse.ArgumentParser) -> None:
 
 
 def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None:
-    """Where rows come from and where they go."""
+    """Add the options for input and output."""
     if inputs:
         made.add_argument(
             "-i", "--input", required=True, metavar="TABLE", help="a file, a folder, or the name of a table"
@@ -107,7 +107,7 @@ def table_options(made: argparse.ArgumentParser, *, inputs: bool = True) -> None
 
 
 def named_options(made: argparse.ArgumentParser) -> None:
-    """What the requests of a table ask about besides users."""
+    """Add the options for resources, `with` objects, flags, groups and the plan."""
     made.add_argument("--resource", metavar="COLUMN", help="a column of entities (type:path)")
     made.add_argument(
         "--type", metavar="TYPE", help="the type of all resources; --path says which column has their paths"
@@ -138,7 +138,7 @@ def named_options(made: argparse.ArgumentParser) -> None:
 
 
 def resource(options: argparse.Namespace) -> str | tuple[str, str]:
-    """The resource of a table's requests; raises UsageError."""
+    """The `resource` argument given by the options; raises UsageError."""
     if options.resource and not (options.type or options.path):
         return str(options.resource)
     if options.type and options.path and not options.resource:
@@ -147,7 +147,7 @@ def resource(options: argparse.Namespace) -> str | tuple[str, str]:
 
 
 def wanted(options: argparse.Namespace) -> None:
-    """Raise UsageError for options of `named_options` that do not go together, or an output that is missing."""
+    """Raise UsageError for options of `named_options` that cannot be combined, or a missing output."""
     resource(options)
     objects(options)
     if options.groups_separator is not None and not (options.groups and options.groups_separator):
@@ -157,9 +157,9 @@ def wanted(options: argparse.Namespace) -> None:
 
 
 def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None:
-    """The groups of a table's requests; raises UsageError for texts that nobody says how to take apart."""
+    """The `groups` argument given by the options; raises UsageError for a column of strings without `--groups-separator`."""
     if options.groups is None or options.groups not in frame.columns:
-        return options.groups  # type: ignore[no-any-return]  # what is not there is told by who looks for it
+        return options.groups  # type: ignore[no-any-return]  # `decide` reports a missing column
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
     from pyspark.sql.types import StringType
 
@@ -172,13 +172,13 @@ def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None
     text = F.col(f"`{options.groups}`")
     if (options.input_format or _format(options.input)) == "csv":
         text = F.coalesce(text, F.lit(""))
-    # By itself `trim` would be given the place in the array, too.
+    # `F.trim` itself would also receive the position in the array.
     names = F.transform(F.split(text, f"\\Q{options.groups_separator}\\E"), lambda name: F.trim(name))  # noqa: PLW0108
     return F.when(F.trim(text) == "", F.array().cast("array<string>")).otherwise(names)
 
 
 def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
-    """What `named_options` and the plan say, as `decide`, `visible` and `plan` take it."""
+    """The options of `named_options` as arguments of `decide`, `visible` and `plan`."""
     return {
         "resource": resource(options),
         "with_": objects(options),
@@ -189,7 +189,7 @@ def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
 
 
 def explained(choice: Choice, options: argparse.Namespace) -> int:
-    """Say how it would be decided."""
+    """Print the plan that would be used."""
     show(
         options,
         {"plan": choice.plan, "why": choice.why, "figures": choice.figures, "steps": choice.steps},
@@ -199,7 +199,7 @@ def explained(choice: Choice, options: argparse.Namespace) -> int:
 
 
 def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
-    """The `with` objects of a table's requests."""
+    """The `with_` argument given by the options."""
     found: dict[str, str | tuple[str, str]] = {}
     for slot, text in pairs(options.with_, "--with").items():
         kind, colon, column = text.partition(":")
@@ -214,7 +214,7 @@ def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     if kind is None and "/" not in options.input and not Path(options.input).exists():
         return _table(spark, options.input)
     check_input(options.input, options.input_format)
-    # A line with a cell too many would lose it, and be decided as another request.
+    # Otherwise a line with an extra cell would lose it and be decided as a different request.
     settings = READING.get(kind or "", {}) | settings
     return spark.read.format(kind or "parquet").options(**settings).load(options.input)
 
@@ -224,7 +224,7 @@ def _table(spark: SparkSession, name: str) -> DataFrame:
 
     try:
         frame = spark.table(name)
-        frame.schema  # noqa: B018  (Connect looks for it only now)
+        frame.schema  # noqa: B018  (Connect looks up the table only now)
     except AnalysisException as error:
         if "TABLE_OR_VIEW_NOT_FOUND" not in str(error):
             raise
@@ -235,7 +235,7 @@ def _table(spark: SparkSession, name: str) -> DataFrame:
 def write(
     frame: DataFrame, options: argparse.Namespace, tell: ProgressReporter, *, answers: bool = False
 ) -> dict[str, Any]:
-    """Write a result; where it lies and how many rows it has, and, of answers, how many are which. Nothing is there until all is."""
+    """Write a result atomically; returns its location and number of rows and, for answers, the numbers of allowed and invalid ones."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
@@ -256,7 +256,7 @@ def write(
 
 @contextmanager
 def placed(output: str, *, overwrite: bool) -> Iterator[str]:
-    """Where to write so that `output` is whole or as it was. Of what is no local folder Spark's own commit takes care."""
+    """Yield a location to write to, which replaces `output` on success. Remote locations rely on Spark's own commit."""
     if "://" in output and not output.startswith("file://"):
         yield output
         return
@@ -274,7 +274,7 @@ def placed(output: str, *, overwrite: bool) -> Iterator[str]:
 
 
 def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence[str]) -> None:
-    """What a job has to say in the end, on standard output."""
+    """Print the result of a job on standard output, as JSON or as lines."""
     text = printable_json(result, indent=2, default=str) if options.format == "json" else "\n".join(lines)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -291,8 +291,8 @@ def run(
 ) -> int:
     """Run a job and return its exit code, one of `ExitCode`. Expected errors end without a traceback.
 
-    `before` raises for what is wrong with the options, before Spark is started. `body` gets the session, or with `lazily` a function
-    that starts it.
+    `before` checks the options before Spark is started. `body` receives the session,
+    or with `lazily` a function that starts it.
     """
     with printable_output():
         return _run(job, body, made, arguments, before, lazily=lazily)

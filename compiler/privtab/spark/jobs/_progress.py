@@ -1,4 +1,4 @@
-"""Progress of a job on standard error: phases, signs of life, which plan was chosen."""
+"""Report the progress of a job on standard error: phases, heartbeats, and the chosen plan."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEAT = 10.0
-"""Seconds between two signs of life while Spark is at work."""
+"""Seconds between heartbeats while Spark is working."""
 LOG = logging.getLogger("privtab.spark")
 
 
 @dataclass
 class ProgressReporter:
-    """Progress: phases on standard error, with a sign of life while one lasts."""
+    """Prints phases on standard error, with heartbeats while a phase lasts."""
 
     quiet: bool
     detail: str = ""
-    """What is known of how far it is."""
+    """A description of the progress within the phase, if known."""
     place: Path | None = None
-    """Where rows are being written, if that can be seen from here."""
+    """The folder to which rows are being written, if it is local."""
     started: float = field(default_factory=time.monotonic)
     _stop: threading.Event | None = None
 
     def __call__(self, phase: str) -> None:
-        """A new phase begins."""
+        """Begin a new phase."""
         self.end()
         self.detail = ""
         if self.quiet:
@@ -44,7 +44,7 @@ class ProgressReporter:
         threading.Thread(target=self._beat, args=(phase, stop), daemon=True).start()
 
     def end(self) -> None:
-        """Nothing goes on any more."""
+        """End the current phase."""
         if self._stop is not None:
             self._stop.set()
             self._stop = None
@@ -56,7 +56,7 @@ class ProgressReporter:
             sys.stderr.flush()
 
     def watch(self, spark: SparkSession) -> None:
-        """Hear of a Connect session how many tasks are done; a Classic one draws its own bar on a terminal."""
+        """Follow the number of completed tasks of a Connect session; a Classic session draws its own progress bar on a terminal."""
 
         def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (Spark calls it so)
             found = list(stages or ())
@@ -68,7 +68,7 @@ class ProgressReporter:
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """Hear which plan is chosen, and why."""
+        """Report the plan that is chosen meanwhile, and why."""
         handler = _Chosen(self)
         level = LOG.level
         LOG.addHandler(handler)
@@ -85,7 +85,7 @@ class ProgressReporter:
 
 
 def written_so_far(place: Path) -> str:
-    """What the tasks that are done have written: `1,200 rows so far` of Parquet, else bytes; empty where there is nothing."""
+    """What completed tasks have written: `1,200 rows so far` for Parquet, otherwise bytes; empty if there is nothing yet."""
     rows = size = 0
     try:
         files = [file for file in place.rglob("part-*") if not any(p.startswith("attempt_") for p in file.parts)]
@@ -96,7 +96,7 @@ def written_so_far(place: Path) -> str:
 
                 rows += parquet.read_metadata(file).num_rows
     except (OSError, ValueError):
-        return ""  # a task has just been moved
+        return ""  # the output of a task is being moved
     return f"{rows:,} rows so far" if rows else f"{size / 2**20:,.1f} MiB so far" if size else ""
 
 
@@ -106,6 +106,6 @@ class _Chosen(logging.Handler):
         self.tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        """The first line of a choice; all of it is in the log."""
+        """Report the first line of a choice; the rest is in the log."""
         if hasattr(record, "plan"):
             self.tell(record.getMessage().partition("\n")[0])

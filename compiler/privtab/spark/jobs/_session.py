@@ -1,4 +1,4 @@
-"""The Spark session of a job: the one that is there, or a new one that logs errors alone."""
+"""The Spark session of a job: the active one, or a new one that logs only errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
-"""How Spark logs where a job starts it: errors alone."""
+"""Log configuration of a Spark that a job starts: errors only."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _WARNING = b"WARNING: Using incubator modules"
 _INCUBATOR = re.compile(_WARNING + rb"[^\n]*\n")
@@ -28,7 +28,7 @@ _INCUBATOR = re.compile(_WARNING + rb"[^\n]*\n")
 
 @contextmanager
 def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """A session as the options say, or the one that is there, which stays; raises UsageError for what excludes each other."""
+    """The active session, which is left open, or a new one as set by the options; raises UsageError for conflicting options."""
     from pyspark.sql import SparkSession as Session
 
     if options.master and options.remote:
@@ -39,7 +39,7 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
         yield active
         return
     if (options.master or options.remote or "local").startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # Executors on this machine have privtab where this Python has it; what `python3` is need not.
+        # Local executors should use this Python, which has privtab; whatever `python3` is may lack it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = Session.builder.appName(f"privtab {name}")
     if options.master:
@@ -47,7 +47,7 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     if options.remote:
         builder = builder.remote(options.remote)
     else:
-        # Its default draws bars into logs, too.
+        # By default, Spark draws progress bars even if standard error is not a terminal.
         bars = sys.stderr.isatty() and not options.quiet
         builder = builder.config("spark.ui.showConsoleProgress", str(bars).lower())
         settings = dict(_quiet(settings))
@@ -62,7 +62,7 @@ def session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
 
 
 def _quiet(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of a session that logs errors alone, unless its user has a configuration of the log."""
+    """The settings of a session that logs only errors, unless the user has their own log configuration."""
     given = settings.get(_JAVA_OPTIONS, "")
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
@@ -77,7 +77,7 @@ def _on_a_server(remote: str | None) -> bool:
 
 @contextmanager
 def _java_warning_dropped() -> Iterator[None]:
-    """Drop the line about incubator modules that each Java machine of Spark prints when it starts; no option of Java does."""
+    """Drop the warning about incubator modules that every JVM of Spark prints when it starts; no JVM option suppresses it."""
     reader, writer = os.pipe()
     before = os.dup(2)
     os.dup2(writer, 2)
@@ -90,7 +90,7 @@ def _java_warning_dropped() -> Iterator[None]:
 
 
 def _pass_on(reader: int, writer: int) -> None:
-    """Copy what a Java machine prints as long as it lives, without lines about incubator modules."""
+    """Copy the output of a JVM until it exits, without warnings about incubator modules."""
     rest = b""
     with os.fdopen(reader, "rb", 0) as source, os.fdopen(writer, "wb", 0) as target, suppress(OSError):
         while chunk := source.read(1 << 16):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the exit code: 1 where `--fail-on` says so."""
+    """Run the job and return the exit code, which is 1 for findings at the level of `--fail-on`."""
     made = job.parser(
         "certify",
         "The folder has report.html, which needs nothing else, summary.json, findings.csv, and entitlements/ with all rows.",
@@ -103,7 +103,7 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tel
 
 
 def _entities(options: argparse.Namespace, spark: Callable[[], SparkSession]) -> EntitiesLike:
-    """The entities as a list where no Spark is needed to read them."""
+    """The entities, as a list if they can be read without Spark."""
     path = None if options.entities is None else Path(options.entities)
     if path is None or options.plan == "spark" or not path.is_file():
         return None if path is None else entities(spark(), options)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the job and return the exit code."""
     made = job.parser(
         "decide",
         "The output has the rows and columns of the input, and two more: `allowed` (never null) and `reason`\n"

@@ -1,4 +1,4 @@
-"""Write the matrix, who may do what and through what: `python -m privtab.spark.jobs.entitlements --help`."""
+"""Write the entitlement matrix: `python -m privtab.spark.jobs.entitlements --help`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the job and return the exit code."""
     made = job.parser(
         "entitlements",
         "One row for each entitlement: principal, operation, entity, and what it rests on.",
@@ -44,7 +44,7 @@ def _wanted(options: argparse.Namespace) -> None:
 
 
 def matrix_options(made: argparse.ArgumentParser) -> None:
-    """What a matrix is about."""
+    """Add the options for the scope of a matrix."""
     made.add_argument(
         "-e",
         "--entities",
@@ -72,7 +72,7 @@ def matrix_options(made: argparse.ArgumentParser) -> None:
 
 
 def wanted(options: argparse.Namespace) -> None:
-    """Raise for options of `matrix_options` that are wrong by themselves."""
+    """Raise for invalid options of `matrix_options`."""
     objects(options)
     if options.entities is not None and _listed(options.entities):
         _entities(Path(options.entities))
@@ -81,7 +81,7 @@ def wanted(options: argparse.Namespace) -> None:
 
 
 def objects(options: argparse.Namespace) -> dict[str, str]:
-    """The `with` objects of a matrix; raises UsageError."""
+    """The `with_` argument given by the options; raises UsageError."""
     found = pairs(options.with_, "--with")
     for slot, text in found.items():
         if not text.partition(":")[0] or ":" not in text:
@@ -90,7 +90,7 @@ def objects(options: argparse.Namespace) -> dict[str, str]:
 
 
 def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFrame | list[str] | None:
-    """The entities of a matrix; a table needs a session."""
+    """The `entities` argument given by the options; a table needs a session."""
     if options.entities is None:
         return None
     if _listed(options.entities):
@@ -106,7 +106,7 @@ def _listed(path: str) -> bool:
 
 
 def _entities(path: Path) -> list[str]:
-    """The entities of a text with one a line, or of a JSON list."""
+    """The entities in a text file with one on each line, or in a JSON list."""
     if path.suffix.lower() == ".json":
         from privtab.spark.matrix.named import from_file
 

@@ -1,4 +1,4 @@
-"""Read a state from any Spark source, check it, write the good rows: `python -m privtab.spark.jobs.state --help`."""
+"""Read a state from any Spark source, validate it and write the valid rows: `python -m privtab.spark.jobs.state --help`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the exit code: 1 where rows are wrong."""
+    """Run the job and return the exit code, which is 1 if rows are invalid."""
     made = job.parser(
         "state",
         "Good rows, findings and a summary go below the folder; its manifest is written last, and what it does not name\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the job and return the exit code."""
     made = job.parser(
         "visible",
         "The output has the columns of the input, and of its rows those whose resource the user may do the action on.",
