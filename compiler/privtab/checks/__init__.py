@@ -1,4 +1,4 @@
-"""Findings that take a search over the whole policy: one file for each code, with its `find(policy)`."""
+"""Findings that search the whole policy: one file for each code, with its `find(policy)`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def catalogue() -> tuple[ModuleType, ...]:
 
 
 def run(policy: Policy) -> list[Diagnostic]:
-    """What a sound policy still has to be told, sorted by place."""
+    """Run every check on a valid policy; returns the findings sorted by position."""
     from privtab.checks._view import view
 
     found: list[Diagnostic] = []

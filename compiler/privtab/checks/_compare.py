@@ -1,4 +1,4 @@
-"""How one rule differs from another for the same operation, exactly."""
+"""Compares two rules for the same operation exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Breadth = Literal["equal", "wider", "narrower", "incomparable", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What one rule allows beside another, and whether all else is the same."""
+    """What one rule allows compared with another, and whether everything else is the same."""
 
     breadth: Breadth
     same_objects: bool
@@ -24,18 +24,18 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the rules say the same."""
+        """Whether the rules mean the same."""
         return self.breadth == "equal" and self.same_objects and self.same_effects and self.same_report
 
 
 def compare(view: View, one: Rule, other: Rule) -> Comparison:
-    """`one` beside `other`: `wider` where it allows all that the other allows, and more; `unknown` is kept for a finding."""
+    """Compare two rules: `wider` if `one` allows all that `other` does and more; `unknown` is recorded."""
     from privtab.ir.formula import asked_condition
 
     same_objects = {w.name: frozenset(w.types) for w in one.withs} == {w.name: frozenset(w.types) for w in other.withs}
     breadth: Breadth = "incomparable"
     if same_objects:
-        # What may leave off its last name is another request, which must meet less or more on its own.
+        # A request without the last name is another kind of request and is compared separately.
         naming = (True, False) if one.unnamed and other.unnamed else (True,)
         pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (one, other)) for n in naming}
         more = _all(view.known_to_imply(one, theirs, ours) for ours, theirs in pairs)
@@ -55,7 +55,7 @@ def compare(view: View, one: Rule, other: Rule) -> Comparison:
 
 
 def _all(answers: Iterable[bool | None]) -> bool | None:
-    """Whether all are so; None where that is not known."""
+    """Whether all answers are true; None if unknown."""
     known = list(answers)
     return False if False in known else None if None in known else True
 
@@ -69,7 +69,7 @@ def _effects(rule: Rule) -> frozenset[object]:
 
 
 def always(formula: Formula) -> bool:
-    """Whether a condition is written as one that always holds."""
+    """Whether a condition is literally one that always holds."""
     from privtab.ir.nodes import ALWAYS
 
     return formula == ALWAYS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["alternative", "condition", "object", "privilege"]
 Path: TypeAlias = tuple[int, ...]
-"""The way to a node or a part: the number of the cell (`requires`, `each`), then that of a part at each step."""
+"""The path to a node or a part: the number of the cell (`requires`, `each`), then the number of a part at each step."""
 Gone: TypeAlias = frozenset[Path]
 USES, PLACES = 0, 1
 """The first step into a grid."""
@@ -23,19 +23,19 @@ USES, PLACES = 0, 1
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A condition as far as it has parts; a term of several privileges on several objects is a grid."""
+    """A condition split into parts; a term with several privileges on several objects is a grid."""
 
     path: Path
     shape: Literal["leaf", "all", "any", "when", "all-grid", "any-grid"]
     condition: m.Condition
     kind: Kind = "condition"
-    """What its parts are; of a grid: its privileges."""
+    """The kind of its parts; for a grid, of its privileges."""
     parts: tuple[Node, ...] = ()
     flag: str = ""
     grid: tuple[tuple[m.Condition, ...], ...] = ()
     """A row for each privilege, a column for each object."""
     spots: tuple[m.Spot | None, ...] = ()
-    """Where the parts stand, of a grid its privileges; None for one that is not looked at."""
+    """The spots of the parts, for a grid those of its privileges; None for parts that are not checked."""
     place_spots: tuple[m.Spot, ...] = ()
 
 
@@ -50,7 +50,7 @@ class Part:
 
 
 def tree(condition: m.Condition, path: Path) -> Node:
-    """The parts of a condition; parentheses inside an `or` or an `and` make no other."""
+    """The parts of a condition; nested parentheses of the same operator are flattened."""
     match condition:
         case m.AnyOf() | m.AllOf(parts=[_, *_]):
             shape: Literal["any", "all"] = "any" if isinstance(condition, m.AnyOf) else "all"
@@ -110,7 +110,7 @@ def _grid(held: m.HoldsPrivilege, path: Path) -> Node:
 
 
 def _use_spots(held: m.HoldsPrivilege) -> tuple[m.Spot | None, ...]:
-    """A set beside its members is passed over, since tables spell it so."""
+    """The spots of the privileges; None for a set listed beside its members, which tables do on purpose."""
 
     def spelt(one: m.PrivilegeUse, other: m.PrivilegeUse) -> bool:
         ours, theirs = frozenset(one.members), frozenset(other.members)
@@ -120,14 +120,14 @@ def _use_spots(held: m.HoldsPrivilege) -> tuple[m.Spot | None, ...]:
 
 
 def nodes(node: Node) -> Iterator[Node]:
-    """The node and all inside it, the outer before the inner."""
+    """The node and all nodes inside it, outer nodes first."""
     yield node
     for part in node.parts:
         yield from nodes(part)
 
 
 def parts(node: Node) -> Iterator[Part]:
-    """The parts of a node itself that can be superfluous, the last first."""
+    """The direct parts of a node that can be superfluous, last first."""
     grid = bool(node.grid)
     for i in reversed(range(len(node.place_spots))):
         yield Part(path=(*node.path, PLACES, i), kind="object", spot=node.place_spots[i], node=node)
@@ -138,7 +138,7 @@ def parts(node: Node) -> Iterator[Part]:
 
 
 class PartLiterals:
-    """The literals of nodes, with parts gone."""
+    """The literals of nodes, with some parts removed."""
 
     def __init__(self, lowering: Lowering, circuit: Circuit) -> None:
         self.lowering = lowering
@@ -157,7 +157,7 @@ class PartLiterals:
         return self._whole[node.path]
 
     def _above(self, gone: Gone) -> Gone:
-        """The paths of all that parts which are gone lie in, those of the last question kept."""
+        """The paths of the removed parts and of everything that contains them; the last result is cached."""
         if self._last[0] is not gone:
             self._last = gone, frozenset(path[:length] for path in gone for length in range(1, len(path) + 1))
         return self._last[1]
@@ -176,7 +176,7 @@ class PartLiterals:
                 assert_never(node.shape)
 
     def listed(self, node: Node, gone: Gone = frozenset(), axis: int = USES) -> dict[Path, int]:
-        """The literals of the parts that are left, by their paths; of a grid those of its privileges or of its objects."""
+        """The literals of the remaining parts, by their paths; of a grid those of its privileges or of its objects."""
         if not node.grid:
             return {part.path: self.value(part, gone) for part in node.parts if part.path not in gone}
         rows = [(*node.path, USES, i) for i in range(len(node.spots))]

@@ -1,8 +1,8 @@
-"""The parts of rows without which they decide the same.
+"""The parts of rows that decide nothing.
 
-A part is superfluous if the row, whatever the flags and types of a request, holds in the same states without it. Two parts may
-be so only one without the other: one of them is told of, rather that which its own `or` or `and` makes superfluous, then the
-outer one, then the later one. All that is told of can be dropped together, and each of it alone.
+A part is superfluous if the row holds in the same states without it, for all flags and types of a request. If either of
+two parts can be dropped but not both, one is reported: preferably the one that its own `or` or `and` makes superfluous,
+then the outer one, then the later one. All reported parts can be dropped together, and each of them alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from privtab.model import nodes as m
 
 Why = Literal["twice", "same", "less", "others", "gate", "always", "row"]
-"""It stands there twice; something beside it says the same; one that asks for less does; all beside it do together; the gate
-does; it asks for nothing; or the row as a whole makes up for it."""
+"""Why a part is superfluous.
+
+It is repeated, something beside it is equivalent or requires less, everything beside it together suffices, the gate
+implies it, it requires nothing, or the row as a whole makes up for it.
+"""
 
 _CHOICES = 64
-"""Where the objects of a row may have more types, one after the other, they are looked at together."""
+"""If the types of a row's objects have more combinations, they are not checked one by one but together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Superfluous:
 
 
 def superfluous(seen: View) -> Iterator[Superfluous]:
-    """Those of all rows; a row for many types may say too much for one of them: what all could do without is found."""
+    """The superfluous parts of all rows; for a row for many types, those that are superfluous for every type."""
     bodies: dict[int, list[m.Row]] = {}
     for row in seen.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
@@ -63,7 +66,7 @@ def _roots(row: m.Row) -> list[Node]:
 
 
 class _RowShape:
-    """A row as one kind of request meets it: the types that its objects may have, and whether the last name is left off."""
+    """A row for one kind of request: the possible types of its objects, and whether the last name is omitted."""
 
     def __init__(
         self, seen: View, rule: Rule, roots: list[Node], types: Mapping[str, Collection[str]], unnamed: str | None
@@ -76,7 +79,7 @@ class _RowShape:
         if unnamed is not None:
             asked = [without_name(seen.program, formula, unnamed) for formula in asked]
         self.apart = unrelated(seen.program, asked, types)
-        """Whether nothing is superfluous, all parts asking about different things."""
+        """Whether all parts are about different things, so that none is superfluous."""
         if not self.apart:
             self.circuit = Circuit(seen, types, unnamed)
             self.reader = PartLiterals(seen.lowering, self.circuit)
@@ -84,21 +87,21 @@ class _RowShape:
             self.whole = self.total(frozenset())
 
     def total(self, gone: Gone) -> int:
-        """What the request needs."""
+        """The literal of everything that the request requires."""
         return self.circuit.all_of([self.gate, *(self.reader.value(root, gone) for root in self.roots)])
 
     def equal(self, one: int, other: int) -> bool:
-        """Whether two conditions are one."""
+        """Whether two literals are equivalent."""
         return self.circuit.implies(one, other) and self.circuit.implies(other, one)
 
     def always(self) -> Iterator[Path]:
-        """Every `or` that holds for all who pass the gate: nothing in it is needed, which is another finding."""
+        """The paths of every `or` that holds for all who pass the gate; their parts are left to another finding."""
         for path, node in self.nodes.items():
             if node.kind == "alternative" and self.circuit.implies(self.gate, self.reader.value(node)):
                 yield path
 
     def idle(self, always: frozenset[Path]) -> set[Path]:
-        """The parts that the row could do without, each alone."""
+        """The parts that the row does not need, each considered alone."""
         found: set[Path] = set()
         values = [self.reader.value(root) for root in self.roots]
         for i, root in enumerate(self.roots):
@@ -106,7 +109,7 @@ class _RowShape:
         return found
 
     def _idle(self, node: Node, matters: int, always: frozenset[Path], found: set[Path]) -> None:
-        """`matters`: holds where the row holds if and only if the node does."""
+        """`matters`: a literal that holds where the row holds if and only if the node does."""
         circuit = self.circuit
         if node.shape in ("leaf", "when"):
             for part in node.parts:
@@ -125,7 +128,7 @@ class _RowShape:
                 left = others
                 if node.shape == "all-grid" and axis == PLACES:
                     left = self.reader.value(node, frozenset({path}))
-                # Without a part an `and` asks for less, and an `or` for more.
+                # Without a part, an `and` requires less and an `or` requires more.
                 more, less = (left, value) if every else (value, left)
                 if told and not circuit.possible(matters, more, -less):
                     found.add(path)
@@ -134,7 +137,7 @@ class _RowShape:
                     self._idle(node.parts[i], circuit.all_of([matters, reaches]), always, found)
 
     def _joined(self, own: list[int], *, every: bool) -> tuple[list[int], list[int]]:
-        """All or any of the first literals, for each number of them; and of the last, by the first that is among them."""
+        """The joins of the first literals, for each number of them; and of the last, by the index of their first."""
         join, nothing = (self.circuit.all_of, self.circuit.true) if every else (self.circuit.any_of, -self.circuit.true)
 
         def both(one: int, other: int) -> int:
@@ -147,7 +150,7 @@ class _RowShape:
 
 
 class _Body:
-    """The rows of one body, which say the same of several types or operations."""
+    """The rows of one body, which applies to several types or operations."""
 
     def __init__(self, seen: View, rows: list[m.Row], listed: list[Part]) -> None:
         self.faces: list[_RowShape] = []
@@ -165,7 +168,7 @@ class _Body:
         self.lowering = seen.lowering
 
     def found(self) -> Iterator[Superfluous]:
-        """What the rows could all do without, in the order of the file."""
+        """The parts that are superfluous in all rows, in the order of the file."""
         self.apart = [face for face in self.faces if face.apart]
         self.faces = [face for face in self.faces if not face.apart]
         if not self.faces:
@@ -190,7 +193,7 @@ class _Body:
                 yield Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=gone[part.path])
 
     def _each_alone(self) -> list[Part]:
-        """The parts that the rows could do without if nothing else changed."""
+        """The parts that are superfluous if nothing else is dropped."""
         asked = {root.path[0] for face in self.apart for root in face.roots}
         left = [part for part in self.listed if part.path[0] not in asked]
         for face in self.faces:
@@ -200,7 +203,7 @@ class _Body:
         return left
 
     def _same(self, part: Part, gone: Mapping[Path, Why]) -> bool:
-        """Whether the rows, and what stands in an `or` that always holds, are what they were."""
+        """Whether the rows, and the parts of each `or` that always holds, are unchanged."""
         without = frozenset((*gone, part.path))
         for face in self.faces:
             if not face.equal(face.total(without), face.whole):
@@ -213,11 +216,11 @@ class _Body:
         return True
 
     def _last(self, part: Part, gone: Mapping[Path, Why]) -> bool:
-        """Whether it is all that is left of a list of which some must be left."""
+        """Whether the part is the last one of a list that cannot be empty."""
         return not _conjunct(part) and not _PartContext(self.faces[0], part, frozenset(gone)).rest
 
     def _beside(self, part: Part, gone: Mapping[Path, Why]) -> Why | None:
-        """Why its own `or`, `and` or term makes it superfluous; None if it does not."""
+        """Why its own `or`, `and` or term makes a part superfluous; None if it does not."""
         views = [_PartContext(face, part, frozenset(gone)) for face in self.faces if face.named]
         if _conjunct(part):
             if all(v.gives([]) for v in views):
@@ -235,7 +238,7 @@ class _Body:
 
 
 class _PartContext:
-    """A part and what is left beside it, as one kind of request meets them."""
+    """A part and the remaining parts beside it, for one kind of request."""
 
     def __init__(self, face: _RowShape, part: Part, gone: Gone) -> None:
         self._face = face
@@ -245,12 +248,12 @@ class _PartContext:
         self.rest = face.reader.listed(self._node, gone, self._axis)
         self.own = self.rest.pop(part.path)
         if self.rest and self._node.shape == "all-grid" and self._axis == PLACES:
-            # One object must do for one privilege, another may for the next: what counts is the term without it.
+            # Different objects may provide different privileges, so compare with the term without this object.
             self.own = face.reader.value(self._node, gone)
             self.rest = {part.path: face.reader.value(self._node, gone | {part.path})}
 
     def gives(self, others: Iterable[int]) -> bool:
-        """Whether others, with the gate, ask for the part."""
+        """Whether the others, with the gate, imply the part."""
         circuit = self._face.circuit
         return circuit.implies(circuit.all_of([self._face.gate, *others]), self.own)
 
@@ -259,13 +262,13 @@ class _PartContext:
         return self._face.circuit.implies(self._face.circuit.true, self.own)
 
     def enough(self, others: Iterable[int]) -> bool:
-        """Whether some of the others holds wherever the part does."""
+        """Whether at least one of the others holds wherever the part does."""
         circuit = self._face.circuit
         return circuit.implies(circuit.all_of([self._face.gate, self.own]), circuit.any_of(others))
 
     @cached_property
     def enough_alone(self) -> frozenset[Path]:
-        """The others that hold, each alone, wherever the part does."""
+        """The others that each hold wherever the part does."""
         circuit = self._face.circuit
         implied = circuit.implied(circuit.all_of([self._face.gate, self.own]), self.rest.values())
         return frozenset(path for path, value in self.rest.items() if value in implied)
@@ -276,7 +279,7 @@ class _PartContext:
         return circuit.implies(circuit.all_of([self._face.gate, self.rest[path]]), self.own)
 
     def twice(self, path: Path) -> bool:
-        """Whether the other says it in the same words, aliases and parentheses apart."""
+        """Whether another part is the same condition, regardless of aliases and parentheses."""
         return path != self._part.path and self._words(path) == self._words(self._part.path)
 
     def _words(self, path: Path) -> list[Formula]:
@@ -292,7 +295,7 @@ def _conjunct(part: Part) -> bool:
 
 
 def _inside(part: Part, gone: Collection[Path]) -> bool:
-    """Whether a part lies in one that is gone."""
+    """Whether a part lies in a dropped one."""
     return part.path in gone or any(part.path[:length] in gone for length in range(1, len(part.path)))
 
 
@@ -304,5 +307,5 @@ def _as_told(part: Part) -> int:
 
 
 def _outer_first(part: Part) -> tuple[int, list[int]]:
-    """The outer before the inner, the later before the earlier."""
+    """Sort outer parts before inner ones, and later parts before earlier ones."""
     return len(part.path), [-step for step in part.path]

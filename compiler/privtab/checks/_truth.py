@@ -1,4 +1,4 @@
-"""The conditions of one row, put together from their parts and compared: circuits of the solver."""
+"""The conditions of one row, combined from their parts and compared by the solver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Circuit:
     """Conditions as literals, for some types of the `with` objects.
 
-    `unnamed`: the type of a resource whose last name is left off. Raises Undecided where a question costs too much.
+    `unnamed`: the type of a resource whose last name is omitted. Raises Undecided if a question is too expensive.
     """
 
     def __init__(self, seen: View, types: Mapping[str, Collection[str]], unnamed: str | None = None) -> None:
@@ -28,23 +28,23 @@ class Circuit:
         self.any_of = self.solver.any_of
 
     def leaf(self, formula: ir.Formula) -> int:
-        """A condition."""
+        """The literal of a condition."""
         if self._unnamed is not None:
             formula = without_name(self._program, formula, self._unnamed)
         return self.solver.literal(formula)
 
     def when(self, flag: str, value: int) -> int:
-        """It, if the flag is set."""
+        """The literal of a value that is required only if the flag is set."""
         return self.any_of([-self.solver.flag(flag), value])
 
     def possible(self, *literals: int) -> bool:
-        """Whether all hold in some state, for some request."""
+        """Whether all literals hold in some state, for some request."""
         return self.solver.possible([*literals, self._requests])
 
     def implies(self, one: int, other: int) -> bool:
-        """Whether the other holds wherever the one does."""
+        """Whether the other literal holds wherever the first one does."""
         return one == other or not self.possible(one, -other)
 
     def implied(self, one: int, others: Iterable[int]) -> frozenset[int]:
-        """Those of the others that hold wherever the one does."""
+        """Those of the other literals that hold wherever the first one does."""
         return self.solver.implied([one, self._requests], tuple(others))

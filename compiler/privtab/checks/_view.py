@@ -1,4 +1,4 @@
-"""A policy lowered once for all checks, and the questions that several of them ask of it."""
+"""A policy lowered once for all checks, and the questions that several of them share."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from privtab.model.nodes import PairKey, Policy, Row
 
 Setting = tuple[frozenset[str], dict[str, str]]
-"""Flags that a request sets, and the type of each of its `with` objects."""
+"""The flags that a request sets, and the type of each of its `with` objects."""
 
 
 _KINDS = 1_024
-"""Sets of flags, for each choice of types, that are gone through one by one."""
+"""The most sets of flags, times choices of types, that are enumerated."""
 
 
 class View:
-    """The program of a policy, made when a check first asks for it, and its conditions compared exactly."""
+    """The program of a policy, built on first use, and exact comparisons of its conditions."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.code = ""
-        """The finding that is being looked for."""
+        """The code of the running check."""
         self.left_open: dict[PairKey, dict[str, None]] = {}
-        """The findings that were not decided for a row, within the budget of each."""
+        """For each row, the codes of findings that exceeded their budget."""
         self._implied: dict[tuple[PairKey, Formula, Formula], bool | None] = {}
         self._sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = {}
         self._about: dict[Formula, tuple[frozenset[str], frozenset[str]]] = {}
@@ -60,14 +60,14 @@ class View:
 
     @cached_property
     def canonical(self) -> Canonical:
-        """Minimal sets."""
+        """The minimal sets."""
         from privtab.ir.canonical import canonical
 
         return canonical(self.program)
 
     @cached_property
     def exact(self) -> ImplicationChecker:
-        """Comparisons."""
+        """The implication checker."""
         from privtab.ir.exact import ImplicationChecker
 
         return ImplicationChecker(self.program)
@@ -77,14 +77,14 @@ class View:
         return self.program.rules[row.entity, row.operation]
 
     def undecided(self, row: Row, *codes: str) -> None:
-        """Keep that findings were not decided for a row: those named, or the one that is being looked for."""
+        """Record that findings were undecided for a row: those named, or the running check."""
         self.left_open.setdefault((row.entity, row.operation), {}).update(dict.fromkeys(codes or (self.code,)))
 
     def settings(self, rule: Rule, *about: Formula, types_of: Formula | None = None) -> list[Setting]:
-        """Every set of flags with every choice of types for the rule's objects, as far as the conditions tell them apart.
+        """Every set of flags with every choice of types for the rule's objects, as far as they affect the conditions.
 
-        `about`: the conditions; where left off, the rule's own. `types_of`: one of which the types count, and not the flags:
-        it asks for least without any. Raises Undecided where there are too many.
+        `about`: the conditions, by default the rule's own. `types_of`: a condition whose types count but not its flags,
+        since it requires least without any. Raises Undecided if there are too many.
         """
         from privtab.ir.formula import item_condition
 
@@ -104,7 +104,7 @@ class View:
         ]
 
     def _told_apart(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
-        """The flags that a condition asks about, and the slots on whose type it depends."""
+        """The flags that a condition depends on, and the slots whose type it depends on."""
         from privtab.ir.formula import followed
         from privtab.ir.nodes import ByType, When
 
@@ -123,9 +123,9 @@ class View:
         return self._sets[key]
 
     def implies(self, rule: Rule, one: Formula, other: Formula, *, unknown: bool = False) -> bool:
-        """Whether `one` implies `other`, whatever the state, the flags and the types of the rule's objects.
+        """Whether `one` implies `other`, for every state, all flags and all types of the rule's objects.
 
-        `unknown`: the answer where that is not decided, which is kept for a finding of its own.
+        `unknown`: the answer if that is undecided, which is also recorded.
         """
         found = self.known_to_imply(rule, one, other)
         if found is None:
@@ -133,7 +133,7 @@ class View:
         return unknown if found is None else found
 
     def known_to_imply(self, rule: Rule, one: Formula, other: Formula) -> bool | None:
-        """As `implies`; None where it is not decided."""
+        """The same as `implies`; None if undecided."""
         key = ((rule.entity, rule.operation), one, other)
         if key not in self._implied:
             try:
@@ -150,10 +150,10 @@ class View:
         return FullAccess(self.exact.here)
 
     def refused(self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False) -> Setting | None:
-        """A kind of request that no state allows; None where each is allowed to the caller who has everything.
+        """A kind of request that no state allows; None if a caller with every atom is always allowed.
 
-        `unnamed`: the request leaves off the last name, so that nobody has anything on the resource. `flagless`: it sets no
-        flag. In a sound policy each privilege can be granted where a condition asks for it.
+        `unnamed`: the request omits the last name, so no caller holds anything on the resource. `flagless`: it sets no
+        flag. In a valid policy every privilege can be granted where a condition requires it.
         """
         from privtab.ir.formula import without_name
 
@@ -166,7 +166,7 @@ class View:
         return None if found is None else (found.flags, found.types)
 
     def allowed(self, rule: Rule, formula: Formula, setting: Setting | None = None, *, unnamed: bool = False) -> bool:
-        """Whether some state allows a kind of request; without a `setting`, some request that sets no flag."""
+        """Whether some state allows a kind of request; without a `setting`, some request without flags."""
         from privtab.ir.formula import without_name
 
         if unnamed:
@@ -179,23 +179,23 @@ class View:
 
     @cached_property
     def others(self) -> AlternativeRows:
-        """Rows that the policy might have had."""
+        """Rows that others override, and those of readings and variants that were not selected."""
         from privtab.model.alternative_rows import AlternativeRows
 
         return AlternativeRows(self.policy)
 
     @cached_property
     def superfluous(self) -> tuple[Superfluous, ...]:
-        """The parts of rows without which they decide the same."""
+        """The parts of rows that decide nothing."""
         from privtab.checks._superfluous import superfluous
 
         return tuple(superfluous(self))
 
     @property
     def needed(self) -> frozenset[Atom]:
-        """Every atom without which some call or item is refused: those of minimal sets, about the resource or an object.
+        """Every atom that some call or item needs: those of minimal sets, about the resource or an object.
 
-        Where that is not decided for a row, all that it asks about counts as needed, and it is kept for a finding.
+        If that is undecided for a row, all its atoms count as needed, and it is recorded as undecided.
         """
         found, unsure = self._needed
         for row in unsure:
@@ -227,7 +227,7 @@ class View:
 
     @cached_property
     def spoken(self) -> tuple[Formula, ...]:
-        """Conditions of readings and variants, which may be taken another day."""
+        """The conditions of readings and variants, which may be selected later."""
         rows = [row for _, row in self.others.variants()]
         rows += [other for row in self.policy.rows.values() for _, other in self.others.readings(row)]
         return tuple(self.lowering.formula(c) for row in rows for c in (row.requires, row.each) if c is not None)
@@ -249,7 +249,7 @@ class View:
         return frozenset((privilege, above) for privilege, type_ in self.asked for above in chain(type_))
 
     def counts(self, privilege: str, type_: str) -> bool:
-        """Whether holding a privilege on a type can change an answer: it is asked there or, with inheritance, below."""
+        """Whether holding a privilege on a type can matter: it is required there or, with inheritance, below."""
         return (privilege, type_) in self._counting
 
     @cached_property
@@ -269,9 +269,9 @@ def view(policy: Policy) -> View:
 
 
 def everywhere(policy: Policy, found: Iterable[tuple[Row, Diagnostic]]) -> Iterator[Diagnostic]:
-    """The findings that hold for every type and operation that their row is for, each once.
+    """Yield the findings that occur for every type and operation of their row, each once.
 
-    A row for many types may say too much for one of them and just enough for another; that is no fault of it.
+    A row for many types may require too much for one of them and just enough for another, which is not a fault.
     """
     rows = Counter(id(row.decl.body) for row in policy.rows.values())
     counted: Counter[tuple[Diagnostic, int]] = Counter()

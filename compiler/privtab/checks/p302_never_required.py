@@ -1,4 +1,4 @@
-"""P302: a privilege that no row asks for."""
+"""P302: a privilege that no row requires."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Privileges that stand in no condition, of no row, reading or variant, not even as an alias or in a set.
+    """Privileges that no condition names in any row, reading or variant, not even by an alias or a set.
 
-    Or that do, but nowhere decide anything: no minimal set has them.
+    Or that conditions name, but that decide nothing: no minimal set contains them.
     """
     required = set(_required(policy))
     idle = _in_force(policy) - {privilege for privilege, _ in view(policy).asked}
@@ -35,7 +35,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
 
 def _in_force(policy: Policy) -> frozenset[str]:
-    """What the rows that hold ask for, as they are written."""
+    """The privileges that the rows in force name."""
     from privtab.ir.formula import atoms, item_condition
     from privtab.ir.nodes import Has
 

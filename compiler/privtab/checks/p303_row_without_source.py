@@ -1,4 +1,4 @@
-"""P303: a row that does not say where it comes from, in a file that names its documents."""
+"""P303: a row without `source`, in a file that names its documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Rows without `source`, each once however many types it holds for; nothing where the file has no `sources`."""
+    """Rows without `source`, each once even if it applies to several types; none if the file has no `sources`."""
     if not policy.sources:
         return
     seen: set[int] = set()

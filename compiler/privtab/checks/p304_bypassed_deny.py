@@ -1,4 +1,4 @@
-"""P304: a privilege asked for on an ancestor too, where an allow passes by a denial below."""
+"""P304: a privilege that is also required on an ancestor, where an allow bypasses a denial below."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetSlot, m.TargetSlot, str]]:
-    """Places of one `or`, the upper above the lower, where the same privilege on either is enough."""
+    """Targets of one `or`, the upper one above the lower one, where the same privilege on either suffices."""
     from privtab.model.nodes import AnyOf, HoldsPrivilege
     from privtab.model.walk import alternatives, flat, terms
 

@@ -1,4 +1,4 @@
-"""P305: a privilege that rows ask for and no row ever gives, in a file whose rows give privileges."""
+"""P305: a privilege that rows require and no row ever grants, in a file whose rows grant privileges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEVERITY = Severity.WARNING
 def find(policy: Policy) -> Iterator[Diagnostic]:
     """One finding for each type whose privileges come from no row's effect, no role and no ownership.
 
-    Roots are given from outside. What only a core row grants is told too: nothing in the tables says that such entities are
-    created on their own.
+    Root types are skipped, since their privileges are granted by administrators. Privileges that only a core row grants
+    are reported too: nothing in the tables says that such entities are created separately.
     """
     by_rows = _granted(policy, core=False)
     anyhow = _granted(policy, core=True)
@@ -48,7 +48,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
 
 
 def _required(policy: Policy) -> dict[tuple[str, str], Spot]:
-    """What conditions ask for, and where first."""
+    """The privileges that conditions require, with the first place of each."""
     from privtab.model.nodes import HoldsPrivilege
     from privtab.model.walk import row_terms
 

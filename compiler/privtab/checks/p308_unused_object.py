@@ -1,4 +1,4 @@
-"""P308: a `with` object that the row never looks at."""
+"""P308: a `with` object that the row never uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Objects that stand neither in a condition nor in an effect, each once."""
+    """Objects that occur neither in a condition nor in an effect, each once."""
     seen: set[int] = set()
     for row in policy.rows.values():
         if not row.withs or id(row.decl.withs) in seen:

@@ -16,7 +16,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Core rows that hold for no entity type."""
+    """Core rows that apply to no entity type."""
     used = {row.operation for row in policy.rows.values() if row.origin == "core"}
     for row in policy.tables.core:
         if row.operation.value not in used:

@@ -1,4 +1,4 @@
-"""P310: an alternative that adds nothing, the rest of the row being enough already."""
+"""P310: an alternative that adds nothing, because the rest of the row is enough."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _WHY = {
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Parts of an `or`, at any depth, without which the row decides the same: compared exactly, through `can` too.
+    """Parts of an `or`, at any depth, that decide nothing: compared exactly, including through `can`.
 
-    So are the privileges and the objects of one term: with inheritance `READ (shop, shelf)` asks for no more than
-    `READ (shelf)`. What always holds is another question, and so is a set beside its members in one term.
+    This includes the privileges and objects of one term: with inheritance, `READ (shop, shelf)` requires no more than
+    `READ (shelf)`. It excludes conditions that always hold, and a set beside its members in one term.
     """
     for part in view(policy).superfluous:
         if part.kind != "condition":

@@ -1,4 +1,4 @@
-"""P311: a condition that anybody meets as long as the request sets no flag."""
+"""P311: a condition that every caller meets if the request sets no flag."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """`requires` and `each` whose every way, or one of whose ways, is a `when` with nothing beside it.
+    """`requires` and `each` in which every alternative, or one of them, is only a `when`.
 
-    Flags only ask for more, so a condition that asks for nothing without flags is open; if it asks for nothing with all of
-    them too, it is as good as `anyone`. `anyone and (A when f)` says outright that it is open, and is passed over.
+    Flags only add requirements, so a condition that requires nothing without flags is open; if it requires nothing with
+    all flags either, it is equivalent to `anyone`. `anyone and (A when f)` states that it is open, and is skipped.
     """
     from privtab.model.walk import conditions
 
@@ -36,7 +36,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
-    """Whether the condition always holds where the request sets all flags, or none. What `can` refers to asks for something."""
+    """Whether the condition always holds if the request sets all flags, or none. A `can` counts as a requirement."""
     from privtab.model import nodes as m
 
     match condition:
@@ -53,7 +53,7 @@ def asks_nothing(condition: m.Condition, *, flags: bool) -> bool:
 
 
 def _first(condition: m.Condition) -> m.Required | None:
-    """The first `when` that opens the condition; None where `anyone` beside it says that it is meant to be open."""
+    """The first `when` that opens the condition; None if `anyone` beside it states that it is meant to be open."""
     from privtab.model import nodes as m
 
     match condition:

@@ -21,9 +21,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows whose condition no state gives: for a named entity, or for the call that leaves the name off.
+    """Rows whose condition no state can meet: for a named entity, or for the call without the last name.
 
-    Looked at for every set of flags and every choice of types, through `can` too. A row for many types is told of once.
+    Checks every set of flags and every choice of types, including through `can`. A row for many types is reported once.
     """
     from privtab.ir.formula import call_condition, item_condition
 
@@ -71,7 +71,7 @@ def _finding(rule: Rule, never: list[Setting], *, always: bool, unnamed: bool) -
 
 
 def _where(rule: Rule, never: list[Setting]) -> str:
-    """For which objects and flags, looking at as few flags as it takes."""
+    """The objects and flags for which the row is unreachable, with as few flags as possible."""
     fewest = min(len(flags) for flags, _ in never)
     flags = next(flags for flags, _ in never if len(flags) == fewest)
     where = ""

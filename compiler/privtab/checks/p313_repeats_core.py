@@ -1,4 +1,4 @@
-"""P313: a row that says what the core row says."""
+"""P313: a row that repeats the core row."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SEVERITY = Severity.NOTE
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Rows without which the core row would decide the same, with the same effects: compared exactly.
 
-    A row that record{'' if many else 's'} a cell, note, title or readings of its own records a cell, which would be lost with it; these are told of in
-    one finding.
+    A row with a note, title, source or readings of its own records a cell, which would be lost with it; these are
+    reported in one finding.
     """
     seen = view(policy)
     recorded: list[m.Row] = []

@@ -1,4 +1,4 @@
-"""P314: a row that says something else than the core row for its operation."""
+"""P314: a row that differs from the core row for its operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows beside which a core row for the operation stands, one finding for each operation and way to deviate."""
+    """Rows that differ from a core row for the operation, one finding for each operation and kind of difference."""
     seen = view(policy)
     groups: dict[tuple[str, str], list[m.Row]] = {}
     for row in policy.rows.values():

@@ -18,7 +18,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Types in `for` for which the row never holds, their own table being asked first."""
+    """Types in `for` to which the row never applies, because the type's own table takes precedence."""
     seen = view(policy)
     for decl in policy.tables.any:
         for word in decl.for_types or ():

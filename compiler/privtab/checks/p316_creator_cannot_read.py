@@ -1,4 +1,4 @@
-"""P316: a creator who cannot read what they made."""
+"""P316: a creator who cannot read what they created."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _READING = [
     "look",
     "inspect",
 ]
-"""First words of operations that read, the most telling first."""
+"""First words of the names of operations that read, most characteristic first."""
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Creating rows after whose success no operation that reads is allowed: by what creating takes, and what it gives.
+    """Creating rows that do not allow the caller any reading operation afterwards, given the condition and the effects.
 
-    What is created is the type of the row, or one right inside it that an effect names. An operation reads where its first
-    word says so and it has no effects; a type without such operations has nothing to be read.
+    The created type is that of the row, or its child type if an effect names it. An operation reads if its first word
+    says so and it has no effects; types without such operations are skipped.
     """
     seen = view(policy)
     readings = _readings(policy)
@@ -71,7 +71,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _made(policy: m.Policy, row: m.Row) -> Iterator[str]:
-    """The types of what the row brings about and gives something on."""
+    """The types that the row creates and on which its effects give something."""
     given = dict.fromkeys(o.type for o in row.outcomes if o.kind != "revoke" and o.slot == "")
     for type_ in given:
         inside = policy.entities[type_].parent == row.entity and not policy.entities[type_].single
@@ -80,7 +80,7 @@ def _made(policy: m.Policy, row: m.Row) -> Iterator[str]:
 
 
 def _readings(policy: m.Policy) -> dict[str, list[m.Row]]:
-    """The operations of each type that read, the most telling first."""
+    """The reading operations of each type, most characteristic first."""
     found: dict[str, list[m.Row]] = {}
     for (type_, operation), row in policy.rows.items():
         if not row.outcomes and not row.creates and not row.withs and _word(operation) in _READING:
@@ -99,9 +99,9 @@ def _given(row: m.Row, type_: str) -> str:
 
 
 def _may_read(seen: View, rule: Rule, type_: str, reading: list[Rule]) -> bool:
-    """Whether each way to create, together with the effects, is enough for some operation that reads.
+    """Whether each minimal set for creation, together with the effects, suffices for some reading operation.
 
-    Flags only ask for more, so that the ways without any are all there is to look at.
+    Flags only add requirements, so it is enough to check the sets without flags.
     """
     from privtab.ir.formula import call_condition, item_condition
     from privtab.ir.nodes import ALWAYS
@@ -124,7 +124,7 @@ def _atoms(effect: Effect) -> Iterator[Atom]:
 
 
 def _on(seen: View, atoms: AtomSet, type_: str) -> AtomSet:
-    """The atoms and, with inheritance, what those above give on the new entity: nothing has been denied there yet."""
+    """The atoms and, with inheritance, the privileges they give on the new entity, which has no denials yet."""
     from privtab.ir.nodes import Has, Target
 
     if seen.policy.semantics.inheritance == "none":

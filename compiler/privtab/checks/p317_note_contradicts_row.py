@@ -1,4 +1,4 @@
-"""P317: a note that claims what the row does not say."""
+"""P317: a note that contradicts its row."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ _NOT_ENOUGH = re.compile(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes 
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Notes whose plain claims about who may do it, or what it does, are not so: a few turns of phrase, read strictly.
+    """Notes whose claims about callers or effects are false, judged by a few phrases that are read strictly.
 
-    What is compared is the row's exact meaning: all shown though `each` filters, anybody though something is asked, owners
-    alone though others pass, no effect though there is one, a privilege not needed without which nobody passes.
+    They are compared with the exact meaning of the row: all items shown although `each` filters, any caller although
+    something is required, only owners although others pass, no effect although there is one, or a privilege that is not
+    needed although no caller passes without it.
     """
     yield from everywhere(policy, _found(policy))
 
@@ -119,7 +120,7 @@ def _wrong(seen: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
 
 
 def _filters(seen: View, rule: Rule) -> bool:
-    """Whether something is asked about an item beside what the call asks for."""
+    """Whether `each` requires more than the call does."""
     from privtab.ir.formula import call_condition
 
     return rule.each is not None and not seen.implies(rule, call_condition(rule), rule.each, unknown=True)

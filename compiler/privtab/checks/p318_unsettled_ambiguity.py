@@ -16,7 +16,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows with `ambiguous` that name no reading, or do not say `why`; each once."""
+    """Rows with `ambiguous` but without readings or without `why`; each once."""
     told: set[int] = set()
     for row in policy.rows.values():
         ambiguous = row.decl.ambiguous

@@ -1,4 +1,4 @@
-"""P319: a row or an object of any type that nothing narrows down."""
+"""P319: a row or an object of any type that nothing restricts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows for every type that ask for nothing but the gate, and `with` objects of `any` type that every type fits.
+    """Rows for every type that require at most the gate, and `with` objects of `any` type that fit every type.
 
-    A row of `any` with `for` names its types. Ownership and membership narrow nothing down: anything may be owned.
+    A row of `any` with `for` names its types. Ownership and membership are no restriction: any entity may be owned.
     """
     seen = view(policy)
     told: set[Span] = set()
@@ -55,7 +55,7 @@ def _asks_nothing(seen: View, row: m.Row) -> bool:
 
 
 def _fits_all(policy: m.Policy, row: m.Row, name: str) -> bool:
-    """Whether the row speaks of the object, but in no way that some type does not fit."""
+    """Whether the row uses the object, but only in ways that every type allows."""
     from privtab.model.nodes import CanDo, HoldsPrivilege, Related
     from privtab.model.walk import row_terms
 

@@ -1,4 +1,4 @@
-"""P320: operations that `conflicts` keeps apart, held together."""
+"""P320: operations that `conflicts` separates, but that can be held together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Conflicts that a role's default grants break, or for which no role is needed: a privilege, a set, ownership, an effect.
+    """Conflicts that a role's default grants violate, or that a single privilege, set, ownership or effect violates.
 
-    A role holds an operation where what it grants by default, in one scope, is enough for some minimal set of the
-    condition, flags not set. The gate is taken for granted: who does not pass it can do nothing at all.
+    A role holds an operation if its default grants, in one scope, suffice for some minimal set of the condition without
+    flags. The gate is taken for granted: a caller who does not pass it can do nothing.
     """
     seen = view(policy)
     for conflict in seen.program.conflicts:
@@ -44,7 +44,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _broken(seen: View, rules: list[Rule], at_most: int) -> Iterator[tuple[str, list[Rule]]]:
-    """Who or what holds too many of the rules, and which."""
+    """Descriptions of what holds too many of the rules, each with those rules."""
     policy = seen.policy
     enough: list[frozenset[str]] = []
     """Sets of privileges that were told of: what holds them all is not told of again."""
@@ -73,7 +73,7 @@ def _broken(seen: View, rules: list[Rule], at_most: int) -> Iterator[tuple[str, 
 
 
 def _enough(seen: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool:
-    """Whether grants alone are enough: `gives` says whether they give a privilege on a type."""
+    """Whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
     from privtab.ir.nodes import Has
 
     def holds(atom: Atom) -> bool:
@@ -91,7 +91,7 @@ def _in_scope(seen: View, rule: Rule, role: Role) -> bool:
 
 
 def _by(seen: View, role: Role) -> Callable[[str, str], bool]:
-    """What the default grants of a role give, in one scope."""
+    """Whether the default grants of a role give a privilege on a type, within one scope."""
     hierarchy = seen.policy.hierarchy
     down = seen.policy.semantics.inheritance == "down"
     grants = dict(role.grants)
@@ -107,7 +107,7 @@ def _by(seen: View, role: Role) -> Callable[[str, str], bool]:
 
 
 def _owned(seen: View, rule: Rule, type_: str) -> bool:
-    """Whether ownership of the `type_` of the resource is enough."""
+    """Whether ownership of the resource's `type_` suffices."""
     from privtab.ir.nodes import RESOURCE, Has, Owner
 
     semantics = seen.policy.semantics
@@ -125,7 +125,7 @@ def _owned(seen: View, rule: Rule, type_: str) -> bool:
 
 
 def _follows(seen: View, rule: Rule, other: Rule) -> bool:
-    """Whether the effects of a rule, on the same objects, are enough for another."""
+    """Whether the effects of a rule suffice for another on the same objects."""
     from privtab.ir.nodes import RESOURCE, Has, Member, Owner, ServiceAdmin
 
     semantics = seen.policy.semantics
@@ -153,7 +153,7 @@ def _follows(seen: View, rule: Rule, other: Rule) -> bool:
 
 
 def holding(seen: View, rule: Rule, holds: Callable[[Atom], bool]) -> bool:
-    """Whether the rule's own condition holds, no flag being set, for some types of its objects, where some atoms do."""
+    """Whether some atoms suffice for the rule's own condition, without flags, for some types of its objects."""
     from privtab.ir.formula import conjunction
     from privtab.ir.nodes import ALWAYS, ByType
 

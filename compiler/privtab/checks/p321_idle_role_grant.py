@@ -17,9 +17,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Privileges that a role gives on a type where nothing asks for them, nor below it with inheritance.
+    """Privileges that a role grants on a type where neither it nor, with inheritance, anything below requires them.
 
-    Of a set, no member is asked for. A role without any grant that counts is told of once; so is one without grants at all.
+    A set is reported if none of its members is required. A role without any effective grant is reported once.
     """
     seen = view(policy)
     for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):

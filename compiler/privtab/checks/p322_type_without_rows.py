@@ -1,4 +1,4 @@
-"""P322: an entity type that no row speaks of."""
+"""P322: an entity type that no row uses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Types without a row, of the file or a variant, that no condition, effect or object names, and that contain nothing.
+    """Types without rows, also in variants, that no condition, effect or object uses, and that contain no other type.
 
-    Principals are passed over: they are there for the state.
+    Principals are skipped: they exist for the state.
     """
     from privtab.ir.nodes import RESOURCE
 

@@ -19,10 +19,10 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Grants of what the call asks for on the same object anyway, or of what no row asks for; each row once.
+    """Grants of what the call requires on the same object anyway, or of what no row requires; each row once.
 
-    Of a set, some member must be new and some must count. Ownership counts where a row asks for owners or owners hold
-    something, membership where a row or the gate asks for members.
+    Some member of a set must be new, and some must count. Ownership counts if a row requires owners or owners hold
+    something, membership if a row or the gate requires members.
     """
     yield from everywhere(policy, _found(policy))
 
@@ -52,7 +52,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
 
 
 def _written(row: m.Row, outcome: m.Outcome) -> bool:
-    """Whether the row itself says so, and not the ownership of creators."""
+    """Whether the row states the effect itself, and it does not come from the ownership of creators."""
     return outcome.use is not None or row.decl.body.becomes is not None
 
 

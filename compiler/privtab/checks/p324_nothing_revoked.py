@@ -1,4 +1,4 @@
-"""P324: a deletion that leaves behind what a creation gave."""
+"""P324: a deletion that leaves behind what a creation granted."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _DELETING = frozenset({"delete", "drop", "remove", "destroy", "unregister", "pur
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Deletions without `revokes`, of types whose creation gives something, in a file whose rows do revoke.
+    """Deletions without `revokes`, of types whose creation grants something, in a file whose rows do revoke.
 
-    A file that revokes nothing anywhere, or only what a removed principal holds, leaves it to the system and is skipped.
+    A file that never revokes, or revokes only what a removed principal holds, leaves revocation to the system and is
+    skipped.
     """
     revoked = [o for row in policy.rows.values() for o in row.outcomes if o.kind == "revoke"]
     if all(o.what in PRINCIPAL_TABLES and o.use is None for o in revoked):

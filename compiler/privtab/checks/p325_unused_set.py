@@ -17,7 +17,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Sets in no condition, effect, role or other set, and not what owners hold; readings and variants count."""
+    """Sets that no condition, effect, role or other set uses, nor what owners hold; readings and variants count."""
     tables = policy.tables
     used = {word.value for set_ in tables.sets for word in set_.members}
     if tables.semantics.owner is not None:

@@ -16,7 +16,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Aliases that name another alias in place of the privilege itself."""
+    """Aliases of another alias instead of the privilege itself."""
     for decl in policy.tables.privileges:
         if decl.alias_of is not None and decl.alias_of.value in policy.aliases:
             of = policy.aliases[decl.name.value].of

@@ -17,7 +17,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows whose call asks for all that `each` asks for: nothing is ever left out. `each: anyone` says so outright."""
+    """Rows whose call implies `each`, so that no item is ever left out. `each: anyone` states this openly."""
     yield from everywhere(policy, _found(policy))
 
 

@@ -1,4 +1,4 @@
-"""P328: a condition that decides nothing, what else the row asks for being as much."""
+"""P328: a condition that decides nothing, because the rest of the row requires as much."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _WHY = {
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Parts of an `and` or of `A + B (…)`, at any depth, without which the row decides the same: compared exactly.
+    """Parts of an `and` or of `A + B (…)`, at any depth, that decide nothing: compared exactly.
 
-    `anyone` beside others is passed over, being the way to say that a row is open unless a flag is set.
+    `anyone` beside other parts is skipped, since it states that a row is open unless a flag is set.
     """
     for part in view(policy).superfluous:
         if part.kind == "condition":

@@ -19,7 +19,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Readings that decide what the row decides, or what another of its readings does, with the same effects: exactly."""
+    """Readings that mean exactly the same as the row or as another of its readings, effects included."""
     yield from everywhere(policy, _found(policy))
 
 

@@ -20,9 +20,9 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows of variants that decide what the file decides anyway, with the same effects: compared exactly.
+    """Rows of variants that decide the same as the file, with the same effects: compared exactly.
 
-    What a row refers to by `can` may be another row under the variant; then only the same words mean the same.
+    A row that is reached by `can` may differ in the variant; then only identical conditions count as equal.
     """
     seen = view(policy)
     told: set[Span] = set()

@@ -1,4 +1,4 @@
-"""P331: a condition that always holds, written as if it asked for something."""
+"""P331: a condition that always holds although it seems to require something."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """`requires` and `each` that the gate implies whatever the flags, without saying `anyone` alone.
+    """`requires` and `each` that the gate implies for all flags, unless they are just `anyone`.
 
-    Where the gate itself is repeated, word for word, the row says what it means.
+    Rows that literally repeat the gate are skipped.
     """
     yield from everywhere(policy, _found(policy))
 

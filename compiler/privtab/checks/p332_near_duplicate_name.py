@@ -1,4 +1,4 @@
-"""P332: two names that are easily taken for each other."""
+"""P332: two names that are easily confused."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CODE = "P332"
 NAME = "near-duplicate-name"
 SEVERITY = Severity.NOTE
 _LONG = 5
-"""Words shorter than this are too often one letter apart by design: get and set."""
+"""In shorter words, one letter often makes the intended difference, as in get and set."""
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Types, privileges, sets, roles, operations and flags whose names differ by case, plural, word order, or one letter.
+    """Names of one kind that differ only by case, plural, word order, or one letter.
 
-    Passed over: an alias and its privilege; operations that stand together in one row, or are told apart by titles; types
-    of which one is `single`, a collection of the other. Plurals and word order of operations are the document's where
-    every row of both has a `source`.
+    Skipped are: an alias and its privilege; operations that share a row, or have different titles; and `single` types,
+    as collections of another type. Plurals and word order of operations are left to the document if every row of both
+    has a `source`.
     """
     tables = policy.tables
     types = {decl.name.value: decl.name.span for decl in tables.entities if not policy.entities[decl.name.value].single}
@@ -56,7 +56,7 @@ def _pairs(kind: str, names: Mapping[str, Span], meant: Callable[[str, str, bool
 
 
 def _near(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs that may be taken for each other: those with the same words, or alike once a letter of one word is gone."""
+    """Pairs that may be confused: names with the same words, or equal after dropping a letter of one word."""
     alike: dict[object, list[str]] = {}
     for name in names:
         alike.setdefault(_words(name), []).append(name)
@@ -68,12 +68,12 @@ def _near(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _without(words: list[str], number: int, at: int) -> tuple[str, ...]:
-    """The words, a letter of one of them gone; behind its end there is none."""
+    """The words, without one letter of one of them; all letters stay if `at` is behind its end."""
     word = words[number]
     return (*words[:number], word[:at] + word[at + 1 :], *words[number + 1 :])
 
 
-def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001  a function of one shape among several
+def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001  signature shared with other functions
     return False
 
 
@@ -104,13 +104,13 @@ def _flags(policy: m.Policy) -> dict[str, Span]:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """The words of a name without case, plural and order."""
+    """The words of a name, regardless of case, plural and order."""
     parts = re.split(r"[_\-.:]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).casefold())
     return tuple(sorted(part.removesuffix("s") if len(part) > 3 else part for part in parts))
 
 
 def _one_letter(one: str, other: str) -> bool:
-    """Whether one word of the names differs by one letter, or by two that are swapped, after the same first letter."""
+    """Whether one word differs by one letter, or by two swapped letters, after the same first letter."""
     ours, theirs = one.casefold().split("_"), other.casefold().split("_")
     if len(ours) != len(theirs):
         return False

@@ -1,4 +1,4 @@
-"""P333: two roles that give the same."""
+"""P333: two roles with the same grants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Roles with the same scope and the same default grants, sets and aliases written out; those without grants aside."""
+    """Roles with the same scope and default grants, after resolving sets and aliases; roles without grants are skipped."""
     first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
     places = {role.name.value: role.name.span for role in policy.tables.roles}
     for role in policy.roles.values():

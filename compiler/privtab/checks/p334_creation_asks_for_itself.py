@@ -1,4 +1,4 @@
-"""P334: a creation that asks for something on what it creates."""
+"""P334: a creation that requires something on what it creates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows `create` in whose every way something is asked on the entity itself, or below it, which is not there yet.
+    """Rows `create` in which every alternative requires something on the entity, or below it, before it exists.
 
-    `creates: false` says that the entity is there, and `ambiguous` that somebody has thought about the cell.
+    `creates: false` states that the entity exists, and `ambiguous` that the cell has been reviewed.
     """
     from privtab.ir.formula import call_condition
 

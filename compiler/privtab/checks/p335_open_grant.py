@@ -1,4 +1,4 @@
-"""P335: a row by which anybody gets something on what is there already."""
+"""P335: a row that gives every caller something on an existing entity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CREATING = frozenset(
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Rows that ask for nothing, or for nothing but the gate, and grant or make owner, of an entity that they do not create."""
+    """Rows that require at most the gate, and grant or give ownership of an entity that they do not create."""
     from privtab.ir.formula import conjunction
 
     seen = view(policy)
@@ -34,7 +34,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         rule = seen.rule(row)
         asks = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
         try:
-            # A flag that the gate does not ask about only makes the row ask for more.
+            # A flag that the gate does not depend on only adds requirements.
             settings = seen.settings(rule, rule.gate, types_of=asks)
             is_open = any(seen.exact.implies(rule.gate, asks, *setting) for setting in settings)
         except Undecided:
@@ -53,7 +53,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _creates(row: m.Row) -> bool:
-    """Whether the row says that it creates its entity, or is called so; by its effects alone it may as well be a claim."""
+    """Whether the row or its name states that it creates its entity; effects alone could also be a claim."""
     if row.decl.creates is not None:
         return row.decl.creates.value
     return row.creates and row.operation.partition("_")[0] in _CREATING

@@ -16,7 +16,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """`can` on an operation whose row is deprecated, by rows that are not."""
+    """`can` on an operation whose row is deprecated, in rows that are not."""
     from privtab.model.nodes import CanDo
     from privtab.model.walk import row_terms
 

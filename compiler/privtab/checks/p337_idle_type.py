@@ -1,4 +1,4 @@
-"""P337: a type in `on` where no row asks for the privilege."""
+"""P337: a type in `on` where no row requires the privilege."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Types that a privilege can be granted on, where that changes no answer: not there nor, with inheritance, below.
+    """Types on which a privilege can be granted but changes no answer, neither there nor, with inheritance, below.
 
-    A privilege that nothing asks for at all is told of by another finding.
+    A privilege that nothing requires at all is reported by another finding.
     """
     seen = view(policy)
     asked = {privilege for privilege, _ in seen.asked}

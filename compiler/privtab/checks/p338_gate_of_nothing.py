@@ -1,4 +1,4 @@
-"""P338: a row without the gate, in a file without a gate."""
+"""P338: a row that drops the gate, in a file without a gate."""
 
 from __future__ import annotations
 

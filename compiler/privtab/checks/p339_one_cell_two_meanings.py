@@ -1,4 +1,4 @@
-"""P339: rows of one type that come from one line and do not say the same."""
+"""P339: rows of one type that come from one line of the document but differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SEVERITY = Severity.WARNING
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
     """Rows of a type with the very same `source` that allow different callers or have different effects.
 
-    A `note` or `ambiguous` on either says that somebody knows; a row that cites more lines has more to say.
+    Rows with a `note` or `ambiguous` are skipped, since the difference is known; so are rows whose sources differ in
+    any line.
     """
     seen = view(policy)
     first: dict[tuple[str, tuple[tuple[str | None, int | None], ...]], m.Row] = {}

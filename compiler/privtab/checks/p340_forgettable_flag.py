@@ -1,4 +1,4 @@
-"""P340: a row that asks for less where the caller forgets a flag."""
+"""P340: a row that requires less if the caller forgets a flag."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """The first `when` of each flag that a row reads itself and of which `flags` says nothing; each once.
+    """The first `when` of each flag that the row itself uses and that `flags` does not declare; each once.
 
-    A condition that asks for nothing without flags is P311's, or says with `anyone` that it is meant so.
+    A condition that requires nothing without flags is left to P311, or states with `anyone` that it is intended.
     """
     from privtab.checks.p311_open_without_flag import asks_nothing
     from privtab.model.walk import conditions, flags

@@ -1,4 +1,4 @@
-"""P341: findings that were not decided for a row, its conditions taking more than the budget."""
+"""P341: findings that were not decided for a row because its conditions exceed the budget."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: Policy) -> Iterator[Diagnostic]:
-    """Rows for which other findings were given up, each of which has a budget that no row of a usual table comes near.
+    """Rows for which other findings were given up; each has a budget far above what rows of usual tables need.
 
-    It runs after all of them.
+    Runs after all other checks.
     """
     from privtab.ir.solver import CONFLICTS
 

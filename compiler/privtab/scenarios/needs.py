@@ -1,4 +1,4 @@
-"""Generates callers from the complete minimal ways of a request: those who just have one, and those who just lack all."""
+"""Generates callers from the complete minimal ways of a request: callers with exactly one way, or with none."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Combinations:
     def _together(
         self, node: Node, params: Params, chosen: dict[str, Values], told: set[tuple[int, str]]
     ) -> Iterator[Values]:
-        """The values of the parameters in an entry. A choice may add parameters, since names of parts have placeholders too."""
+        """The values of the parameters in an entry. Part names can have placeholders, so a choice may add parameters."""
         values = {name: text for choice in chosen.values() for name, text in choice.items()}
         mentioned = self._mentioned(node, params, values, told)
         if mentioned is None:

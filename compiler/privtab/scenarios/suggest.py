@@ -156,7 +156,7 @@ class _Ways(RequestAlgebra[Value]):
         return {"all": flat}
 
     def _inside(self, part: Tree, seen: set[str]) -> Iterator[Tree]:
-        """Everything that a named part requires through `all`, also through other named parts, except for those in `seen`."""
+        """Everything that a named part requires through `all`, including other named parts, except those in `seen`."""
         if not isinstance(part, str) or part in seen:
             return
         seen.add(part)

@@ -99,7 +99,7 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
 
 
 def _sets(before: Program, after: Program) -> Iterator[Declared]:
-    """Compare sets by their members. Sets are both granted and required, so a larger set is neither wider nor narrower."""
+    """Compare sets by their members. Sets are granted as well as required, so more members is not simply wider."""
     names = StateNames(before), StateNames(after)
     for name, one, other in _pairs(before.sets, after.sets):
         members = [

@@ -43,7 +43,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
 
 
 class WitnessCheck:
-    """Checks witnesses for one row by the reference under both programs; each ignores state rows that are unknown to it."""
+    """Checks witnesses for one row by the reference under both programs, each without the state rows unknown to it."""
 
     def __init__(self, before: tuple[FactSemantics, Rule], after: tuple[FactSemantics, Rule]) -> None:
         self.before = _only(*before)
