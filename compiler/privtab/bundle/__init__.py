@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PolicyArtifacts", "state_bundle"]
 
-# Who keeps or verifies bundles needs nothing of what packs them.
+# Code that stores or verifies bundles does not need the modules that pack them.
 __getattr__ = lazily(__name__, dict.fromkeys(__all__, "privtab.bundle.pack"))
 __dir__ = listed(__all__)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 LEVEL = 4
-"""Of compression: level 6 takes two and a half times as long for five per cent of the size (of an index of grants)."""
+"""The compression level: level 6 takes two and a half times as long and saves five per cent (on an index of grants)."""
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """A gzipped tar of the files, by path; the same files give the same bytes on any day and machine."""
+    """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed,

@@ -1,7 +1,7 @@
-"""Bounds for bundles of strangers: what is unpacked, how much of it is read at once, and what an archive may hold.
+"""Limits for untrusted bundles: what is unpacked, how much of it is read at once, and what an archive may contain.
 
-A gzip of a few kilobytes may unpack to ten thousand times as much, a sparse file of a tar has any size that its header says,
-and a megabyte of JSON may take a hundred in memory. Each bound is far above what privtab makes, and at what OPA takes.
+A gzip of a few kilobytes may unpack to ten thousand times as much, a sparse file in a tar has any size that its header claims,
+and a megabyte of JSON may take a hundred in memory. Each limit is far above what privtab writes, and at what OPA accepts.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from privtab.errors import BrokenBundle
 from privtab.printable import printable
 
 LARGEST = 2 << 30
-"""Bytes that a bundle unpacks to."""
+"""Bytes that a bundle may unpack to."""
 LARGEST_FILE = 1 << 30
-"""Bytes of one of its files; OPA takes no larger one either."""
+"""Bytes of one file; OPA accepts no larger one either."""
 LARGEST_READ = 512 << 20
 """Bytes of a file that is read as a whole: JSON."""
 LARGEST_MANIFEST = 4 << 20
 MOST_VALUES = 20_000_000
-"""Objects, arrays and members in one file of JSON: some 150 bytes of memory each, at the worst."""
+"""Objects, arrays and members in one JSON file: at worst, some 150 bytes of memory each."""
 LARGEST_REWRITTEN = 128 << 20
-"""Bytes of a JSON file whose bytes are not those that were signed, read to see whether it says the same: it may be anybody's."""
+"""Bytes of a JSON file that differs from the signed bytes and is read to compare its content; anyone may have written it."""
 MOST_REWRITTEN = 5_000_000
 """Objects, arrays and members in such a file."""
 MOST_ENTRIES = 50_000
 LONGEST_NAME = 1_000
 LARGEST_HEADER = 64 << 10
-"""Bytes of a header that says more of the next file: long names, PAX records."""
+"""Bytes of a header that describes the next file: long names, PAX records."""
 
 _HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
@@ -47,14 +47,14 @@ _KINDS = {
 
 
 class Bounded:
-    """What a gzip unpacks to, up to a bound."""
+    """The unpacked content of a gzip, up to a limit."""
 
     def __init__(self, unpacked: BinaryIO) -> None:
         self._unpacked = unpacked
         self._left = LARGEST
 
     def read(self, size: int = -1) -> bytes:
-        """As of a file; raises BrokenBundle beyond the bound."""
+        """As for a file; raises BrokenBundle beyond the limit."""
         piece = self._unpacked.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(piece)
         if self._left < 0:
@@ -63,20 +63,20 @@ class Bounded:
 
 
 class Entry(tarfile.TarInfo):
-    """An entry of an archive whose headers are looked at before they are believed."""
+    """An archive entry whose headers are checked before they are used."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Entry:
-        """As of TarInfo; a header that is none is no silent end of the archive."""
+        """As TarInfo.frombuf, but an invalid header raises BrokenBundle instead of silently ending the archive."""
         try:
             return super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
             if len(buf) == 0 or not any(buf):
-                raise  # The end.
+                raise  # the end of the archive
             raise BrokenBundle(f"it is no whole bundle: {error}") from None
 
     def _proc_member(self, tar: tarfile.TarFile) -> Entry:
-        """What the type of a header asks for; the entry point that TarInfo means to be overridden."""
+        """Check a header before processing it by its type; TarInfo provides this entry point for subclasses."""
         if self.type in _HEADERS and not 0 <= self.size <= LARGEST_HEADER:
             raise BrokenBundle(f"a header of its archive says {self.size:,} bytes of the next file")
         if self.type == tarfile.GNUTYPE_SPARSE:
@@ -95,7 +95,7 @@ class Entry(tarfile.TarInfo):
 
 
 def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:
-    """Raise BrokenBundle for an entry that no bundle has. `name`: its path from the top; `number`: which one it is."""
+    """Raise BrokenBundle for an entry that no valid bundle has. `name`: its path from the top; `number`: its position, from 1."""
     if number > MOST_ENTRIES:
         raise BrokenBundle(f"it holds more than {MOST_ENTRIES:,} files")
     if len(name) > LONGEST_NAME:
@@ -125,14 +125,14 @@ def check_read(name: str, size: int) -> None:
 
 
 def check_values(name: str, text: bytes, most: int | None = None) -> None:
-    """Raise BrokenBundle for JSON that would take too much memory once it is read."""
+    """Raise BrokenBundle for JSON that would take too much memory when parsed."""
     most = MOST_VALUES if most is None else most
     if len(text) > most and sum(map(text.count, (b",", b"{", b"["))) > most:
         raise BrokenBundle(f"`{name}` in it holds more than {most:,} values")
 
 
 def check_rewritten(name: str, size: int) -> None:
-    """Raise BrokenBundle for a file that is not as it was signed and too large to be compared by what it says."""
+    """Raise BrokenBundle for a file that differs from the signed bytes and is too large to compare its content."""
     if size > LARGEST_REWRITTEN:
         raise BrokenBundle(
             f"`{name}` in it is not written as it was signed, and has {size:,} bytes; {LARGEST_REWRITTEN >> 20} MiB is the most"
@@ -144,5 +144,5 @@ def _refuse_sparse(name: str) -> NoReturn:
 
 
 def _shown(name: str) -> str:
-    """A name that a terminal may be given."""
+    """A name that is safe to print on a terminal."""
     return printable(name, one_line=True)

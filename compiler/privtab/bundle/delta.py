@@ -1,9 +1,9 @@
-"""Delta bundles: the difference of two bundles of data as a patch, which OPA applies to what it has.
+"""Delta bundles: the difference between two bundles of data as a patch, which OPA applies to the data that it has.
 
-OPA's rules, which these functions keep: a delta bundle is `.manifest` and `patch.json`, and its roots are those of the
-bundle that it changes; it carries data alone; an empty patch would erase everything; paths are URL-escaped, and `~` escapes
-in them too, but their beginning is compared with the roots as both are written; a delta cannot be signed, so an OPA that
-asks for signatures refuses it, as does one that keeps the bundle on disk (`persist`).
+These functions follow OPA's rules: a delta bundle is `.manifest` and `patch.json`, and its roots are those of the bundle that
+it changes; it contains data only; an empty patch would erase everything; paths are URL-escaped and use `~` escapes as well,
+but their beginning is compared with the roots as written; a delta cannot be signed, so an OPA that requires signatures refuses
+it, as does one that keeps the bundle on disk (`persist`).
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from privtab.errors import BrokenBundle
 from privtab.signatures import is_signature
 
 Operation: TypeAlias = dict[str, Any]
-"""`op` (`upsert`, `replace`, `remove`), `path`, and `value` but for `remove`."""
+"""`op` (`upsert`, `replace`, `remove`), `path`, and `value` except for `remove`."""
 
 MANIFEST = ".manifest"
 PATCH = "patch.json"
 DATA = "data.json"
 MOST_OPERATIONS = 3_000
-"""Of one patch: OPA compares each with all before it."""
+"""Limit for one patch: OPA compares each operation with all before it."""
 MOST_COPIED = 300_000_000
-"""Characters of objects that OPA copies while it adds leaves to them; then the object is sent whole."""
+"""Limit on the characters of objects that OPA copies while it adds leaves to them; beyond it, the object is sent whole."""
 _MISSING = object()
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """A bundle, read: its manifest, and what it puts below `data` or how it patches that."""
+    """The content of a bundle: its manifest, and its data below `data` or the patch to that."""
 
     manifest: Mapping[str, Any]
     data: Mapping[str, Any]
     patch: Sequence[Operation] = ()
     signed: bool = False
     only_data: bool = True
-    """Whether there is nothing beside data and manifest: no Rego, no Wasm."""
+    """Whether there are only data and the manifest: no Rego, no Wasm."""
 
     @property
     def roots(self) -> list[str]:
-        """The manifest's, sorted."""
+        """The manifest's roots, sorted."""
         return sorted(root.strip("/") for root in self.manifest.get("roots", [""]))
 
 
@@ -57,10 +57,10 @@ class Contents:
 
 
 def delta_for(old: bytes, new: bytes, *, unsigned: bool = False) -> bytes | None:
-    """The delta bundle that makes `new` of `old`; None where there is none that OPA would take, or that is worth it.
+    """The delta bundle that turns `old` into `new`; None if OPA would not accept one or it is not worthwhile.
 
-    None: the bundles hold more than data, have other roots, or the same data; the patch would have too many operations or be
-    as large as `new` itself; `new` is signed, for OPA then refuses what is not (`unsigned`: it was told not to, by
+    That is, if the bundles hold more than data, have different roots or the same data; if the patch would have too many operations
+    or be as large as `new`; or if `new` is signed, since OPA then refuses unsigned deltas (unless `unsigned`: OPA accepts them, by
     `allow_unsigned_delta_bundles`). Raises BrokenBundle.
     """
     before, after = contents(old), contents(new)
@@ -76,7 +76,7 @@ def delta_for(old: bytes, new: bytes, *, unsigned: bool = False) -> bytes | None
 def delta_bundle(old: Mapping[str, Any], new: Mapping[str, Any], manifest: Mapping[str, Any]) -> bytes:
     """The delta bundle between two documents below `data`, with the manifest of the bundle that has the new one.
 
-    Raises BrokenBundle where nothing differs below the manifest's roots: OPA would take an empty patch for an empty bundle.
+    Raises BrokenBundle if nothing differs below the manifest's roots: OPA would treat an empty patch as an empty bundle.
     """
     operations = difference(old, new, manifest["roots"])
     if not operations:
@@ -85,7 +85,7 @@ def delta_bundle(old: Mapping[str, Any], new: Mapping[str, Any], manifest: Mappi
 
 
 def proof(base: bytes, delta: bytes, full: bytes) -> None:
-    """Raise BrokenBundle unless a base bundle and a delta give what the full bundle has: data, revision and roots."""
+    """Raise BrokenBundle unless the base bundle and the delta give the data, revision and roots of the full bundle."""
     before, change, after = contents(base), contents(delta), contents(full)
     if not change.patch:
         raise BrokenBundle("the delta has no operations, which would erase everything")
@@ -105,7 +105,7 @@ def proof(base: bytes, delta: bytes, full: bytes) -> None:
 
 
 def contents(bundle: bytes) -> Contents:
-    """What is in a bundle; raises BrokenBundle."""
+    """Read a bundle. Raises BrokenBundle."""
     manifest: Mapping[str, Any] = {}
     data: dict[str, Any] = {}
     operations: Sequence[Operation] = ()
@@ -131,7 +131,7 @@ def contents(bundle: bytes) -> Contents:
 
 
 def _manifest(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest whose roots and metadata are what they should be; raises BrokenBundle."""
+    """Return the manifest if its roots and metadata are valid. Raises BrokenBundle."""
     roots = manifest.get("roots", [""])
     if not (isinstance(roots, list) and all(isinstance(root, str) for root in roots)):
         raise BrokenBundle(f"`{MANIFEST}`: `roots` is not a list of paths")
@@ -141,7 +141,7 @@ def _manifest(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operations(given: object) -> list[Operation]:
-    """The operations of a patch; raises BrokenBundle for anything else."""
+    """Return the operations of a patch if they are valid. Raises BrokenBundle."""
     if not isinstance(given, list):
         raise BrokenBundle(f"`{PATCH}`: `data` is not a list of operations")
     for operation in given:
@@ -187,7 +187,7 @@ def _covers(root: str, path: str) -> bool:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], roots: Sequence[str]) -> list[Operation]:
-    """What makes `new` of `old`, two documents below `data`, as far as it lies in the roots."""
+    """The operations that turn `old` into `new`, two documents below `data`, within the roots."""
     found: list[Operation] = []
     for root in sorted(roots):
         keys = root.strip("/").split("/") if root.strip("/") else []
@@ -202,16 +202,16 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], roots: Sequence[s
 
 
 def patch(old: Any, new: Any, base_path: str = "") -> list[Operation]:
-    """What makes `new` of `old`, both at `base_path` (`privtab_state/lake`, as a manifest's root is written).
+    """The operations that turn `old` into `new`, both at `base_path` (`privtab_state/lake`, written like a manifest's root).
 
-    Objects are compared key by key; all else is replaced whole, and so is an object whose changes would take more room
-    than itself. Operations are in the order of their paths, and none touches what another does.
+    Objects are compared key by key; other values are replaced whole, and so are objects whose changes would take more room than
+    the object. Operations are sorted by path, and no two of them change the same part.
     """
     return _changes(old, new, base_path.strip("/"))[0]
 
 
 def applied(document: Mapping[str, Any], operations: Sequence[Operation], base_path: str = "") -> dict[str, Any]:
-    """The document at `base_path` after the operations, as OPA applies them; BrokenBundle where it would refuse one."""
+    """Apply the operations to the document at `base_path`, as OPA does. Raises BrokenBundle where OPA would refuse one."""
     base = segments(base_path)
     found: dict[str, Any] = _copied(document)
     for operation in operations:
@@ -223,7 +223,7 @@ def applied(document: Mapping[str, Any], operations: Sequence[Operation], base_p
 
 
 def segments(path: str) -> list[str]:
-    """The keys that a patch's path names; raises BrokenBundle.
+    """The keys in the path of a patch. Raises BrokenBundle.
 
     >>> segments("/privtab_state/lake/owners/table:a%252Fb%7E0c")
     ['privtab_state', 'lake', 'owners', 'table:a%2Fb~c']
@@ -237,12 +237,12 @@ def segments(path: str) -> list[str]:
 
 
 def _changes(old: Any, new: Any, path: str) -> tuple[list[Operation], int]:
-    """The operations, and about how many characters they take."""
+    """The operations, and approximately how many characters they take."""
     whole: Operation = {"op": "replace", "path": f"/{path}", "value": new}
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return ([], 0) if old == new else _sized(whole)
     if path and ("" in old) + ("" in new) and old != new:
-        return _sized(whole)  # a path cannot end in nothing
+        return _sized(whole)  # a path cannot end in an empty key
     found: list[Operation] = []
     size = leaves = 0
     for key in sorted(key for key in old.keys() | new.keys() if old.get(key, _MISSING) != new.get(key, _MISSING)):
@@ -262,11 +262,10 @@ def _changes(old: Any, new: Any, path: str) -> tuple[list[Operation], int]:
 
 
 def _added(value: Any, path: str) -> tuple[list[Operation], int]:
-    """What puts a value where there is nothing, and about how many characters that takes.
+    """The operations that add a value, and approximately how many characters they take.
 
-    Before OPA adds a member to an object that the patch has touched before, it copies the object with all that is in it. It
-    does not where the path leads deeper than what there is. So an object begins with one of its leaves; the rest of it is
-    added to what is new by then.
+    Before OPA adds a member to an object that the patch has changed already, it copies the whole object, unless the path leads
+    deeper than the existing data. So an object is first added with one of its leaves; the rest is then added to new objects only.
     """
     if not isinstance(value, Mapping) or not value or "" in value:
         return _sized({"op": "upsert", "path": f"/{path}", "value": value})
@@ -280,7 +279,7 @@ def _added(value: Any, path: str) -> tuple[list[Operation], int]:
 
 
 def _copies(value: Any, leaves: int) -> bool:
-    """Whether so many leaves that are added to an object make OPA copy too much, each time the whole object."""
+    """Whether adding that many leaves to an object makes OPA copy too much, since each addition copies the whole object."""
     return leaves > 1 and _room(value, MOST_COPIED // leaves) < 0
 
 
@@ -289,7 +288,7 @@ def _sized(operation: Operation) -> tuple[list[Operation], int]:
 
 
 def _room(value: Any, left: int) -> int:
-    """What is left of so many characters after a value; below 0 where it takes more, however much more."""
+    """What is left of a number of characters after a value; negative, but not by how much, if the value takes more."""
     if not isinstance(value, Mapping):
         return left - len(_COMPACT(value))
     for key, inner in value.items():
@@ -335,5 +334,5 @@ def _copied(value: Any) -> Any:
 
 
 def _escaped(key: str) -> str:
-    """A key in a path, below the roots."""
+    """Escape a key for a path below the roots."""
     return quote(key.replace("~", "~0"), safe=":@!$()*,;=")

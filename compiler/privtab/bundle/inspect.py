@@ -1,4 +1,4 @@
-"""What is inside a bundle: of privtab's kinds everything worth counting, of others what can be said."""
+"""Inspect a bundle: count what privtab's own kinds contain, and describe others as far as possible."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a signature says of itself, and whether it holds for the keys that were given."""
+    """The claims of a signature, and whether it verifies with the given keys."""
 
     key: str | None
     algorithm: str | None
     scope: str = ""
     sequence: int | None = None
     verified: bool | None = None
-    """None: no key was given."""
+    """None if no key was given."""
     why: str | None = None
-    """Why it does not hold."""
+    """Why it does not verify."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """A bundle, looked at."""
+    """The result of inspecting a bundle."""
 
     kind: str
-    """`policy`, `wasm`, `state`, `shard`, `people`, `delta`; `other` for those of other makers."""
+    """`policy`, `wasm`, `state`, `shard`, `people`, `delta`; `other` for bundles of other tools."""
     system: str | None
     version: str | None
     revision: str | None
@@ -59,16 +59,16 @@ class Inspected:
     counts: Mapping[str, int]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The rest of what the manifest tells."""
+    """The rest of the manifest's metadata."""
     signature: Signature | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """As JSON."""
         return asdict(self)
 
 
 def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
-    """Look into a bundle; with `trust` also verify it. Raises BrokenBundle, FileError."""
+    """Inspect a bundle; with `trust` also verify it. Raises BrokenBundle, FileError."""
     files: list[File] = []
     counts: Counter[str] = Counter()
     manifest: Mapping[str, Any] = {}
@@ -82,7 +82,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
             elif is_signature(name):
                 signatures = content.read(min(entry.size, LARGEST_SIGNATURES))
             else:
-                # One file at a time: what was counted is let go before the next is read.
+                # One file at a time: its content is freed before the next is read.
                 counts.update(_counts(name, entry.size, content))
     metadata = _mapping(manifest.get("metadata"))
     return Inspected(
@@ -104,7 +104,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
 
 
 def _measured(file: BinaryIO) -> tuple[int, str]:
-    """The size and the hash of an open file, which is at its start again."""
+    """The size and the hash of an open file; rewinds it."""
     digested = digest(file)
     size = file.tell()
     file.seek(0)
@@ -154,7 +154,7 @@ def _document(name: str, content: BinaryIO) -> Mapping[str, Any]:
 
 
 def _documents(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Programs and states among data, each with its path; shards are states."""
+    """Programs and states in the data, each with its path; shards count as states."""
     if not isinstance(value, dict) or (path and path[0] not in (PROGRAMS, STATES)):
         return
     if len(path) == 2:
@@ -178,7 +178,7 @@ def _state(state: Mapping[str, Any]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for effect, noun in (("allow", "grants"), ("deny", "denials")):
         for entities in _mapping(state.get(effect)).values():
-            # A role within a scope is entered once more, with the entities of its rows: that is no grant of its own.
+            # A role within a scope has one more entry, with the entities of its rows, which is not another grant.
             found[noun] += sum(
                 sum(held is True for held in _mapping(by).values()) for by in _mapping(entities).values()
             )
@@ -227,7 +227,7 @@ def _signature(bundle: Source, signatures: bytes | None, trust: Trust | None) ->
 
 
 def _said(signatures: bytes) -> Signature:
-    """What a signature says, verified by nobody."""
+    """The claims of a signature, not verified."""
     tokens = _object(signatures).get("signatures")
     token = tokens[0] if isinstance(tokens, list) and tokens and isinstance(tokens[0], str) else ""
     header, claims = (_decoded(part) for part in (*token.split("."), "", "")[:2])
@@ -248,7 +248,7 @@ def _decoded(part: str) -> Mapping[str, Any]:
 
 
 def _object(text: bytes) -> Mapping[str, Any]:
-    """An object; nothing where the text is none: who looks into a bundle wants to see what is there."""
+    """The JSON object in a text, or an empty one if it cannot be read: inspection shows what it can."""
     try:
         return _mapping(strict_json.loads(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Artifacts → bundle. Policy and state never share one: each has its own roots and its own pace."""
+"""Artifacts → bundle. Policy and state are separate bundles: each has its own roots and changes at its own pace."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from privtab.state.shards import PEOPLE, content, roots, shards
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"
-"""What `state` says in a policy, and in the bundles of a state, where the state comes in parts."""
+"""The value of `state` in the metadata of a sharded state's bundles and in the policy that reads them."""
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyArtifacts:
-    """What a policy compiles to: the Rego modules by path, the program as JSON, and the revision of both."""
+    """The output for a policy: the Rego modules by path, the program as JSON, and the revision of both."""
 
     name: str
     revision: str
@@ -48,11 +48,11 @@ class PolicyArtifacts:
         }
 
     def bundle(self, signing: SigningKey | None = None) -> bytes:
-        """The bundle as a gzipped tar, signed where there is a key."""
+        """The bundle as a gzipped tar, signed if there is a key."""
         return sealed(self.files(), signing)
 
     def wasm_bundle(self, module: bytes, signing: SigningKey | None = None) -> bytes:
-        """The bundle for engines that run Wasm: the module that `wasm_modules` compile to, and the program."""
+        """The bundle for engines that run Wasm: the compiled `pipeline.wasm_modules`, and the program."""
         manifest = {
             "revision": self.revision,
             "roots": [f"privtab/{self.name}", f"privtab_program/{self.name}"],
@@ -64,7 +64,7 @@ class PolicyArtifacts:
 
     @property
     def entrypoints(self) -> tuple[str, ...]:
-        """The rules that are asked for, by path."""
+        """The paths of the rules that are queried."""
         return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
 
 
@@ -76,12 +76,12 @@ def pack_policy(
     sharded: bool = False,
     provenance: Provenance | None = None,
 ) -> PolicyArtifacts:
-    """What a policy compiles to for OPA; `pipeline.policy_artifacts` calls this with both programs.
+    """Compile a policy for OPA; `pipeline.policy_artifacts` calls this with both programs.
 
     `program` is the policy as written, which explanations cite; `optimised` is the same after the passes, which every engine
-    runs. `name` takes the system's place in package names, for running two versions side by side. With `sharded` the Rego
-    reads a state that comes in parts (`shard_bundles`), and the program says so. `provenance` is written to the manifest and
-    is not part of the revision: a commit that changes no row deploys nothing new.
+    runs. `name` replaces the system's name in package names, to run two versions side by side. With `sharded`, the Rego reads a
+    sharded state (`shard_bundles`), and the program says so. `provenance` is written to the manifest and is not part of the
+    revision: a commit that changes no row deploys nothing new.
     """
     name = name or program.system
     modules = rego.files(Compilation(program=program, optimised=optimised, name=name, sharded=sharded))
@@ -106,7 +106,7 @@ def pack_policy(
 
 
 def told(provenance: Provenance | None) -> dict[str, Any]:
-    """What metadata say of where a bundle comes from."""
+    """The metadata about the origin of a bundle."""
     return {} if provenance is None else {"provenance": provenance.to_json()}
 
 
@@ -117,7 +117,7 @@ def state_bundle(
     provenance: Provenance | None = None,
     signing: SigningKey | None = None,
 ) -> bytes:
-    """The state bundle: the key-lookup index of who holds what."""
+    """The state bundle: the index of the state for look-ups by key."""
     revision, document = index_bytes(program, state)
     manifest = {
         "revision": revision,
@@ -145,9 +145,9 @@ def shard_bundles(
     provenance: Provenance | None = None,
     signing: SigningKey | None = None,
 ) -> dict[str, bytes]:
-    """The state in parts, each a bundle with roots of its own: under `people` what goes by names, under each root key its shard.
+    """The bundles of a sharded state, each with its own roots: `people` for everything by user, and a shard for each root key.
 
-    `provenance` is told by the people alone: a shard in which nothing changed stays as it is, byte for byte.
+    Only `people` has the `provenance`: a shard without changes stays the same, byte for byte.
     """
     return {
         key: shard_bundle(program.system, key, part, provenance=provenance if key == PEOPLE else None, signing=signing)

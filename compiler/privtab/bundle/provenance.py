@@ -1,4 +1,4 @@
-"""Where a bundle comes from: said in its manifest, where it changes neither decisions nor the revision."""
+"""The origin of a bundle, recorded in its manifest, where it changes neither decisions nor the revision."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ GIT_SECONDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a bundle was made of, and by what. No times and no places: the same input says the same."""
+    """The input of a bundle and the compiler. No times and no paths of a machine: the same input gives the same provenance."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    """By the name of a file the SHA-256 of what it held; names are those in its folder."""
+    """The SHA-256 of each file by its name, which is relative to the folder."""
     commit: str | None = None
-    """The commit that changed the sources last; None outside of a repository."""
+    """The commit that changed the sources last; None outside a repository."""
     dirty: bool = False
-    """Whether a source is not as in that commit."""
+    """Whether a source differs from that commit."""
     choices: Mapping[str, Any] = field(default_factory=dict)
-    """What was chosen besides: the variant, readings, the policy that a state was checked by."""
+    """Further choices: the variant, readings, the policy that a state was checked against."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest's metadata."""
+        """As JSON, for the manifest's metadata."""
         git = {"git": {"commit": self.commit, "dirty": self.dirty}} if self.commit is not None else {}
         return {"compiler": f"privtab {__version__}", "sources": dict(sorted(self.sources.items())), **git} | {
             name: value for name, value in sorted(self.choices.items()) if value
@@ -39,7 +39,7 @@ class Provenance:
 
 
 def provenance(path: Path, **choices: Any) -> Provenance:
-    """Of what was read from a file or a folder; `choices` that are empty are left out. Raises FileError."""
+    """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError."""
     folder = path if path.is_dir() else path.parent
     files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS) if path.is_dir() else [path]
     try:
@@ -57,7 +57,7 @@ def _digest(path: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says; None where there is no git, no repository, or it does not trust the folder."""
+    """The output of git, or None if it fails: no git, no repository, or a folder that it does not trust."""
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:

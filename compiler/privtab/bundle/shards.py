@@ -1,4 +1,4 @@
-"""The bundles of a state in parts as files: what each is called, and a list of them."""
+"""The bundles of a sharded state as files: their names, and a list of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from privtab.shard_names import combined
 from privtab.state.shards import PEOPLE
 
 LISTING = "shards.json"
-"""What the list of the files is called, beside them."""
+"""The name of the file with the list."""
 LONGEST = 100
 
 
 def shard_file(key: str) -> str:
-    """The name of the file with the bundle of a part: of `people`, or of a root key. No two keys have the same.
+    """The name of the file with the bundle of `people` or of a root key; no two keys have the same.
 
     >>> shard_file("people"), shard_file("lake:raw"), shard_file("lake:a%2Fb c")
     ('people.tar.gz', 'lake.raw.tar.gz', 'lake.a_2fb_20c.tar.gz')
@@ -30,13 +30,13 @@ def shard_file(key: str) -> str:
     name = decode_name(name)
     plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), name)
     if len(plain) > LONGEST or plain != plain.lower():
-        # Some file systems take `A` and `a` for the same, and none takes very long names.
+        # Some file systems ignore case, and none accepts very long names.
         plain = f"{plain[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     return f"{type_}.{plain}.tar.gz"
 
 
 def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
-    """What the bundles of a state are: for each its file, roots, revision and size; and the revision of them together."""
+    """The list of a state's bundles: for each its file, roots, revision and size; and their combined revision."""
     rows: dict[str, dict[str, Any]] = {}
     system = contents(bundles[PEOPLE]).manifest["metadata"]["system"]
     for key, bundle in bundles.items():
@@ -57,9 +57,9 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of a state in parts, by name, in the order in which they are to be written: the people after the shards.
+    """The files of a sharded state, by name, in the order in which they are to be written: `people` after the shards.
 
-    So nobody who reads them meanwhile hears of a shard that is not there yet. The list of them comes last.
+    So a concurrent reader never sees a reference to a shard that is not there yet. The list of the files comes last.
     """
     files = {shard_file(key): bundle for key, bundle in sorted(bundles.items()) if key != PEOPLE}
     return files | {shard_file(PEOPLE): bundles[PEOPLE], LISTING: json_bytes(listing(bundles)) + b"\n"}

@@ -1,4 +1,4 @@
-"""Signing bundles as OPA verifies them: a JWT in `.signatures.json` that lists every file with its hash."""
+"""Sign bundles the way OPA verifies them: a JWT in `.signatures.json` that lists every file with its hash."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ RSA_BITS = 3072
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """A private key and what signatures by it say."""
+    """A private key and the claims of its signatures."""
 
     id: str
-    """What OPA's configuration calls its public half."""
+    """The name of the public key in OPA's configuration."""
     algorithm: str
     scope: str = ""
     sequence: int | None = None
-    """The place of the bundle in the order of its bundles."""
+    """The number of the bundle in its sequence, which only increases."""
     key: Any = field(repr=False)
 
     @classmethod
@@ -52,7 +52,7 @@ class SigningKey:
         scope: str = "",
         sequence: int | None = None,
     ) -> SigningKey:
-        """From a PEM file or its text, with PRIVTAB_SIGNING_KEY_PASSWORD where it is encrypted; raises FileError, UsageError."""
+        """Read a PEM file or its text; PRIVTAB_SIGNING_KEY_PASSWORD decrypts an encrypted key. Raises FileError, UsageError."""
         need_cryptography()
         text, where = key_text(source)
         key = _private(text, where)
@@ -71,12 +71,12 @@ class SigningKey:
 
     @property
     def public(self) -> VerificationKey:
-        """The half that verifies."""
+        """The public key."""
         return VerificationKey.of(self.key.public_key(), id=self.id)
 
 
 def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
-    """The bundle of files whose JSON `json_bytes` wrote, signed where there is a key. The same input gives the same bytes."""
+    """The bundle of the files, signed if there is a key. `json_bytes` must have written its JSON. The same input gives the same bytes."""
     if signing is None:
         return archive(files)
     hashes = {
@@ -87,21 +87,21 @@ def sealed(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
 
 
 def signed(bundle: bytes, signing: SigningKey) -> bytes:
-    """A bundle with the signature of a key, in place of the one that it may have; raises BrokenBundle, UsageError."""
+    """The bundle with a signature by the key, which replaces an existing one. Raises BrokenBundle, UsageError."""
     return b"".join(signed_pieces(io.BytesIO(bundle), signing))
 
 
 def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
-    """As `signed`, of an open file, piece by piece: no more than one of its files is held at once."""
+    """Like `signed`, but of an open file and piece by piece: at most one file of the bundle is in memory at once."""
     found = digests(bundle)
     bundle.seek(0)
     yield from with_signatures(bundle, list(found), signatures(found, signing))
 
 
 def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
-    """The hash of every file of an open bundle but of its signature, in its order; raises BrokenBundle, UsageError.
+    """The hash of every file of an open bundle except signatures, in order. Raises BrokenBundle, UsageError.
 
-    `ours`: `json_bytes` wrote its JSON, so that nobody needs to read it.
+    `ours`: `json_bytes` wrote its JSON, so it need not be parsed.
     """
     found: dict[str, str] = {}
     for name, _, content in entries(bundle):
@@ -113,9 +113,9 @@ def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
 
 
 def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) -> Iterator[bytes]:
-    """An open bundle, piece by piece, with this `.signatures.json` in the place of the one that it may have; None: with none.
+    """The pieces of an open bundle with this `.signatures.json` in place of an existing one; None: without any.
 
-    `names`: its other files, in its order.
+    `names`: its other files, in order.
     """
     if text is None:
         yield from packed(found for found in entries(bundle) if not is_signature(found[0]))
@@ -123,7 +123,7 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
     entry = tarfile.TarInfo(SIGNATURES)
     entry.size, entry.mode = len(text), 0o644
     own = (SIGNATURES, entry, io.BytesIO(text))
-    # Where the others are in order, so is this; otherwise it comes first.
+    # If the other files are sorted, keep them so; otherwise the signatures come first.
     before = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
     yield from packed(_with(entries(bundle), own, before))
 
@@ -151,11 +151,11 @@ def _signature(message: bytes, signing: SigningKey) -> bytes:
 
     worker = jwt.get_algorithm_by_name(signing.algorithm)
     if isinstance(signing.key, ec.EllipticCurvePrivateKey):
-        # RFC 6979: the same bundle has the same signature, which the usual random number would not give.
+        # RFC 6979: the same bundle has the same signature, unlike with the usual random number.
         try:
             how = ec.ECDSA(worker.hash_alg(), deterministic_signing=True)  # type: ignore[attr-defined]
             return der_to_raw_signature(signing.key.sign(message, how), signing.key.curve)
-        except (UnsupportedAlgorithm, TypeError):  # an OpenSSL before 3.2, an older library
+        except (UnsupportedAlgorithm, TypeError):  # OpenSSL before 3.2, or an older library
             pass
     return worker.sign(message, signing.key)
 
@@ -206,7 +206,7 @@ def _base64(content: bytes) -> bytes:
 
 
 def new_key(algorithm: str) -> tuple[str, VerificationKey]:
-    """A new private key as PEM, encrypted where PRIVTAB_SIGNING_KEY_PASSWORD says so, and its public half."""
+    """A new private key as PEM, encrypted if PRIVTAB_SIGNING_KEY_PASSWORD is set, and its public key."""
     need_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -221,7 +221,7 @@ def new_key(algorithm: str) -> tuple[str, VerificationKey]:
 
 
 def public_keys(sources: Iterable[KeySource]) -> list[VerificationKey]:
-    """The public halves of keys, private ones among them; raises FileError, UsageError."""
+    """The public keys of the given keys, which may be private ones. Raises FileError, UsageError."""
     found: list[VerificationKey] = []
     for source in sources:
         text, where = key_text(source)
@@ -233,7 +233,7 @@ def public_keys(sources: Iterable[KeySource]) -> list[VerificationKey]:
 
 
 def opa_configuration(keys: Iterable[VerificationKey], scope: str, bundles: Iterable[str]) -> dict[str, Any]:
-    """What OPA's configuration says of keys and of the bundles that must be signed with one of them."""
+    """OPA configuration for the keys and for the bundles that must be signed with one of them."""
     signing = {"scope": scope} if scope else {}
     return {
         "keys": {key.id: {"algorithm": key.algorithms[0], "key": key.pem} for key in keys},

@@ -1,4 +1,4 @@
-"""Reading and writing bundles piece by piece: a state may be larger than what should be held twice."""
+"""Read and write bundles piece by piece, since a state may be too large to hold twice."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from privtab.bundle.bounds import Bounded, Entry, check_entry, check_read
 from privtab.errors import BrokenBundle
 
 Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
-"""Path, entry and content, to be read before the next is asked for."""
+"""Path, entry and content, which must be read before the next entry is requested."""
 
 _PIECE = 1 << 20
 _BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, RecursionError, ValueError, OverflowError)
-"""The last three: chains of headers, and numbers in them, that nobody writes by mistake."""
+"""The last three are for chains of headers, and numbers in them, that do not occur by mistake."""
 
 
 def entries(bundle: BinaryIO) -> Entries:
-    """The files of an open bundle in its order, by the path that OPA gives them; raises BrokenBundle.
+    """The files of an open bundle in order, by the path that OPA gives them. Raises BrokenBundle.
 
-    Not whole, no archive, beyond a bound (`bounds.py`), or a path that is there twice: of such a one nobody knows which file
-    counts.
+    That is, for a truncated bundle, other kinds of files, an exceeded limit (`bounds.py`), or a path that occurs twice, since then
+    it is not defined which file counts.
     """
     seen: set[str] = set()
     try:
@@ -43,7 +43,7 @@ def entries(bundle: BinaryIO) -> Entries:
                     seen.add(name)
                     file = cast("BinaryIO", tar.extractfile(entry))
                     yield name, entry, cast("BinaryIO", _Content(name, entry.size, file))
-            # The sums of the archive stand at its end.
+            # The checksums of the archive are at its end.
             while unpacked.read(_PIECE):
                 pass
     except _BROKEN as error:
@@ -58,7 +58,7 @@ def path_of(name: str) -> str:
 
 
 def digest(content: BinaryIO) -> str:
-    """The SHA-256 of what is left of an open file."""
+    """The SHA-256 of the rest of an open file."""
     found = hashlib.sha256()
     while piece := content.read(_PIECE):
         found.update(piece)
@@ -66,7 +66,7 @@ def digest(content: BinaryIO) -> str:
 
 
 def packed(found: Entries) -> Iterator[bytes]:
-    """The gzipped tar of entries, piece by piece; as `archive` packs them."""
+    """The gzipped tar of entries, piece by piece, packed like `archive`."""
     sink = _Sink()
     with (
         gzip.GzipFile(fileobj=cast("BinaryIO", sink), mode="wb", compresslevel=LEVEL, mtime=0, filename="") as out,
@@ -79,7 +79,7 @@ def packed(found: Entries) -> Iterator[bytes]:
 
 
 class _Content:
-    """The content of a file in an archive that may end in the middle of it."""
+    """The content of a file in an archive that may be truncated."""
 
     def __init__(self, name: str, size: int, file: BinaryIO) -> None:
         self._name = name
@@ -100,7 +100,7 @@ def _broken(error: Exception) -> BrokenBundle:
 
 
 class _Sink(io.RawIOBase):
-    """What was written and not yet taken."""
+    """A stream that keeps what was written until it is taken."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

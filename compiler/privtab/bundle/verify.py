@@ -1,4 +1,4 @@
-"""Verifying bundles: signed by whom, unchanged since, and newer than another."""
+"""Verify bundles: who signed them, that they are unchanged, and that they are newer than another."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from privtab.signatures import (
 )
 
 Source: TypeAlias = bytes | str | os.PathLike[str]
-"""A bundle, or where one is."""
+"""A bundle, or the path of one."""
 
 
 def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: float | None = None) -> Signed:
-    """What the signature of a bundle says, once it and every file are verified.
+    """The claims of a bundle's signature, after verifying it and every file.
 
-    `newer_than`: the sequence that it must be above. Raises SignatureRefused, BrokenBundle, FileError.
+    `newer_than`: the sequence must be greater. Raises SignatureRefused, BrokenBundle, FileError.
     """
     with opened(bundle) as file:
         found, digests = _read(file)
@@ -50,7 +50,7 @@ def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: 
 
 
 def check_newer(signed: Signed, than: int | None) -> None:
-    """Raise SignatureRefused unless the sequence of a bundle is above another."""
+    """Raise SignatureRefused unless the sequence of a bundle is greater than another."""
     if than is None:
         return
     if signed.sequence is None:
@@ -61,7 +61,7 @@ def check_newer(signed: Signed, than: int | None) -> None:
 
 @contextmanager
 def opened(bundle: Source) -> Iterator[BinaryIO]:
-    """A bundle as an open file that can be read again from its start; raises FileError."""
+    """Open a bundle as a file that can be read again from its start. Raises FileError."""
     if isinstance(bundle, bytes):
         yield io.BytesIO(bundle)
         return
@@ -77,7 +77,7 @@ def opened(bundle: Source) -> Iterator[BinaryIO]:
 
 
 def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str]]]:
-    """The files with signatures by path, and the hash of every other file's bytes."""
+    """The signature files by path, and the hash of every other file."""
     found: dict[str, bytes] = {}
     digests: dict[str, tuple[str, str]] = {}
     for name, entry, content in entries(file):
@@ -89,7 +89,7 @@ def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str
 
 
 def _check_unlike(file: BinaryIO, unlike: set[str], signed: Signed) -> None:
-    """Files whose bytes are not those that were hashed: JSON that says the same, or another hash."""
+    """Check files whose hash is not the signed one: they may be JSON with the same content, or use another hash algorithm."""
     for name in sorted(unlike):
         if not is_structured(name) and signed.files[name][0] == "SHA-256":
             raise changed(name)
