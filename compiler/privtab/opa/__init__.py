@@ -1,1 +1,1 @@
-"""The OPA process: a pinned binary found or built, and a server run on bundles."""
+"""The OPA process: find or build the pinned binary, and run a server on bundles."""

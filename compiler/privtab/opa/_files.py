@@ -1,4 +1,4 @@
-"""A bundle service on the loopback address: what OPA downloads bundles from, with ETags, while this process lives."""
+"""A bundle service on the loopback address, from which OPA downloads bundles, with ETags, while this process runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Self
 
 
 class FileService:
-    """Serves the named files and nothing else; each answer is the file as it is now. A context manager."""
+    """Serves the named files and nothing else, each with its current content. A context manager."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         paths = {self.resource(name): path for name, path in files.items()}
@@ -27,7 +27,7 @@ class FileService:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the service."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @staticmethod
@@ -48,7 +48,7 @@ class FileService:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a client that goes away in the middle of an answer: an OPA that is ended does."""
+        """Ignore clients that disconnect during a response, as OPA does when it ends."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -83,4 +83,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
-        """Say nothing: OPA's log tells of every activation."""
+        """Log nothing: OPA logs every activation."""

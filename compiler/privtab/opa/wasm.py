@@ -1,4 +1,4 @@
-"""Rego modules → a WebAssembly module, by OPA itself."""
+"""Compile Rego modules to a WebAssembly module with OPA."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SECONDS = 300
 
 
 def build(modules: Mapping[str, str], entrypoints: Sequence[str], binary: Path | None = None) -> bytes:
-    """The Wasm of modules (by path), with these entrypoints (`privtab/cdap/allow`); raises OpaError.
+    """Compile modules (by path) to Wasm with these entrypoints (`privtab/lake/allow`). Raises OpaError.
 
-    Never with `-O`: it takes data that is not there yet for data that is never there, and denies everything.
+    Never uses `-O`: it assumes that data missing at compile time stays missing, and denies everything.
     """
     opa = binary or opa_binary.find()
     with tempfile.TemporaryDirectory(prefix="privtab-wasm-") as name:
@@ -31,7 +31,7 @@ def build(modules: Mapping[str, str], entrypoints: Sequence[str], binary: Path |
         chosen = [f"--entrypoint={entrypoint}" for entrypoint in entrypoints]
         command = [str(opa.absolute()), "build", "--target=wasm", "--output=bundle.tar.gz", *chosen, "rego"]
         try:
-            # The module says where its parts come from: a name without the folder is the same every time.
+            # The module records the paths of its sources: relative ones are the same every time.
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise OpaError(f"`opa build -t wasm` did not end well: {error}") from error
