@@ -16,7 +16,7 @@ SEVERITY = Severity.NOTE
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Roles with the same scope and default grants, after resolving sets and aliases; roles without grants are skipped."""
+    """Roles with the same scope and default grants, after resolving sets and aliases; skips roles without grants."""
     first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
     places = {role.name.value: role.name.span for role in policy.tables.roles}
     for role in policy.roles.values():

@@ -1,1 +1,1 @@
-"""Findings that readers of policies report: one file for each code, with a builder. `checks` adds those that search."""
+"""Builders of the findings that readers of policies report, one file for each code. `checks` adds those that search."""

@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span) -> Diagnostic:
-    """The first byte that is not UTF-8 stands at `span`."""
+    """Build the finding; the first byte that is not UTF-8 is at `span`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

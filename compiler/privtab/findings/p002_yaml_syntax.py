@@ -28,7 +28,7 @@ _ADVICE = (
 
 
 def finding(source: SourceFile, error: YAMLError) -> Diagnostic:
-    """The YAML reader stopped with `error`."""
+    """Build the finding for an `error` of the YAML parser."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     at = mark.index if mark is not None else getattr(error, "position", 0)
     at = min(at if isinstance(at, int) else 0, len(source.text))
@@ -52,7 +52,7 @@ def finding(source: SourceFile, error: YAMLError) -> Diagnostic:
 
 
 def _opening(source: SourceFile, error: YAMLError, at: int) -> tuple[Related, ...]:
-    """Where the text begins that the YAML reader could not finish."""
+    """The start of the text that the YAML parser could not finish."""
     mark = getattr(error, "context_mark", None)
     if mark is None or mark.index >= at:
         return ()

@@ -1,4 +1,4 @@
-"""P003: the file says nothing."""
+"""P003: the file is empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POLICY = "a policy begins with `privtab: 1`, `system: NAME` and `version: NAME`"
 
 
 def finding(span: Span, begins: str = POLICY) -> Diagnostic:
-    """The file holds no value at all; `begins` says how one of its kind begins."""
+    """Build the finding for a file without any value; `begins` says how such a file begins."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P004: a part of YAML that policies do without."""
+"""P004: a feature of YAML that policies do not use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def document(span: Span) -> Diagnostic:
 
 
 def nesting(span: Span) -> Diagnostic:
-    """Values within values within values."""
+    """Values nested too deeply."""
     return _finding(span, "nesting as deep as this", "write it flatter")
 
 

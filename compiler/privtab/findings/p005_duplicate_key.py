@@ -1,4 +1,4 @@
-"""P005: a key stands twice in one mapping."""
+"""P005: a key that occurs twice in one mapping."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, key: str, first: Span) -> Diagnostic:
-    """`key` at `span` stands at `first` already."""
+    """Build the finding for `key` at `span`, which already occurs at `first`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P006: a key that means nothing there."""
+"""P006: an unknown key."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "description": "write `title` or `note`",
     },
 }
-"""What is written for what people are used to from elsewhere, by the kind of mapping."""
+"""What to write instead of keys known from other tools, by the kind of mapping."""
 
 
 def finding(span: Span, key: str, where: str, known: Sequence[str]) -> Diagnostic:
-    """`key` is none of the keys of `where`."""
+    """Build the finding for `key`, which `where` does not have."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P007: a key that must be there is not."""
+"""P007: a required key is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, key: str, where: str, example: str) -> Diagnostic:
-    """`where` lacks `key`; `example` shows how it could look."""
+    """Build the finding for `where`, which lacks `key`; `example` shows how it could look."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P008: a value of a YAML type that does not belong there."""
+"""P008: a value of the wrong YAML type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, what: str, expected: str, actual: str, help_: str | None = None) -> Diagnostic:
-    """`what` must be `expected` but is `actual`, both in words."""
+    """Build the finding for `what`, which must be `expected` but is `actual`, both in words."""
     return Diagnostic(
         code=CODE,
         name=NAME,

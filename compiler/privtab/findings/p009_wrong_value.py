@@ -1,4 +1,4 @@
-"""P009: a value that is none of those that may stand there."""
+"""P009: a value that is not one of those allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnostic:
-    """`value` is none of the values of `what`."""
+    """Build the finding for `value`, which is not a value of `what`."""
     return Diagnostic(
         code=CODE,
         name=NAME,
@@ -26,7 +26,7 @@ def finding(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnost
 
 
 def meant(span: Span, what: str, value: str, instead: str) -> Diagnostic:
-    """`value` is none of the values of `what`, and plainly stands for one of them."""
+    """Build the finding for a wrong `value` that clearly stands for `instead`."""
     message = f"`{value}` is no value of {what}"
     return Diagnostic(
         code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=f"write `{instead}`", fix=instead
@@ -34,5 +34,5 @@ def meant(span: Span, what: str, value: str, instead: str) -> Diagnostic:
 
 
 def other(span: Span, message: str, help_: str | None = None) -> Diagnostic:
-    """A value that is wrong in a way of its own."""
+    """Build the finding for a value that is wrong in some other way."""
     return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=help_)

@@ -1,4 +1,4 @@
-"""P010: a name that is not spelt as names are."""
+"""P010: a name that is not spelled as names must be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEVERITY = Severity.ERROR
 
 
 def snake_case(name: str) -> str:
-    """The nearest spelling that names of types and operations may have.
+    """Convert a name to the spelling of types and operations.
 
     >>> snake_case("InstanceNamespace-2")
     'instance_namespace_2'
@@ -22,7 +22,7 @@ def snake_case(name: str) -> str:
 
 
 def several(name: str) -> tuple[str, ...]:
-    """The operations that a key with marks between them was meant for; none, where it is a single name.
+    """The operations meant by a key with separators in it; empty for a single name.
 
     >>> several("start/Stop")
     ('start', 'stop')
@@ -32,7 +32,7 @@ def several(name: str) -> tuple[str, ...]:
 
 
 def finding(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
-    """`name` cannot be the name of `what` (in words, with an article)."""
+    """Build the finding for `name`, which cannot name `what` (in words, with an article)."""
     snake = snake_case(name)
     return Diagnostic(
         code=CODE,

@@ -12,7 +12,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, message: str, expected: Sequence[str], advice: str | None = None) -> Diagnostic:
-    """`message` says what stands at `span`; `expected` says in plain words what could stand there."""
+    """Build the finding; `message` says what is at `span`, `expected` in plain words what could be there."""
     wanted = " or ".join(filter(None, (", ".join(expected[:-1]), *expected[-1:])))
     parts = [f"expected {wanted}" if expected else None, advice]
     return Diagnostic(

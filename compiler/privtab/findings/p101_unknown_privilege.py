@@ -1,4 +1,4 @@
-"""P101: a privilege that the file does not list."""
+"""P101: a privilege that the file does not declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
-    """`name` is neither a privilege nor an alias nor a set."""
+    """Build the finding for `name`, which is neither a privilege nor an alias nor a set."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P102: an entity type that the file does not have."""
+"""P102: an entity type that the file does not declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str, known: Collection[str]) -> Diagnostic:
-    """`name` is no entity type."""
+    """Build the finding for `name`, which is not an entity type."""
     return Diagnostic(
         code=CODE,
         name=NAME,

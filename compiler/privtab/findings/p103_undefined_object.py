@@ -11,11 +11,11 @@ CODE = "P103"
 NAME = "undefined-object"
 SEVERITY = Severity.ERROR
 ITSELF = frozenset({"this", "self", "itself", "resource", "object", "target", "it"})
-"""What other languages call what a request is about."""
+"""Names of the request's resource in other languages."""
 
 
 def finding(span: Span, name: str, objects: Collection[str], targets: Collection[str]) -> Diagnostic:
-    """`name` is none of the row's `with` objects nor one of its `targets`."""
+    """Build the finding for `name`, which is neither one of the row's `with` objects nor one of its `targets`."""
     help_ = did_you_mean(name, (*objects, *targets)) if name not in ITSELF else "the row's own entity is `entity`"
     if help_ is None:
         help_ = (

@@ -1,4 +1,4 @@
-"""P104: a target that the object's path does not lead to."""
+"""P104: a target that is not on the object's path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, target: str, entity: str, targets: Collection[str]) -> Diagnostic:
-    """A condition about an `entity` names `target`, which is none of its `targets`."""
+    """Build the finding for a condition on `entity` that names `target`, which is not one of its `targets`."""
     help_ = f"targets here are {listed(targets)}; another object is declared by `with`"
     if target == "parent":
         help_ = f"`{entity}` is at the top: it has no parent"

@@ -1,4 +1,4 @@
-"""P105: `can` of an operation that the type has no row for."""
+"""P105: `can` with an operation that the type has no row for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY = 8
 def finding(
     span: Span, operation: str, types: Collection[str], known: Collection[str], *, is_privilege: bool = False
 ) -> Diagnostic:
-    """None of the `types` has a row for `operation`."""
+    """Build the finding for `operation`, for which none of the `types` has a row."""
     instead = f"`{operation}` is a privilege: leave `can` out" if is_privilege else did_you_mean(operation, known)
     where = listed(types, last="or") if len(types) < _ANY else "any entity type"
     return Diagnostic(

@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, alias: str, of: str, known: Collection[str]) -> Diagnostic:
-    """`alias` is an alias of `of`, which is no privilege."""
+    """Build the finding for `alias`, whose target `of` is not a privilege."""
     return Diagnostic(
         code=CODE,
         name=NAME,

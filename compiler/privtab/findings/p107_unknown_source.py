@@ -1,4 +1,4 @@
-"""P107: a row from a document that the file does not name."""
+"""P107: a row from a document that the file does not declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str | None, known: Collection[str]) -> Diagnostic:
-    """A row names the source `name`, or none where it cannot be told which one is meant."""
+    """Build the finding for a row with the source `name`; None if it is ambiguous which source is meant."""
     help_ = "add `sources: {NAME: {document: FILE}}`"
     if known and name is not None:
         help_ = did_you_mean(name, known) or f"the sources are {listed(known)}"

@@ -1,4 +1,4 @@
-"""P108: `flags` of a row names a flag that no condition of the row asks about."""
+"""P108: `flags` of a row names a flag that none of its conditions uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, operation: str, flag: str, read: Collection[str]) -> Diagnostic:
-    """Neither the row nor the rows that it reaches by `can` ask about the flag; `read`: those that they ask about."""
+    """Build the finding for a flag that the row and what it reaches by `can` never use; `read`: the flags they use."""
     near = nearest(flag, read)
     known = f"the row asks about {listed(sorted(read))}" if read else "write `CONDITION when FLAG`, or drop it"
     return Diagnostic(

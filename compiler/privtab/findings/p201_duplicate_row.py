@@ -1,4 +1,4 @@
-"""P201: a row that stands twice."""
+"""P201: a row that occurs twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, entity: str, operation: str, first: Span) -> Diagnostic:
-    """`entity` has the row `operation` at `first` already, with the same meaning."""
+    """Build the finding for a row of `entity` that already occurs at `first`, with the same meaning."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P202: two rows for the same operation that do not say the same."""
+"""P202: two rows for the same operation with different meanings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, entity: str, operation: str, first: Span) -> Diagnostic:
-    """`entity` has another row `operation` at `first`, with another meaning."""
+    """Build the finding for a row of `entity` that already occurs at `first`, with another meaning."""
     return Diagnostic(
         code=CODE,
         name=NAME,

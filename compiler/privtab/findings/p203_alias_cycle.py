@@ -1,4 +1,4 @@
-"""P203: aliases of each other."""
+"""P203: aliases that form a cycle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(targets: Sequence[Located[str]], names: Sequence[str]) -> Diagnostic:
-    """Each of `names` is an alias of the next, the last of the first; `targets` are their `alias_of`."""
+    """Build the finding for a cycle of `names`, each an alias of the next; `targets` are their `alias_of`."""
     first, *others = targets
     circle = " → ".join(f"`{name}`" for name in (*names, names[0]))
     return Diagnostic(

@@ -1,4 +1,4 @@
-"""P204: rows that ask for each other through `can`."""
+"""P204: rows that refer to each other through `can`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(spans: Sequence[Span], rows: Sequence[str]) -> Diagnostic:
-    """Each of `rows` (`entity/operation`) asks for the next by a `can` at its span, the last for the first."""
+    """Build the finding for a cycle of `rows` (`entity/operation`), each of which refers to the next at its span."""
     first, *others = spans
     circle = " → ".join(f"`{row}`" for row in (*rows, rows[0]))
     return Diagnostic(

@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str, member: str) -> Diagnostic:
-    """`name` has the member `member`, which contains `name`."""
+    """Build the finding for the set `name`, whose member `member` contains `name`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P206: a privilege on a type that it cannot be granted on."""
+"""P206: a privilege required on a type that it cannot be granted on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ SEVERITY = Severity.ERROR
 def finding(
     span: Span, written: str, wrong: tuple[str, ...], types: tuple[str, ...], on: tuple[str, ...]
 ) -> Diagnostic:
-    """`written` stands for `wrong`, which bind on none of the `types`; the first of them binds `on` others."""
+    """Build the finding for `written`, which stands for `wrong` privileges.
+
+    None of them can be granted on any of the `types`; the first can be granted `on` others.
+    """
     who = (
         f"`{written}`"
         if wrong == (written,) or (len(wrong) == 1 and wrong[0] == written)

@@ -1,4 +1,4 @@
-"""P207: two things of one name."""
+"""P207: two declarations with one name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, what: str, name: str, first: Span) -> Diagnostic:
-    """`name` at `span` is declared at `first` already."""
+    """Build the finding for `name` at `span`, which is already declared at `first`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P208: a row that does not say who may."""
+"""P208: a row without a condition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, operation: str) -> Diagnostic:
-    """The row for `operation` has neither `requires` nor `each`."""
+    """Build the finding for the row of `operation`, which has neither `requires` nor `each`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P209: `can` of an operation that needs further objects."""
+"""P209: `can` with an operation that needs `with` objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, operation: str, types: Collection[str], objects: Collection[str]) -> Diagnostic:
-    """The row that `can` reaches needs `with` objects."""
+    """Build the finding for a `can` whose row needs `with` objects."""
     return Diagnostic(
         code=CODE,
         name=NAME,

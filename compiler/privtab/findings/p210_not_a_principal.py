@@ -1,4 +1,4 @@
-"""P210: `self`, `holds` or revoked rows of something that is not such a principal."""
+"""P210: `self`, `holds` or revoked rows of an entity that is not such a principal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, word: str, type_: str, kind: str) -> Diagnostic:
-    """`word` asks for a principal of `kind`, which `type_` is not."""
+    """Build the finding for `word`, which requires a principal of `kind`; `type_` is not one."""
     return Diagnostic(
         code=CODE,
         name=NAME,
@@ -22,7 +22,7 @@ def finding(span: Span, word: str, type_: str, kind: str) -> Diagnostic:
 
 
 def without_rows(span: Span, table: str, type_: str) -> Diagnostic:
-    """`table` names rows of the state that speak of principals, which entities of `type_` are not."""
+    """Build the finding for `table`, whose rows are about principals; entities of `type_` are not."""
     return Diagnostic(
         code=CODE,
         name=NAME,

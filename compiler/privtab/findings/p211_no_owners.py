@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, what: str) -> Diagnostic:
-    """`what` speaks of owners, and `semantics.owner` is none."""
+    """Build the finding for `what`, which refers to owners, in a file without `semantics.owner`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P212: a creation that asks for something on what does not exist yet."""
+"""P212: a creation that requires something on an entity that does not exist yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, entity: str) -> Diagnostic:
-    """The row `creates` its entity, and its condition speaks of it."""
+    """Build the finding for a row that creates `entity` although its condition refers to it."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P213: a `with` object called like something that it would hide."""
+"""P213: a `with` object whose name hides another target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str, entity: str) -> Diagnostic:
-    """`name` already means something in conditions about an `entity`."""
+    """Build the finding for `name`, which already has a meaning in conditions on `entity`."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str) -> Diagnostic:
-    """No entity type makes every mention of the object `name` sensible."""
+    """Build the finding for the object `name`, for which no entity type fits all its uses."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P215: an effect on an object whose type is not known."""
+"""P215: an effect on an object whose type is not fixed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, name: str, types: Collection[str]) -> Diagnostic:
-    """The effect's target `name` may have several types."""
+    """Build the finding for an effect whose target `name` may have several types."""
     return Diagnostic(
         code=CODE,
         name=NAME,

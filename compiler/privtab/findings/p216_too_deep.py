@@ -1,4 +1,4 @@
-"""P216: a condition that goes too many levels down through `can`."""
+"""P216: a condition that refers too deeply through `can`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.ERROR
 
 
 def finding(span: Span, row: str, deepest: int) -> Diagnostic:
-    """`row`: `entity/operation` of the first row in a chain of `can` that has more than `deepest` levels."""
+    """Build the finding for `row` (`entity/operation`), the start of a chain of `can` of more than `deepest` levels."""
     return Diagnostic(
         code=CODE,
         name=NAME,

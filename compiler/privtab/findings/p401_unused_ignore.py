@@ -1,4 +1,4 @@
-"""P401: a comment that ignores a finding that is not there."""
+"""P401: a comment that ignores a finding that does not occur."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.WARNING
 
 
 def finding(span: Span, code: str) -> Diagnostic:
-    """The comment at `span` names `code`, which nothing there has."""
+    """Build the finding for the comment at `span`, which names `code` although nothing there has it."""
     return Diagnostic(
         code=CODE,
         name=NAME,

@@ -1,4 +1,4 @@
-"""P402: a comment that means to ignore a finding and cannot."""
+"""P402: an invalid comment that should ignore a finding."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ SEVERITY = Severity.WARNING
 
 
 def finding(span: Span, message: str, help_: str | None, fix: str | None = None) -> Diagnostic:
-    """What is wrong with a comment: an unknown code, one of an error, no reason."""
+    """Build the finding for an invalid comment: an unknown code, the code of an error, or no reason."""
     return Diagnostic(code=CODE, name=NAME, severity=SEVERITY, message=message, span=span, help=help_, fix=fix)

@@ -1,7 +1,7 @@
-"""One layout for policies and scenario files: the same values, the author's order, their comments and their blank lines.
+"""Formats policies and scenario files; keeps the values, their order, comments and blank lines.
 
-The way of a file: YAML tree and comments → `nodes` (each comment with what it stands beside) → lines → text, which is then read
-again and held against the first tree.
+Each file goes from a YAML tree and comments to `nodes` (each comment attached to a node), to lines, to text. The text
+is parsed again and compared with the first tree.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["format_source"]
 
 
 def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...]]:
-    """The text of a file in the one layout; None with findings where it is no YAML, or YAML that policies do without.
+    """Return the formatted text; None with findings if it is invalid YAML, or YAML that policies do not use.
 
-    Raises FormatError where the result would not say the same, which is a defect of this package.
+    Raises FormatError if the result would have another meaning, which is a defect of this package.
     """
     found: list[Diagnostic] = []
     root = compose(source, found)

@@ -1,4 +1,4 @@
-"""YAML tree and comments → `nodes`: which comment belongs to what, by where it stands."""
+"""Turns a YAML tree and comments into `nodes`: attaches each comment by its position."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 
 def attach(source: SourceFile, root: Node) -> Item:
-    """The whole file as one item without a key; its `lead` is what stands above, its `foot` what stands below."""
+    """The whole file as one item without a key; `lead` holds the comments above it, `foot` those below."""
     return _Attacher(source).document(root)
 
 
 class _Attacher:
-    """Goes through the tree in the order of the file and takes each comment where it is met."""
+    """Walks the tree in the order of the file, and takes each comment where it occurs."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -25,10 +25,10 @@ class _Attacher:
         self.starts = [start for start, _ in self.comments]
         self.at = 0
         self.kept_blank = -1
-        """The offset up to which blank lines belong to a text that keeps them."""
+        """The offset up to which blank lines belong to a block scalar that keeps them."""
 
     def document(self, root: Node) -> Item:
-        """The file."""
+        """Convert the file."""
         item = Item(key=None, value=Text(scalar=Scalar(None, "", "", 0, 0), raw=""))
         if isinstance(root, Scalar) or self.text[root.start] in "{[":
             item.lead = self.above(root.start)
@@ -38,7 +38,7 @@ class _Attacher:
         return item
 
     def value(self, node: Node, column: int, limit: int, *, flow: bool) -> Value:
-        """A node; `column` is that of the entry that it belongs to, `limit` where the next entry after it begins."""
+        """Convert a node; `column` is that of its entry, `limit` is where the next entry begins."""
         if isinstance(node, Scalar):
             if _block(node) and node.text.endswith("\n\n"):
                 self.kept_blank = node.end
@@ -64,13 +64,13 @@ class _Attacher:
         return found
 
     def entry(self, key: Scalar, value: Node, until: int, *, flow: bool) -> Item:
-        """An entry of a mapping."""
+        """Convert an entry of a mapping."""
         lead, blank = self.above(key.start), self.blank(key.start)
         row, column = self.source.position(key.start)
         item = Item(key=Text(scalar=key, raw=self.text[key.start : key.end]), value=_NOTHING, lead=lead, blank=blank)
         item.row = row
         if _block(value):
-            # Behind `|` or `>`, on the same line.
+            # After `|` or `>`, on the same line.
             item.tail = self.until(self.line_end(value.start))
         else:
             item.tail = self.on_line(self.source.position(key.end)[0], self.inside(value))
@@ -82,7 +82,7 @@ class _Attacher:
         return item
 
     def item(self, value: Node, column: int, until: int, *, flow: bool) -> Item:
-        """An item of a list."""
+        """Convert an item of a list."""
         blank = self.blank(self.dash(value, flow=flow))
         lead = self.above(value.start)
         item = Item(key=None, value=_NOTHING, lead=lead, blank=blank, row=self.source.position(value.start)[0])
@@ -96,7 +96,7 @@ class _Attacher:
         return item
 
     def inside(self, node: Node) -> int:
-        """Where the first thing in brackets begins; of anything else, where it begins itself."""
+        """The start of the first element in brackets; for any other node, its own start."""
         match node:
             case Mapping(entries=((key, _), *_)):
                 return key.start
@@ -106,13 +106,13 @@ class _Attacher:
                 return node.start
 
     def beside(self, node: Node, until: int) -> list[str]:
-        """The comments behind a value, on the line where it ends."""
+        """The comments after a value, on the line where it ends."""
         if _block(node) or not (isinstance(node, Scalar) or self.text[node.start] in "{["):
             return []
         return self.on_line(self.source.position(node.end)[0], until)
 
     def on_line(self, line: int, until: int) -> list[str]:
-        """The next comments, as far as they stand on a line."""
+        """The next comments, as long as they are on the line."""
         taken: list[str] = []
         while self.at < len(self.comments):
             start, end = self.comments[self.at]
@@ -123,7 +123,7 @@ class _Attacher:
         return taken
 
     def until(self, end: int) -> list[str]:
-        """The next comments before an offset, as texts."""
+        """The texts of the next comments before an offset."""
         return [line.text for line in self.above(end)]
 
     def above(self, end: int) -> list[Line]:
@@ -149,7 +149,7 @@ class _Attacher:
         return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
 
     def blank(self, start: int) -> bool:
-        """Whether what begins there is the first of its line, and the line above is blank."""
+        """Whether a node or comment is the first of its line, and the line above is blank."""
         row = self.source.position(start)[0]
         begin = self.source.starts[row - 1]
         if self.text[begin:start].strip(" -?") or row < 2:
@@ -158,7 +158,7 @@ class _Attacher:
         return above >= self.kept_blank and not self.text[above:begin].strip()
 
     def dash(self, node: Node, *, flow: bool) -> int:
-        """Where the item of a list begins: at its dash, which may stand on an earlier line."""
+        """The start of a list item: its dash, which may be on an earlier line."""
         end = node.start
         while not flow and end > 0:
             begin = max(self.text.rfind("\n", 0, end), self.text.rfind("\r", 0, end)) + 1
@@ -171,7 +171,7 @@ class _Attacher:
         return node.start
 
     def commented(self, node: Node) -> bool:
-        """Whether a comment stands inside of a node."""
+        """Whether there is a comment inside a node."""
         first = bisect_left(self.starts, node.start)
         return first < len(self.starts) and self.starts[first] < node.end
 

@@ -1,4 +1,4 @@
-"""Which files `privtab fmt` is for."""
+"""Finds the files that `privtab fmt` formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MARKS = ("privtab:", "scenarios:")
-"""The keys, at the margin, by which a YAML file is a policy or one of scenarios."""
+"""The keys, at the start of a line, that mark a YAML file as a policy or a scenario file."""
 
 
 def yaml_files(folder: Path) -> Iterator[Path]:
@@ -17,7 +17,7 @@ def yaml_files(folder: Path) -> Iterator[Path]:
 
 
 def has_mark(path: Path) -> bool:
-    """Whether a file has one of the keys; one that cannot be read is let through, to be reported."""
+    """Whether a file has one of the keys; true for unreadable files, so that they are reported."""
     try:
         with path.open(encoding="utf-8") as lines:
             return any(line.startswith(MARKS) for line in lines)

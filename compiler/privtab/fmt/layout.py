@@ -1,4 +1,4 @@
-"""`nodes` → lines of text."""
+"""Turns `nodes` into lines of text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Printer:
     def __init__(self) -> None:
         self.lines: list[_Out] = []
         self.keeps = False
-        """The last thing printed is a text whose blank lines count."""
+        """Whether the last thing printed is a block scalar whose trailing blank lines count."""
 
     def document(self, item: Item) -> None:
         self.comments(item.lead, 0)
@@ -58,7 +58,7 @@ class _Printer:
         self.comments(item.foot, 0)
 
     def collection(self, held: Collection, indent: int, head: str) -> None:
-        """A collection in block form; its first line begins with `head`, which is as wide as the indentation."""
+        """Print a collection in block form; its first line begins with `head`, which is as wide as the indentation."""
         run: list[_Out] = []
         for number, item in enumerate(held.items):
             before = len(self.lines)
@@ -80,7 +80,7 @@ class _Printer:
                 run = []
             if item.tail:
                 run.append(out)
-            # Indented below a text that goes on over lines, a comment would be part of it.
+            # A comment indented below a multi-line text would become part of it.
             below = len(self.lines) > at + 1 and isinstance(item.value, Text)
             self.comments(item.foot, indent if below else indent + STEP)
         align(run)
@@ -110,14 +110,14 @@ class _Printer:
                     self.collection(held, indent + STEP, f"{start}- ")
 
     def put(self, head: str, shown: list[str], comments: list[str]) -> None:
-        """A first line, with what stands beside it, and the lines below."""
+        """Print a first line with its comment, and the lines below."""
         first = " ".join(filter(None, (head, *shown[:1])))
         self.lines.append(_Out(first, comments[0] if comments else ""))
         self.lines += [_Out(line) for line in shown[1:]]
         self.keeps = bool(shown) and len(shown) > 1 and not shown[-1]
 
     def scalar(self, text: Text, column: int, indent: int) -> list[str]:
-        """A scalar that begins in `column`, or goes on below at `indent`."""
+        """The lines of a scalar that begins in `column`, or continues below at `indent`."""
         scalar = text.scalar
         if scalar.style in ("|", ">") and scalar.style:
             return block(text, indent) or [quoted(scalar.text)]
@@ -147,22 +147,23 @@ def settle(item: Item, indent: int) -> None:
         column = indent + (STEP if item.key is None else len(inline(item.key, flow=False)) + 2)
         shown = bracketed(item.value, column, row=item.key is None)
         if shown is None and item.key is None:
-            # The line of the dash is the first line of what the item holds.
+            # The dash is on the first line of the item's content.
             first = item.value.items[0]
             settle(first, indent + STEP)
             item.lead += [Line(text=text, blank=False) for text in item.tail] + first.lead
             item.tail, first.lead = [], []
         elif shown is not None and len(shown) > 1:
-            # The next line is within the brackets still.
+            # The next line is still inside the brackets.
             stay = 0
     item.lead += [Line(text=text, blank=False) for text in item.tail[stay:]]
     del item.tail[stay:]
 
 
 def bracketed(held: Collection, column: int, *, row: bool = False) -> list[str] | None:
-    """A collection that was written in brackets and still can be, beginning in `column`; None where it becomes a block.
+    """A collection that is written in brackets and can stay so, beginning in `column`; None if it becomes a block.
 
-    What is too long for a line goes on below: lists of words, and mappings that are one `row` of a list.
+    Long collections are continued on further lines if they are lists of words, or mappings that are one `row` of a
+    list.
     """
     if not held.items:
         return ["{}" if held.mapping else "[]"]
@@ -177,7 +178,7 @@ def bracketed(held: Collection, column: int, *, row: bool = False) -> list[str] 
 
 
 def flow(value: Value) -> str | None:
-    """A value on one line; None where comments or its form forbid it."""
+    """A value on one line; None if comments or its form prevent that."""
     match value:
         case Text() as text:
             return inline(text, flow=True)
@@ -197,7 +198,7 @@ def _part(item: Item) -> str | None:
 
 
 def _filled(held: Collection, column: int) -> list[str] | None:
-    """A long collection in brackets over several lines: by the author's lines where they fit, filled up where not."""
+    """A long collection in brackets over several lines: with the original line breaks if they fit, else filled."""
     room = WIDTH - column - 2
     parts = [_part(item) or "" for item in held.items]
     lines: list[str] = []
@@ -224,7 +225,7 @@ def _filled(held: Collection, column: int) -> list[str] | None:
 
 
 def align(run: list[_Out]) -> None:
-    """Comments of neighbours begin in one column; those of longer lines, which would run over, stay out."""
+    """Align the comments of neighbouring lines; comments of lines that are too long are left out."""
     if not run:
         return
     limit = WIDTH - max(len(one.comment) for one in run)

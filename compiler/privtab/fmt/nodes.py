@@ -1,4 +1,4 @@
-"""A YAML tree with its comments: every comment hangs on an entry or closes a collection."""
+"""A YAML tree with its comments, each of which belongs to an entry or to the end of a collection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from privtab.syntax.yaml_tree import Scalar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A comment on a line of its own, and whether a blank line stands above it."""
+    """A comment on its own line, and whether a blank line precedes it."""
 
     text: str
     blank: bool
@@ -18,7 +18,7 @@ class Line:
 
 @dataclass(slots=True, kw_only=True)
 class Text:
-    """A scalar; `raw` is how it is written, for blocks of text."""
+    """A scalar; `raw` is its source text, for block scalars."""
 
     scalar: Scalar
     raw: str
@@ -29,7 +29,7 @@ class Item:
     """An entry of a mapping, or an item of a list, whose key is None.
 
     `lead` are the comments above it, `tail` those beside it, `foot` those below it that are indented further. `blank`:
-    a blank line stands right above it. `row`: the line of the file that it begins on.
+    a blank line precedes it. `row`: the line of the file on which it begins.
     """
 
     key: Text | None
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(slots=True, kw_only=True)
 class Collection:
-    """A mapping or a list. `flow`: written in brackets; `open`: comments inside forbid to put it on one line."""
+    """A mapping or a list. `flow`: written in brackets; `open`: contains comments, so it cannot be on one line."""
 
     mapping: bool
     flow: bool

@@ -1,4 +1,4 @@
-"""Scalars as text: without quotes where YAML 1.2 does without, long ones folded."""
+"""Scalars as text: without quotes where YAML 1.2 allows it, and long ones folded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BREAK = re.compile(r"(?<=[^ \t]) (?=[^ \t])")
 
 
 def inline(text: Text, *, flow: bool) -> str:
-    """A scalar on one line; in brackets, more has to be quoted."""
+    """A scalar on one line; inside brackets, more texts need quotes."""
     scalar = text.scalar
     if not isinstance(scalar.value, str):
         return scalar.text
@@ -64,14 +64,14 @@ def _escaped(character: str) -> str:
 
 
 def folded(text: str, indent: int) -> list[str] | None:
-    """A long text as `>-` and its lines; None where it cannot be told in this way or has no place to break."""
+    """A long text as `>-` and its lines; None if it cannot be folded or has no place to break."""
     if not _PRINTABLE.fullmatch(text) or _BREAKS.search(text) or text != text.strip(" \t"):
         return None
     parts = _BREAK.split(text)
     room = WIDTH - indent
     lines = _filled(parts, room)
     if len(lines[-1]) < _SHORT:
-        # A last line of a word or two reads badly: the same number of lines, all about as long.
+        # A very short last line reads badly: use the same number of lines with similar lengths.
         while len(narrower := _filled(parts, room - 1)) == len(lines) and room > _SHORT:
             lines, room = narrower, room - 1
     return [">-", *(" " * indent + line for line in lines)] if len(lines) > 1 else None
@@ -88,7 +88,7 @@ def _filled(parts: Sequence[str], room: int) -> list[str]:
 
 
 def block(text: Text, indent: int) -> list[str] | None:
-    """A block of text (`|`, `>`), its lines as they are, indented anew; None where it has to be quoted."""
+    """A block scalar (`|`, `>`) with its lines unchanged but reindented; None if it has to be quoted."""
     value = text.scalar.text
     rest = _LINE_END.split(text.raw)[1:]
     first = next((line for line in rest if line.strip(" ")), None)

@@ -1,1 +1,1 @@
-"""What becomes of findings: severities from a settings file, and comments that say why one may stay."""
+"""Decides on findings: severities from a settings file, and comments that ignore a finding with a reason."""

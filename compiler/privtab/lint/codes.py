@@ -1,4 +1,4 @@
-"""The codes of findings, with what their pages say."""
+"""The codes of findings, with their pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privtab.diagnostics import Severity
 _FINDS = re.compile(r"## What it finds\n+(.*?)(?:\n\n|\n*\Z)", re.DOTALL)
 _DIGITS = str.maketrans("OIL", "011")
 CANNOT_GO = "P300"
-"""Findings with smaller codes are errors that stop a policy: they can be neither ignored nor turned down."""
+"""Findings with smaller codes are errors that stop a policy; they can be neither ignored nor given another severity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,23 +27,23 @@ class Code:
 
     @property
     def may_go(self) -> bool:
-        """Whether it can be ignored or turned down."""
+        """Whether it can be ignored or given another severity."""
         return self.code >= CANNOT_GO
 
     @property
     def path(self) -> Path:
-        """Its page."""
+        """The path of its page."""
         return _resources.rules() / f"{self.code}-{self.name}.md"
 
     def page(self) -> str:
-        """The text of its page, empty where this installation has none."""
+        """The text of its page; empty if this installation has none."""
         try:
             return self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
 
     def summary(self) -> str:
-        """What it finds, in a sentence or two on one line."""
+        """What it finds, on one line."""
         found = _FINDS.search(self.page())
         return " ".join(found[1].split()) if found else self.name.replace("-", " ")
 
@@ -55,7 +55,7 @@ def codes() -> dict[str, Code]:
 
 
 def meant(word: str) -> str | None:
-    """The code that somebody most likely meant: another case, a letter for a digit, a digit too many, or a name."""
+    """The code that was most likely meant: another case, a letter for a digit, a digit too many, or a name."""
     from privtab.hints import nearest
 
     upper = word.upper().translate(_DIGITS)
@@ -68,7 +68,7 @@ def meant(word: str) -> str | None:
 
 
 def unknown(word: str) -> tuple[str, str, str | None]:
-    """What is wrong with a code that does not exist, advice, and the code that was meant."""
+    """A message for a code that does not exist, advice, and the code that was meant."""
     code = meant(word)
     help_ = f"did you mean `{code}`?" if code else "`privtab lint --explain all` lists them"
     return f"there is no finding `{word}`", help_, code

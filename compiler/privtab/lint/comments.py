@@ -1,4 +1,4 @@
-"""Comments that ignore findings: `# privtab: ignore P305 the document says so`, and `ignore-file` for a whole file."""
+"""Comments that ignore findings: `# privtab: ignore P305 REASON`, and `ignore-file` for a whole file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE, FILE = "ignore", "ignore-file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignore:
-    """One comment: the codes with their places, the reason, and the lines that it covers (1-based, the last one too)."""
+    """One comment: the codes with their spans, the reason, and the lines that it covers (1-based, inclusive)."""
 
     codes: tuple[Located[str], ...]
     reason: str
@@ -31,7 +31,7 @@ class Ignore:
 
 
 def ignores(source: SourceFile, found: list[Diagnostic]) -> tuple[Ignore, ...]:
-    """The comments of a file that ignore findings, in order; what is wrong with one goes to `found`."""
+    """The comments of a file that ignore findings, in order; findings about invalid ones are added to `found`."""
     if not _HINT.search(source.text):
         return ()
     read = (_read(source, start, end, found) for start, end in comments(source.text))
@@ -86,7 +86,7 @@ def _may_go(code: Located[str], found: list[Diagnostic]) -> bool:
 
 
 def _covered(source: SourceFile, start: int) -> tuple[int, int]:
-    """The lines of the entry that the comment stands beside or above: its own line, or the next one that says anything."""
+    """The lines of the entry that the comment is beside or above: its own line, or the next one with content."""
     lines = _LINE_END.split(source.text)
     own, column = source.position(start)
     line = own
@@ -107,7 +107,7 @@ def _covered(source: SourceFile, start: int) -> tuple[int, int]:
 
 
 def _depth(line: str) -> int:
-    """The column of an entry; of `- a: …`, the column of the dash, so that all of the item counts."""
+    """The column of an entry; for `- a: …` the column of the dash, so that the whole item is covered."""
     return len(line) - len(line.lstrip(" "))
 
 

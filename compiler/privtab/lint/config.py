@@ -1,4 +1,4 @@
-"""Finding and reading settings: `privtab.toml` above a policy, or `[tool.privtab]` of a pyproject.toml."""
+"""Finds and reads settings: `privtab.toml` above a policy, or `[tool.privtab]` of a pyproject.toml."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Choice = TypeVar("Choice", FailOn, LintFormat)
 
 
 def settings_for(policy: Path) -> Settings:
-    """The settings of the nearest folder above a policy that has some; raises SettingsInvalid with what is wrong there."""
+    """The settings of the nearest folder above a policy that has some. Raises SettingsInvalid with every mistake."""
     for folder in policy.resolve().parents:
         for name in (OWN, SHARED):
             file = folder / name
@@ -38,27 +38,27 @@ def settings_for(policy: Path) -> Settings:
 
 
 def read_settings(file: Path) -> Settings:
-    """The settings of a file; raises SettingsInvalid, or FileError where it cannot be read."""
+    """The settings of a file. Raises SettingsInvalid, or FileError if it cannot be read."""
     return settings_in(source.load(file), file) or Settings(root=file.resolve().parent)
 
 
 @lru_cache(maxsize=64)
 def _read(file: Path, changed: int) -> Settings | None:
-    """The settings of a file, None where it is a pyproject.toml that speaks of other tools; `changed` is for the cache."""
+    """The settings of a file; None for a pyproject.toml without `[tool.privtab]`. `changed` is only a cache key."""
     del changed
     text = source.load(file)
     return settings_in(text, file)
 
 
 def settings_in(text: SourceFile, file: Path) -> Settings | None:
-    """The settings in the text of a file, None where it is a pyproject.toml without any; raises SettingsInvalid."""
+    """The settings in the text of a file; None for a pyproject.toml without any. Raises SettingsInvalid."""
     if file.name == SHARED and "privtab" not in text.text:
         return None
     try:
         node: Node = toml_tree(text.text)
     except tomllib.TOMLDecodeError as error:
         if file.name == SHARED:
-            return None  # not ours alone: the tool that the file is for says what is wrong with it
+            return None  # a shared file: its main tool reports what is wrong with it
         raise SettingsInvalid((_syntax(text, str(error)),)) from None
     for name in ("tool", "privtab") if file.name == SHARED else ():
         inside = [value for key, value in node.entries if key.text == name] if isinstance(node, Mapping) else []
@@ -95,17 +95,17 @@ class _Reader(DocumentReader):
     CODES: ClassVar = dict.fromkeys(Mistake, "C003") | {Mistake.UNKNOWN_KEY: "C002"}
 
     def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
-        """As DocumentReader.unknown."""
+        """See `DocumentReader.unknown`."""
         help_ = self.advice(key, value, known)
         if key.text in codes():
             help_ = f"severities stand in a table of their own: `severity = {{{key.text} = …}}`"
         self.report("C002", key, f"unknown setting `{key.text}` in {what}", help_, nearest(key.text, known))
 
     def document(self, node: Node, root: Path) -> Settings:
-        """The settings of the whole file, or of the table that is ours."""
+        """The settings of the whole file, or of the table `tool.privtab`."""
         top = self.fields(
             node, "the settings", ("policies", "lint", "client")
-        )  # `client` is for those who ask for decisions
+        )  # `client` is read elsewhere, by clients
         top = top or {}
         keys = ("fail-on", "format", "severity", "overrides")
         lint = (self.fields(top["lint"], "`lint`", keys) if "lint" in top else None) or {}
@@ -121,7 +121,7 @@ class _Reader(DocumentReader):
         )
 
     def choice(self, table: dict[str, Node], key: str, kind: type[Choice]) -> Choice | None:
-        """One of the words of a setting."""
+        """One of the allowed values of a setting."""
         word = self.word(table.get(key), f"`{key}`", [word.value for word in kind])
         return None if word is None else kind(word)
 
@@ -154,7 +154,7 @@ class _Reader(DocumentReader):
                 yield Override(paths=paths, severity=severity)
 
     def paths(self, node: Node, key: str, what: str, example: str) -> tuple[str, ...]:
-        """A list of paths or patterns, or one alone; empty where it is neither, which is reported."""
+        """A list of paths or patterns, or a single one; empty if it is neither, which is reported."""
         items = node.items if isinstance(node, Sequence) else (node,)
         if items and all(isinstance(item, Scalar) and isinstance(item.value, str) and item.value for item in items):
             return tuple(item.text for item in items if isinstance(item, Scalar))

@@ -1,4 +1,4 @@
-"""What becomes of the findings of one file: kept at some severity, or ignored for a reason."""
+"""Decides what happens to the findings of one file: kept with some severity, or ignored for a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_YAML = frozenset(check.CODE for check in (p001_not_utf8, p002_yaml_syntax, p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The findings of a file that stay, sorted by place, and those that do not."""
+    """The findings of a file that are kept, sorted by position, and those that are ignored."""
 
     kept: tuple[Diagnostic, ...]
     ignored: tuple[Suppressed, ...] = ()
@@ -30,11 +30,11 @@ def judge(
 ) -> Judged:
     """Apply the comments of a file and the settings to its findings.
 
-    `complete` says that all findings of the file are there, so that a comment without one is a finding itself.
+    `complete`: all findings of the file are included, so that a comment that matches none becomes a finding.
     """
     all_ = in_order(list(found))
     wrong: list[Diagnostic] = []
-    # Where YAML cannot be read, there are errors alone, and no comments either.
+    # If YAML cannot be parsed, there are only errors, and no comments either.
     comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, wrong)
     used: set[tuple[int, int]] = set()
     kept: list[Diagnostic] = []

@@ -1,4 +1,4 @@
-"""The settings of a privtab.toml: where policies lie, and what `privtab lint` says of one file."""
+"""The settings of a privtab.toml: where the policies are, and how `privtab lint` treats each file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FailOn(StrEnum):
 
 
 class LintFormat(StrEnum):
-    """How findings are printed; `text` is another word for `pretty`."""
+    """How findings are printed; `text` is an alias of `pretty`."""
 
     PRETTY = "pretty"
     JSON = "json"
@@ -38,7 +38,7 @@ class LintFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The severity that a settings file gives to a code, None where it is off, and where it says so."""
+    """The severity that a settings file gives to a code, None if it is off, and the span of that setting."""
 
     severity: Severity | None
     span: Span
@@ -54,7 +54,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a settings file says; `root` is its folder, None where there is no such file."""
+    """The content of a settings file; `root` is its folder, None if there is no such file."""
 
     root: Path | None = None
     policies: tuple[str, ...] | None = None
@@ -74,7 +74,7 @@ class Settings:
 
 
 def _matches(pattern: str, path: Path, root: Path) -> bool:
-    """Whether a file is one of those that a pattern names: by `*` (also for `/`), or as a folder that it lies in."""
+    """Whether a pattern matches a file: with `*` (which also matches `/`), or as a folder that contains it."""
     file = path.resolve()
     if not file.is_relative_to(root.resolve()):
         return False

@@ -1,4 +1,4 @@
-"""Where the keys and values of a TOML file stand: the standard library reads the values and forgets their places."""
+"""The positions of keys and values in a TOML file, which the standard library's parser does not provide."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OTHER = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Offsets of a key and of its value; items of a list have the same for both."""
+    """Offsets of a key and of its value; for items of a list both are the same."""
 
     key: tuple[int, int]
     value: tuple[int, int]
 
 
 def places(text: str) -> dict[Path, Spot]:
-    """The places of all keys of a file that is known to be TOML, by their way from the top; tables too."""
+    """The positions of all keys of a valid TOML text by their path, including tables."""
     return _Scanner(text).scan()
 
 

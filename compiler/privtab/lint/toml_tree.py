@@ -1,4 +1,4 @@
-"""A TOML file as the tree of nodes that YAML files become, so that one reader reads both."""
+"""Parses a TOML file into the same tree of nodes as YAML files, so that one reader reads both."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 
 def toml_tree(text: str) -> Mapping:
-    """The tree of a text with offsets; raises tomllib.TOMLDecodeError.
+    """The tree of a text with offsets. Raises tomllib.TOMLDecodeError.
 
-    A table that has no line of its own stands where the one above it does.
+    A table without a line of its own has the position of its parent.
     """
     document = tomllib.loads(text)
     spots = places(text)

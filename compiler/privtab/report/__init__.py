@@ -1,1 +1,1 @@
-"""Findings and test results in the formats that other tools read; plain values in, text out."""
+"""Findings and test results in the formats of other tools; takes plain values and returns text."""

@@ -1,4 +1,4 @@
-"""Findings as workflow commands: GitHub shows them beside the changed lines of a pull request."""
+"""Findings as workflow commands, which GitHub shows beside the changed lines of a pull request."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 
 
 def annotations(findings: Iterable[Diagnostic]) -> str:
-    """One line for each finding; advice is the message's second line. Nothing where there are none."""
+    """One line for each finding, with its advice as the second line of the message; empty without findings."""
     return "".join(_line(finding) for finding in findings)
 
 
@@ -16,7 +16,7 @@ def _line(finding: Diagnostic) -> str:
     span = finding.span
     fields = [("file", span.path), ("line", str(span.line))]
     if span.end_line == span.line:
-        # Columns hold for one line only; the last one belongs to the range, so an empty place is one column wide.
+        # Columns are valid on one line only. The last one is inclusive, so an empty span is one column wide.
         fields += [("col", str(span.column)), ("endColumn", str(max(span.column, span.end_column - 1)))]
     else:
         fields.append(("endLine", str(span.end_line)))

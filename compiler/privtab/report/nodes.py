@@ -1,4 +1,4 @@
-"""What the writers take beside findings: rules, findings that somebody ignored, and the cases of a test run."""
+"""What the writers take besides findings: rules, suppressed findings, and the cases of a test run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from privtab.diagnostics import Diagnostic, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a code stands for: one line, and a page of Markdown where there is one."""
+    """The meaning of a code: one line, and a page of Markdown if there is one."""
 
     code: str
     name: str
@@ -20,7 +20,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed:
-    """A finding that somebody decided to live with, and why; `in_source` where a comment beside it says so."""
+    """A finding that was suppressed, and the reason; `in_source` if a comment beside it does so."""
 
     finding: Diagnostic
     reason: str
@@ -29,7 +29,7 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a case failed: one line, and all that helps to understand it."""
+    """Why a case failed: one line, and details."""
 
     message: str
     text: str = ""
@@ -38,7 +38,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test: `seconds` it took, what went wrong, or why it was skipped; `file` and `line` are where it is written."""
+    """One test: how long it took, its failure, or why it was skipped, and the `file` and `line` that define it."""
 
     name: str
     classname: str

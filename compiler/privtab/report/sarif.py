@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, which code hosts and editors read.
+"""Findings as SARIF 2.1.0, for code hosts and editors.
 
 Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS Standard.
 """
@@ -31,10 +31,10 @@ def sarif(
     suppressed: Iterable[Suppressed] = (),
     texts: Mapping[str, str] | None = None,
 ) -> str:
-    """One run as JSON, ending in a line break; the same findings give the same bytes.
+    """Return one run as JSON, ending in a line break; the same findings give the same bytes.
 
-    `rules` describes the codes; codes that occur and are not described get their name alone. `texts` holds the files by
-    the paths of the spans: with it results carry their lines, and fingerprints outlive lines that are put in above.
+    `rules` describes the codes; codes without a description get only their name. `texts` holds the files by the paths
+    of the spans: with it, results contain their lines, and fingerprints stay the same when lines are inserted above.
     """
     shown = tuple(findings)
     hidden = tuple(suppressed)
@@ -69,7 +69,7 @@ def sarif(
 
 
 class _Run:
-    """Turns findings into results; counts those that look the same, so that their fingerprints differ."""
+    """Turns findings into results, and counts identical ones so that their fingerprints differ."""
 
     def __init__(self, index: Mapping[str, int], texts: Mapping[str, str]) -> None:
         self.index = index
@@ -101,19 +101,19 @@ class _Run:
         return result
 
     def location(self, span: Span) -> Json:
-        """A physical location, with its line where the text is known."""
+        """A physical location, with its line if the text is known."""
         physical: Json = {"artifactLocation": _file(span.path), "region": _region(span)}
         if line := self.line(span):
             physical["contextRegion"] = {"startLine": span.line, "snippet": {"text": line}}
         return {"physicalLocation": physical}
 
     def line(self, span: Span) -> str:
-        """The first line of a place; empty where it is not known."""
+        """The first line of a span; empty if unknown."""
         lines = self.lines.get(span.path, [])
         return lines[span.line - 1] if span.line <= len(lines) else ""
 
     def fingerprint(self, finding: Diagnostic) -> str:
-        """The same for the same finding when other lines move it; the n-th of those that look alike has its own."""
+        """A fingerprint that does not depend on the line number; identical findings are numbered."""
         line = " ".join(self.line(finding.span).split())
         base = "\0".join((finding.code, PurePath(finding.span.path).as_posix(), finding.message, line))
         self.seen[base] += 1
@@ -139,7 +139,7 @@ def _level(severity: Severity) -> str:
 
 
 def _file(path: str) -> Json:
-    """A relative path stays relative to the root of the checkout; an absolute one is a `file:` URI."""
+    """An artifact location: relative paths are relative to the root of the checkout, absolute ones are `file:` URIs."""
     pure = PurePath(path)
     if pure.is_absolute():
         return {"uri": pure.as_uri()}

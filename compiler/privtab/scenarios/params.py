@@ -63,7 +63,7 @@ class Combinations:
     def _together(
         self, node: Node, params: Params, chosen: dict[str, Values], told: set[tuple[int, str]]
     ) -> Iterator[Values]:
-        """The values of the parameters in an entry. Part names can have placeholders, so a choice may add parameters."""
+        """The values of the parameters in an entry. Part names can contain parameters, so a choice may add some."""
         values = {name: text for choice in chosen.values() for name, text in choice.items()}
         mentioned = self._mentioned(node, params, values, told)
         if mentioned is None:
