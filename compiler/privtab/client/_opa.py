@@ -352,7 +352,7 @@ class OpaFlows:
             except Undefined:
                 if call.body is None:
                     raise
-                    # A restarted OPA activates its bundles one by one. Checking again raises if one is still missing;
+            # A restarted OPA activates its bundles one by one. Checking again raises if one is still missing;
             # otherwise the rule is defined by now.
             yield from self._look(self._known, at_most_every=0.0)
             body = yield from self._resilience.attempts(exchange, self._wires.sleep, deadline)

@@ -1,4 +1,4 @@
-"""Where bundles are kept, and which of them sidecars run."""
+"""The registry: stores bundles, and records in channels which of them sidecars run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bundle is, read from its bytes before it is kept: nothing is taken on its word."""
+"""Read and check a bundle from its bytes before it is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """A bundle that reads."""
+    """A valid bundle."""
 
     system: str
     kind: str
@@ -33,14 +33,14 @@ class Bundle:
     shard: str
     digest: str
     content: str
-    """SHA-256 of the files but signatures, and of the manifest but where it came from."""
+    """SHA-256 of its files, without signatures and the provenance in the manifest."""
     size: int
     signed: bool
     metadata: Mapping[str, Any]
 
 
 def read(packed: bytes) -> Bundle:
-    """A bundle of privtab; raises BundleRefused for what is none, or does not fit its revision."""
+    """Read a bundle of privtab; raises BundleRefused if it is invalid or does not match its revision."""
     hashes: dict[str, str] = {}
     manifest: dict[str, Any] | None = None
     revisions: dict[str, object] = {}
@@ -111,7 +111,7 @@ def _checked(
 
 
 def _revision(path: str, document: Mapping[str, Any]) -> object:
-    """The revision that a program or a state carries; a shard's lies two steps below."""
+    """The revision recorded in a program or a state; that of a shard is two levels deeper."""
     parts = document.get("at")
     if path.startswith(_STATES) and "revision" not in document and isinstance(parts, dict) and len(parts) == 1:
         (document,) = parts.values()

@@ -1,6 +1,6 @@
-"""The releases of a channel, read: numbered files without gaps, of which the greatest is what runs.
+"""Read the releases of a channel: files numbered without gaps, of which the highest is active.
 
-One that is there and cannot be read stops nobody: what is whole goes on, and tells which releases are not.
+An unreadable release does not stop the channel: an earlier readable one stays active and lists the unreadable ones.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from privtab.registry.static_mirror import CHANNEL
 from privtab.registry.stores import Missing, Store
 
 MOST = 99_999_999
-"""Releases that a channel may have."""
+"""The maximum number of releases of a channel."""
 MOST_UNREAD = 100
-"""Releases in a row that cannot be read, behind which nothing is looked for any more."""
+"""Unreadable releases in a row after which the search for a readable one ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A release that is there and cannot be read."""
+    """A release that exists but cannot be read."""
 
     sequence: int
     why: str
 
 
 class History:
-    """The releases of one channel of one system. Every method raises RegistryError where the storage does not answer."""
+    """The releases of one channel of one system. Every method raises RegistryError if the storage fails."""
 
     def __init__(self, store: Store, channel: str, system: str) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class History:
         self._system = system
 
     def entry(self, sequence: int) -> Channel | Unread | None:
-        """One of them; None where there is none. Raises RegistryError for one that a newer privtab wrote."""
+        """A release, or None if it does not exist. Raises NewerFormat for one written by a newer privtab."""
         if sequence < 1:
             return None
         path = names.entry(self._channel, self._system, sequence)
@@ -47,7 +47,7 @@ class History:
         try:
             found = channel_of(path, content)
         except NewerFormat:
-            raise  # It is whole, and says what is to run.
+            raise  # It is intact, and states what is to run.
         except RegistryError as error:
             return Unread(sequence=sequence, why=str(error))
         if (found.channel, found.system, found.sequence) != (self._channel, self._system, sequence):
@@ -55,7 +55,7 @@ class History:
         return found
 
     def copy(self) -> Channel | None:
-        """The copy that the last writer wrote at the end; None where there is none that can be read."""
+        """The copy of the last release, written after it; None if it is missing or unreadable."""
         path = f"{names.channel(self._channel, self._system)}/{CHANNEL}"
         try:
             found = channel_of(path, self._store.read(path))
@@ -64,20 +64,20 @@ class History:
         return found if (found.channel, found.system) == (self._channel, self._system) else None
 
     def newest(self) -> Channel:
-        """What runs; with the sequence 0 where there is no release that can be read."""
+        """The active release; its sequence is 0 if there is no readable release."""
         copy = self.copy()
-        # It may lag: the entries say what holds.
+        # The copy may lag; the entries are authoritative.
         start = None if copy is None else self.entry(copy.sequence)
         if isinstance(start, Channel):
             return self._from(start)
         return self._from(Channel(channel=self._channel, system=self._system, sequence=start.sequence if start else 0))
 
     def newer(self, known: Channel) -> Channel:
-        """What runs, found from a channel that was read once: one look where nothing changed."""
+        """The active release, searched from a known one; takes a single read if nothing changed."""
         return self._from(known)
 
     def all(self, last: int | None = None) -> list[Channel]:
-        """Every release that can be read, or the `last` ones of them, the oldest first."""
+        """All readable releases, or the `last` ones of them, oldest first."""
         current = self.newest()
         found = [current] if current.sequence else []
         for sequence in range(current.sequence - 1, 0, -1):
@@ -89,11 +89,11 @@ class History:
         return found[::-1]
 
     def unread(self) -> list[Unread]:
-        """Every release that is there and cannot be read."""
+        """All unreadable releases."""
         found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
         return [one for one in found if isinstance(one, Unread)]
 
-    # --- inside ---
+    # --- private ---
 
     def _from(self, known: Channel) -> Channel:
         found = self._greatest(known)
@@ -101,10 +101,10 @@ class History:
             return found
         copy = self.copy()
         if copy is not None and copy.sequence == found.sequence:
-            # It was released completely, so it runs, and the copy says what it said.
+            # The release was completed, so it is active, and the copy has its content.
             return replace(copy, broken={found.sequence: found.why})
         broken = {found.sequence: found.why}
-        # The copy is written last: where there is none, nobody knows how far the release came.
+        # The copy is written last: without it, it is unknown how far the release got.
         lost = copy is None
         for sequence in range(found.sequence - 1, 0, -1):
             if len(broken) > MOST_UNREAD:
@@ -121,11 +121,11 @@ class History:
         return Channel(channel=self._channel, system=self._system, broken=broken, lost=lost)
 
     def _greatest(self, known: Channel) -> Channel | Unread:
-        """The entry with the greatest number, looked for from one that is there; there are no gaps."""
+        """The entry with the highest number, by galloping search from a known one; there are no gaps."""
         sequence = known.sequence
         found: Channel | Unread = known if known.when else self.entry(sequence) or known
         if found is known:
-            # What it knows of its own entry; of later ones it is found out anew.
+            # Keep what is known of its own entry; later entries are read again.
             found = replace(known, broken={at: why for at, why in known.broken.items() if at == sequence}, lost=False)
         step, beyond = 1, None
         while beyond is None:

@@ -1,8 +1,8 @@
-"""Which bundles somebody needs just now, and which are being removed, so that neither overlooks the other.
+"""Coordinate writers that need bundles with the removal of bundles.
 
-A writer first writes down which bundles it needs and then looks whether one of them is being removed. `gc` first writes down
-which it removes and then looks which of them somebody needs. Whoever comes second sees the other: no clock and no lock is
-needed, and what a process that died leaves behind counts for an hour only.
+A writer first records which bundles it needs and then checks whether any of them is being removed. `gc` first records which
+bundles it removes and then checks which of them are needed. Whichever comes second sees the other, without clocks or
+locks, and the entries of a process that died expire after an hour.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from privtab.registry.nodes import decoded, encoded
 from privtab.registry.stores import Missing, Store
 
 DEAD = 3_600.0
-"""Seconds after which whoever wrote an entry is taken for dead."""
+"""Seconds after which the writer of an entry is considered dead."""
 LONGEST = DEAD / 2
-"""Seconds after which a writer does not rely on its own entry any more."""
+"""Seconds after which a writer no longer relies on its own entry."""
 PATIENCE = 10.0
 """Seconds to wait for bundles that are being removed."""
 
 
 class Hold:
-    """What a writer needs; `check` before the step that relies on it."""
+    """A hold on bundles; call `check` before the step that relies on it."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
 
     def check(self) -> None:
-        """Raise RegistryConflict where it is so old that others may take its writer for dead."""
+        """Raise RegistryConflict if it is so old that others may soon consider its writer dead."""
         if time.monotonic() - self._begun > LONGEST:
             raise RegistryConflict("this took so long that bundles may have been removed meanwhile: try again")
 
 
 class Holds:
-    """The entries of a registry, in its folder `holds`."""
+    """The holds and removals of a registry, in its folder `holds`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @contextlib.contextmanager
     def keep(self, digests: Iterable[str]) -> Iterator[Hold]:
-        """Let nobody remove these bundles until the end of the block; raises RegistryConflict where somebody does already.
+        """Protect these bundles from removal within the block; raises RegistryConflict if they are being removed.
 
-        What is there after this stays; what is not there yet was never there, or is gone.
+        A bundle that exists once the block begins stays until it ends.
         """
         needed = frozenset(digests)
         ends = time.monotonic() + PATIENCE
@@ -65,7 +65,7 @@ class Holds:
 
     @contextlib.contextmanager
     def remove(self, digests: Iterable[str]) -> Iterator[frozenset[str]]:
-        """Those of these bundles that nobody needs just now, and that nobody will rely on until the end of the block."""
+        """Yields those of these bundles that are not held; no writer will rely on them until the end of the block."""
         going = frozenset(digests)
         with self._written("remove", going):
             yield going - self._of("keep")
@@ -84,7 +84,7 @@ class Holds:
                 found.append(path)
         return found
 
-    # --- inside ---
+    # --- private ---
 
     @contextlib.contextmanager
     def _written(self, purpose: str, digests: frozenset[str]) -> Iterator[None]:
@@ -97,7 +97,7 @@ class Holds:
             self._store.remove(path)
 
     def _of(self, purpose: str) -> frozenset[str]:
-        """What was written down and is not over; raises RegistryError where nobody can tell."""
+        """The digests in live entries; raises RegistryError if an entry is unreadable."""
         found: set[str] = set()
         for path in self._paths(purpose):
             value = self._read(path)
@@ -115,7 +115,7 @@ class Holds:
             if isinstance(value["digests"], list):
                 return value
         except Missing:
-            return None  # Whoever wrote it is done.
+            return None  # Its writer has finished.
         except (RegistryError, KeyError, TypeError, ValueError):
             pass
         raise RegistryError(f"{path} cannot be read: `privtab registry check --repair` removes it")

@@ -1,4 +1,4 @@
-"""Whether a place is fit for a registry, looked into before the first one is made there."""
+"""Checks of a location before a registry is created there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from privtab.registry.stores import Exists, Store
 
 
 def try_creating(store: Store, settings: bytes) -> None:
-    """Raise UsageError where the storage lets a file be created twice: releases would overwrite each other.
+    """Raise UsageError if the storage lets a file be created twice: releases would overwrite each other.
 
-    `settings`: what the registry's settings hold, which were created just now.
+    `settings`: the content of the registry's settings file, which has just been created.
     """
     try:
         store.create(names.SETTINGS, settings)
@@ -21,7 +21,7 @@ def try_creating(store: Store, settings: bytes) -> None:
 
 
 def refuse_other_things(store: Store) -> None:
-    """Raise UsageError for a place that holds something else."""
+    """Raise UsageError for a location with other content."""
     there = [name for name in store.names("") if name != names.SETTINGS]
     if there and not set(there) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:
         raise UsageError(f"{store.url} is no registry and not empty: it holds {', '.join(there[:3])}")

@@ -1,4 +1,4 @@
-"""Looking after a registry: is everything there and what it was, and what may go."""
+"""Maintenance of a registry: check its integrity, and remove unneeded revisions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from privtab.registry.registry import Registry
 from privtab.registry.static_mirror import StaticMirror
 
 KEEP = 10
-"""Releases of each channel whose bundles stay."""
+"""Number of releases of each channel whose bundles are kept."""
 DAY = 86_400.0
 HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that is not as it should be."""
+    """A defect in a registry."""
 
     path: str
     message: str
@@ -30,7 +30,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What was looked at, and what was found."""
+    """What was checked, and the problems found."""
 
     revisions: int
     channels: int
@@ -41,22 +41,22 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcReport:
-    """What goes, or would go: revisions that nothing needs, and bundles that no revision is of."""
+    """What was or would be removed: unneeded revisions, and bundles without a record."""
 
     revisions: tuple[Revision, ...]
     orphans: tuple[str, ...]
     """SHA-256."""
     litter: tuple[str, ...]
-    """Files that writers left behind which died."""
+    """Files left behind by writers that died."""
     kept: int
     bytes: int
     removed: bool
     unread: tuple[str, ...] = ()
-    """Records that cannot be read: nobody knows which bundle is theirs, so those without a record stay."""
+    """Unreadable records. Since their bundles are unknown, bundles without a record are kept."""
 
 
 def all_records(registry: Registry) -> tuple[list[Revision], list[BrokenRecord]]:
-    """Every revision of every system, and what cannot be read of them."""
+    """All revisions of all systems, and the unreadable records."""
     systems = [system for system in registry.store.names(names.REVISIONS) if names.fits(system)]
     found = [one for system in systems for kind in names.KINDS for one in registry.records(system, kind)]
     read = [one for one in found if isinstance(one, Revision)]
@@ -65,7 +65,7 @@ def all_records(registry: Registry) -> tuple[list[Revision], list[BrokenRecord]]
 
 
 def check(registry: Registry, *, repair: bool = False) -> CheckReport:
-    """Read every bundle and every entry; with `repair` the copies for static servers are written anew where they are stale."""
+    """Read every bundle and every entry; `repair` rewrites broken records and stale copies for static servers."""
     revisions, broken_records = all_records(registry)
     problems = [problem for revision in revisions for problem in _wrong(registry, revision)]
     problems += _unreadable(registry, revisions, broken_records, repair=repair)
@@ -96,10 +96,10 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
 
 
 def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> GcReport:
-    """Find the revisions that none of the last `keep` releases of any channel runs, and that came `older_than` seconds ago.
+    """Find revisions older than `older_than` seconds that are in none of the last `keep` releases of any channel.
 
-    With `remove` they go, but for those that are released meanwhile, or that are put. Raises RegistryError where
-    the last release of a channel cannot be read.
+    `remove` deletes them, except those that are meanwhile released or put again. Raises RegistryError if the last release
+    of a channel cannot be read.
     """
     found = _unneeded(registry, keep, older_than)
     if not remove:
@@ -107,7 +107,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
     for path in found.litter:
         registry.store.remove(path)
     with registry.holds.remove([*(one.digest for one in found.revisions), *found.orphans]) as going:
-        # From here on nobody releases one of them; what was released before is seen now.
+        # From here on none of them can be released; earlier releases are visible now.
         now = _unneeded(registry, keep, older_than)
         revisions = tuple(one for one in now.revisions if one.digest in going)
         orphans = tuple(digest for digest in now.orphans if digest in going)
@@ -127,7 +127,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
 
 
 def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
-    """What would go, by what is there now."""
+    """What would be removed now."""
     channels = registry.channels()
     for current in channels:
         if current.held:
@@ -155,7 +155,7 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
 
 
 def _age(revision: Revision, now: datetime) -> float:
-    """Seconds since a revision came; one that does not say when has just come."""
+    """Seconds since a revision was created; 0 if its time is invalid."""
     try:
         return (now - datetime.fromisoformat(revision.created)).total_seconds()
     except (ValueError, TypeError):
@@ -165,7 +165,7 @@ def _age(revision: Revision, now: datetime) -> float:
 def _unreadable(
     registry: Registry, revisions: list[Revision], broken: list[BrokenRecord], *, repair: bool
 ) -> Iterator[Problem]:
-    """Records that cannot be read; with `repair` those whose bundle is found are written anew."""
+    """Unreadable records; `repair` rewrites those whose bundle is found."""
     mended: set[str] = set()
     if broken and repair:
         wanted = {one.path for one in broken}
@@ -180,7 +180,7 @@ def _unreadable(
                     records.mend(registry.store, path, content)
                     mended.add(path)
             except (RegistryError, BundleRefused):
-                continue  # Not the bundle of a revision that can be kept.
+                continue  # Not a bundle that the registry would accept.
     for one in broken:
         lost = repair and one.path not in mended
         after = "; its bundle was not found: put it again, or remove the record" if lost else ""
@@ -188,7 +188,7 @@ def _unreadable(
 
 
 def _strays(registry: Registry) -> Iterator[str]:
-    """What lies where systems and channels do and can be none."""
+    """Paths among those of systems and channels that are neither."""
     for top in (names.REVISIONS, names.CHANNELS):
         for name in registry.store.names(top):
             if not names.fits(name):
@@ -230,7 +230,7 @@ def _wrong(registry: Registry, revision: Revision) -> Iterator[Problem]:
 
 
 def _broken(registry: Registry, current: Channel, one: Unread, *, repair: bool) -> Problem:
-    """A release that cannot be read; the one that runs has a copy."""
+    """An unreadable release; the active one has a copy, from which `repair` restores it."""
     path = names.entry(current.channel, current.system, one.sequence)
     known = current.sequence == one.sequence
     if known and repair:
@@ -240,7 +240,7 @@ def _broken(registry: Registry, current: Channel, one: Unread, *, repair: bool) 
 
 
 def _unserved(registry: Registry, current: Channel) -> Iterator[Problem]:
-    """What a channel runs and cannot be sent."""
+    """Bundles that a channel runs but that cannot be read."""
     path = names.entry(current.channel, current.system, current.sequence)
     for known, digest in sorted(current.digests.items()):
         try:
@@ -264,7 +264,7 @@ def _stale(registry: Registry, current: Channel, *, repair: bool) -> Iterator[Pr
 
 
 def _needed(registry: Registry, channels: list[Channel], keep: int) -> tuple[set[tuple[str, str]], set[str]]:
-    """(system, pin) and digests that must stay."""
+    """The (system, pin) pairs and digests that must be kept."""
     entries = [
         entry for current in channels for entry in registry.history(current.channel, current.system, max(1, keep))
     ]

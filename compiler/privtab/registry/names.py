@@ -1,4 +1,4 @@
-"""What things in a registry may be called, and where they lie: checked names, so that no path leads elsewhere."""
+"""Names and paths in a registry. Names are checked, so that no path leads outside the registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from privtab.errors import RegistryError, UsageError
 
 KINDS = ("policy", "state", "shard", "wasm")
-"""What a bundle may be: a whole policy, a whole state, a part of a state, a policy for engines that run Wasm."""
+"""Kinds of bundles: a policy, a whole state, a shard of a state, a policy as Wasm."""
 SETTINGS = "registry.json"
 CHANNELS = "channels"
 REVISIONS = "revisions"
@@ -21,7 +21,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def checked(what: str, name: str) -> str:
-    """A name of a channel, a system or a revision as it was given; raises UsageError."""
+    """Return the name of a channel, system or revision unchanged; raises UsageError if it is invalid."""
     if not fits(name):
         raise UsageError(
             f"{what} `{name}`: letters, digits, `-`, `_` and `.` between them, 64 at most, no two points in a row"
@@ -30,19 +30,19 @@ def checked(what: str, name: str) -> str:
 
 
 def fits(name: str) -> bool:
-    """Whether something may be called so."""
+    """Whether a name is valid."""
     return bool(_NAME.fullmatch(name)) and ".." not in name
 
 
 def checked_kind(kind: str) -> str:
-    """A kind of bundle; raises UsageError."""
+    """Return a kind of bundle unchanged; raises UsageError if it is invalid."""
     if kind not in KINDS:
         raise UsageError(f"there is no kind `{kind}`: kinds are {', '.join(KINDS)}")
     return kind
 
 
 def shard_file(shard: str) -> str:
-    """The name of a shard in paths: what can be read of its key, and a hash, since a key may hold any character.
+    """The name of a shard in paths: the safe characters of its key, and a hash, since a key may have any character.
 
     >>> shard_file("metalake:m1")
     'metalake-m1-d9990e8f'
@@ -52,20 +52,20 @@ def shard_file(shard: str) -> str:
 
 
 def blob(digest: str) -> str:
-    """Where a bundle lies."""
+    """The path of a bundle."""
     if not _DIGEST.fullmatch(digest):
         raise RegistryError(f"`{digest}` is no SHA-256")
     return f"{BLOBS}/sha256/{digest[:2]}/{digest}.tar.gz"
 
 
 def revisions(system: str, kind: str, shard: str = "") -> str:
-    """Where the records of the revisions of one stream lie."""
+    """The folder of the records of a kind of bundle or of a shard."""
     inner = f"/{shard_file(shard)}" if shard else ""
     return f"{REVISIONS}/{checked('the system', system)}/{checked_kind(kind)}{inner}"
 
 
 def revision(system: str, kind: str, identity: str, shard: str = "") -> str:
-    """Where the record of a revision lies."""
+    """The path of the record of a revision."""
     return f"{revisions(system, kind, shard)}/{checked('the revision', identity)}.json"
 
 
@@ -75,10 +75,10 @@ def channel(name: str, system: str) -> str:
 
 
 def entry(name: str, system: str, sequence: int) -> str:
-    """Where an entry of a channel's history lies: what ran from that release on."""
+    """The path of an entry in a channel's history: a release."""
     return f"{channel(name, system)}/history/{sequence:08}.json"
 
 
 def served(kind: str, shard: str = "") -> str:
-    """The file of a stream below the folder of its channel."""
+    """The path of a served bundle within the folder of its channel."""
     return f"shards/{shard_file(shard)}.tar.gz" if kind == "shard" else f"{kind}.tar.gz"

@@ -1,4 +1,4 @@
-"""What a registry tells of: revisions, and what a channel runs."""
+"""The values of a registry: revisions and channels."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class NewerFormat(RegistryError):
-    """What a newer privtab wrote."""
+    """A record written by a newer privtab."""
 
 
 class BrokenRecord(RegistryError):
-    """The record of a revision is there and cannot be read."""
+    """The record of a revision exists but cannot be read."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{why}; put its bundle again, or let `privtab registry check --repair` write it anew")
@@ -31,38 +31,38 @@ class BrokenRecord(RegistryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """A bundle that is kept. It never changes; a new signature of the same content may take the place of the old one."""
+    """A stored bundle. Its content never changes, but a new signature may replace the old one."""
 
     system: str
     kind: str
     """`policy`, `state`, `shard` or `wasm`."""
     id: str
-    """The revision of its manifest."""
+    """The revision in its manifest."""
     digest: str
     """SHA-256 of its bytes."""
     content: str
-    """SHA-256 of what it holds, without signatures and provenance."""
+    """SHA-256 of its content, without signatures and provenance."""
     size: int
     """Bytes."""
     created: str
-    """When it came, UTC."""
+    """When it was stored, UTC."""
     shard: str = ""
-    """Which part of a state."""
+    """The key of the shard."""
     signed: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Of its manifest."""
 
     def to_json(self) -> dict[str, Any]:
-        """As its record has it."""
+        """As in its record."""
         return {name: getattr(self, name) for name in self.__slots__} | {"metadata": dict(self.metadata)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """What a part of the sidecars runs in place of what the others do.
+    """What a part of the sidecars runs instead of the channel's revisions.
 
-    They are those whose labels hold all of `labels`, and of these the `share`: always the same ones, and a greater share
-    takes the smaller one in. What is None stays as in the channel.
+    Of the sidecars with all of `labels`, the `share` is always the same for given revisions, and a larger share includes a
+    smaller one. Revisions that are None stay as in the channel.
     """
 
     policy: str | None = None
@@ -73,7 +73,7 @@ class Canary:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As a channel's entry has it."""
+        """As in a channel's entry."""
         return {
             "policy": self.policy,
             "state": self.state,
@@ -85,7 +85,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """What a channel runs of a system since its last release. `sequence` counts the releases; 0: there was none."""
+    """What a channel runs of a system since its last release. `sequence` numbers the releases; 0: there was none."""
 
     channel: str
     system: str
@@ -93,32 +93,32 @@ class Channel:
     policy: str | None = None
     state: str | None = None
     shards: Mapping[str, str] = field(default_factory=dict)
-    """Shard → revision, for a state in shards."""
+    """Shard → revision, for a sharded state."""
     canary: Canary | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
-    """What is served, byte for byte: `policy/<id>`, `state/<id>`, `shard/<name>/<id>` → SHA-256."""
+    """The exact bundles served: `policy/<id>`, `state/<id>`, `shard/<name>/<id>` → SHA-256."""
     when: str = ""
     """UTC."""
     by: str = ""
     why: str = ""
     broken: Mapping[int, str] = field(default_factory=dict)
-    """Releases that are there and cannot be read, and why: none is older than this one."""
+    """Unreadable releases since this one, and why each cannot be read."""
     lost: bool = False
-    """Whether one of them may have run: the copy that would tell is gone, too."""
+    """Whether one of them may have been active: the copy that would tell is missing, too."""
 
     @property
     def last(self) -> int:
-        """The greatest number that a release has, whether it can be read or not."""
+        """The highest number of a release, readable or not."""
         return max([self.sequence, *self.broken])
 
     @property
     def held(self) -> bool:
-        """Whether there is a newer release that nobody can read: until the next release nothing moves."""
+        """Whether a newer release is unreadable: what runs stays until the next release."""
         return self.last > self.sequence
 
     @property
     def trouble(self) -> str:
-        """What is wrong with its history, in words; empty where nothing is."""
+        """What is wrong with its history, as text; empty if nothing is."""
         if not self.broken:
             return ""
         said = "; ".join(why for _, why in sorted(self.broken.items(), reverse=True)[:3])
@@ -131,7 +131,7 @@ class Channel:
         return f"{self.channel}/{self.system}: release {numbers} cannot be read ({said}); {goes_on}"
 
     def to_json(self) -> dict[str, Any]:
-        """As its file has it."""
+        """As in its file."""
         return {
             "privtab_channel": VERSION,
             "channel": self.channel,
@@ -148,7 +148,7 @@ class Channel:
         }
 
     def runs(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
-        """What is served, (kind, shard) → revision: to most sidecars, or to those of the canary."""
+        """What is served, (kind, shard) → revision: to the canary's sidecars if `canary`, else to the others."""
         own = self.canary if canary else None
         policy = (own.policy if own else None) or self.policy
         state = (own.state if own else None) or self.state
@@ -165,12 +165,12 @@ def pin(kind: str, identity: str, shard: str = "") -> str:
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:
-    """A record as its file has it: for programs, and for whoever looks."""
+    """A record as it is stored: indented JSON."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def decoded(where: str, content: bytes) -> dict[str, Any]:
-    """A record; raises RegistryError."""
+    """Parse a record; raises RegistryError."""
     try:
         value = strict_json.loads(content)
     except ValueError as error:
@@ -183,7 +183,7 @@ def decoded(where: str, content: bytes) -> dict[str, Any]:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a document is nested more often than any record is; such a one could be read and not written again."""
+    """Whether a document is nested more deeply than any record; it could be read but not written again."""
     level = [value]
     for _ in range(DEEPEST):
         inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
@@ -210,12 +210,12 @@ _OF_CHANNEL: _Types = {
 }
 _OF_CANARY: _Types = {"policy": _MAYBE, "state": _MAYBE, "shards": _TABLE, "share": (int, float), "labels": _TABLE}
 _OF_READERS = ("canary", "broken", "lost")
-"""What an entry has in another shape, or not at all."""
+"""The fields of an entry that are optional or converted separately."""
 _Node = TypeVar("_Node", Revision, Channel, Canary)
 
 
 def _typed(where: str, node: _Node, types: _Types) -> _Node:
-    """A node whose values are what they should be, and those of its tables texts; raises RegistryError."""
+    """Check the types of a node's values; those of its mappings are strings; raises RegistryError."""
     for name, kinds in types.items():
         value = getattr(node, name)
         texts = not isinstance(value, dict) or name == "metadata" or all(isinstance(one, str) for one in value.values())
@@ -256,7 +256,7 @@ def channel_of(where: str, content: bytes) -> Channel:
 
 
 def _pinned(where: str, channel: Channel) -> Channel:
-    """A channel that says of everything it runs which bytes these are; raises RegistryError."""
+    """Check that a channel has a digest for every revision that it runs; raises RegistryError."""
     for canary in (False, True):
         for (kind, shard), identity in channel.runs(canary=canary).items():
             if not _DIGEST.fullmatch(channel.digests.get(pin(kind, identity, shard), "")):

@@ -1,4 +1,4 @@
-"""Whether what a channel is to run can run, checked before it is released."""
+"""Checks of a release before it is made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from privtab.registry.nodes import Canary, Channel, Revision
 
 
 def check_canary(canary: Canary) -> None:
-    """Raise UsageError for a canary of nothing, or of nobody."""
+    """Raise UsageError for a canary without revisions or with an invalid share."""
     if not 0 < canary.share <= 1:
         raise UsageError(f"a canary's share lies above 0 and at 1 at most, not at {canary.share:g}")
     if not (canary.policy or canary.state or canary.shards):
@@ -17,9 +17,9 @@ def check_canary(canary: Canary) -> None:
 
 
 def check_layouts(after: Channel, kept: Callable[[str], Revision | None]) -> None:
-    """Raise UsageError where a policy reads its state in shards and would find a whole one, or the other way round.
+    """Raise UsageError if a policy that reads a sharded state would find a whole one, or vice versa.
 
-    It would answer nothing at all then. `kept`: the record of a policy, None where it is lost.
+    It could then not decide anything. `kept`: returns the record of a policy, or None if it is lost.
     """
     for canary in (False, True):
         runs = after.runs(canary=canary)

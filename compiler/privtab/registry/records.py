@@ -1,4 +1,4 @@
-"""The records of revisions: one file for each bundle that is kept. One that cannot be read stands in nobody's way."""
+"""The records of revisions: one file for each stored bundle. An unreadable one does not affect the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privtab.registry.stores import Missing, Store
 
 
 def kept(store: Store, path: str) -> Revision | None:
-    """The revision of a record, None where there is none; raises BrokenRecord."""
+    """The revision in a record, or None if there is no record; raises BrokenRecord."""
     try:
         content = store.read(path)
     except Missing:
@@ -30,7 +30,7 @@ def kept(store: Store, path: str) -> Revision | None:
 
 
 def all_of(store: Store, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
-    """Every record of a system, also those that cannot be read."""
+    """All records of a system, including unreadable ones."""
     folder = names.revisions(system, kind)
     paths = [f"{folder}/{name}" for name in store.names(folder)]
     if kind == "shard":
@@ -47,7 +47,7 @@ def all_of(store: Store, system: str, kind: str) -> Iterator[Revision | BrokenRe
 
 
 def mend(store: Store, path: str, bundle: bytes) -> Revision:
-    """Write a record anew from its bundle; raises BundleRefused where that is of another revision."""
+    """Rewrite a record from its bundle; raises BundleRefused if the bundle is of another revision."""
     made = revision_in(bundle)
     if names.revision(made.system, made.kind, made.id, made.shard) != path:
         raise BundleRefused(f"it is no bundle of {path}")
@@ -56,7 +56,7 @@ def mend(store: Store, path: str, bundle: bytes) -> Revision:
 
 
 def revision_in(bundle: bytes) -> Revision:
-    """What the record of a bundle says; raises BundleRefused."""
+    """The record for a bundle; raises BundleRefused."""
     found = bundles.read(bundle)
     return Revision(
         system=found.system,
@@ -73,5 +73,5 @@ def revision_in(bundle: bytes) -> Revision:
 
 
 def now() -> str:
-    """As records and releases have it."""
+    """The current time in the format of records and releases."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

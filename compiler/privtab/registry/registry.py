@@ -1,7 +1,7 @@
-"""The registry: immutable revisions of bundles, and channels that say which of them run.
+"""The registry: immutable revisions of bundles, and channels that record which of them run.
 
-One rule makes releases atomic on every storage: entry N + 1 of a channel's history is created only where it is not there
-yet, and the entry with the greatest number is what runs. All else (copies for static servers) follows and may lag.
+Releases are atomic on every storage: entry N + 1 of a channel's history is created only if it does not exist, and the
+entry with the highest number is active. Everything else (copies for static servers) follows and may lag.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from privtab.signatures import Trust
 
 _ATTEMPTS = 50
-"""Releases in a row that others may win before one without `expect` gives up."""
+"""How often a release without `expect` may lose to concurrent ones before it fails."""
 
 
 class Registry:
-    """Where bundles are kept. Any number of processes may read and write the same one.
+    """A registry of bundles. Any number of processes may read and write it concurrently.
 
-    Every method raises RegistryError where the storage does not answer, UsageError for names that cannot be.
+    Every method raises RegistryError if the storage fails, UsageError for invalid names.
     """
 
     def __init__(self, store: Store) -> None:
@@ -41,18 +41,18 @@ class Registry:
 
     @classmethod
     def open(cls, url: str, **storage_options: Any) -> Registry:
-        """A folder, `file://`, `s3://`, `memory://`, or `http(s)://` to read. Nothing is made before the first bundle is put."""
+        """Open a folder, `file://`, `s3://`, `memory://`, or `http(s)://` (read only). It is created by the first `put`."""
         return cls(opened(url, **storage_options))
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         return self.store.url
 
     def init(self, *, verification_keys: Iterable[str] = (), scope: str = "", replace: bool = False) -> None:
-        """Make a registry; with keys (PEM texts) it takes bundles only that one of them signed, for `scope`.
+        """Create a registry; with keys (as PEM text) it only accepts bundles signed with one of them, for `scope`.
 
-        Raises RegistryConflict where there is one, unless its settings are to be replaced.
+        Raises RegistryConflict if it exists, unless `replace` is set, which replaces its settings.
         """
         keys = list(verification_keys)
         if keys:
@@ -71,7 +71,7 @@ class Registry:
         location_preflight.try_creating(self.store, encoded(settings))
 
     def settings(self) -> Mapping[str, Any]:
-        """What the registry asks of bundles; empty where there is no registry yet."""
+        """The settings, such as verification keys; empty if there is no registry yet."""
         try:
             found = decoded(names.SETTINGS, self.store.read(names.SETTINGS))
         except Missing:
@@ -85,16 +85,16 @@ class Registry:
     # --- revisions ---
 
     def put(self, bundle: bytes, *, resign: bool = False, hold: contextlib.ExitStack | None = None) -> Revision:
-        """Keep a bundle; the same content again changes nothing and gives what is kept.
+        """Store a bundle; if its content is already stored, returns the stored revision.
 
-        `resign`: where the content is kept with another signature or provenance, this one takes its place from the next
-        switch on. `hold`: until this is closed nobody removes it. Raises BundleRefused, and RegistryConflict where the
-        revision is kept with another content.
+        `resign`: replace a bundle of the same content with another signature or provenance, from the next release on.
+        `hold`: protects the bundle from removal until it is closed. Raises BundleRefused, and RegistryConflict if the
+        revision is stored with different content.
         """
-        self.check_signature(bundle)  # Before anything of it is unpacked.
+        self.check_signature(bundle)  # Before anything is unpacked.
         made = records.revision_in(bundle)
         if not self.settings():
-            # Somebody else may make it just now, and ask for signatures.
+            # Another process may create it at the same time, with verification keys.
             with contextlib.suppress(RegistryConflict):
                 self.init()
             self.check_signature(bundle)
@@ -117,7 +117,7 @@ class Registry:
                         f"revision {made.id} of {made.system} ({made.kind}) is kept with another content"
                     )
                 if kept.digest == made.digest:
-                    # The bytes may have been lost; they are these.
+                    # The stored bytes may have been lost; restore them.
                     self._restore(kept, bundle)
                     return kept
                 if resign:
@@ -130,16 +130,16 @@ class Registry:
         raise RegistryConflict(f"{path} comes and goes: somebody removes revisions just now")
 
     def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
-        """All revisions of a system that can be read, the newest last; of shards those of every shard."""
+        """All readable revisions of a system, newest last; for shards, those of every shard."""
         found = [kept for kept in self.records(system, kind) if isinstance(kept, Revision)]
         return sorted(found, key=lambda revision: (revision.created, revision.shard, revision.id))
 
     def records(self, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
-        """Every record of a system, also those that cannot be read."""
+        """All records of a system, including unreadable ones."""
         return records.all_of(self.store, system, kind)
 
     def revision(self, system: str, kind: str, id: str, shard: str = "") -> Revision:  # noqa: A002
-        """One revision; raises RegistryError where it is not kept."""
+        """One revision; raises RegistryError if it is not stored."""
         kept = self._kept(names.revision(system, kind, id, shard))
         if kept is None:
             part = f" of the shard `{shard}`" if shard else ""
@@ -147,7 +147,7 @@ class Registry:
         return kept
 
     def read(self, revision: Revision) -> bytes:
-        """The bundle of a revision; raises RegistryError where it is gone or not what it was."""
+        """The bundle of a revision; raises RegistryError if it is missing or altered."""
         return self.blob(revision.digest)
 
     def blob(self, digest: str) -> bytes:
@@ -165,32 +165,32 @@ class Registry:
     # --- channels ---
 
     def channels(self) -> list[Channel]:
-        """Every channel of every system, as it is now."""
+        """All channels of all systems."""
         found = []
         for name in self.store.names(names.CHANNELS):
             for system in self.store.names(f"{names.CHANNELS}/{name}") if names.fits(name) else ():
                 if not names.fits(system):
-                    continue  # `check` tells of it.
+                    continue  # `check` reports it.
                 current = self.channel(name, system)
                 if current.last:
                     found.append(current)
         return found
 
     def channel(self, channel: str, system: str) -> Channel:
-        """What runs; with the sequence 0 where there never was a release.
+        """The active release; its sequence is 0 if there was none.
 
-        A release that cannot be read stops nobody: what was whole last runs on, and `broken` says so.
+        If a release is unreadable, the last intact one stays active, and `broken` lists the others.
         """
         return self._history(channel, system).newest()
 
     def newer(self, known: Channel) -> Channel:
-        """What runs, found from a channel that was current once: one look where nothing changed."""
+        """The active release, searched from a known one; takes a single read if nothing changed."""
         return self._history(known.channel, known.system).newer(known)
 
     def confirm(self, known: Channel) -> Channel:
-        """A channel with what became of its release; raises RegistryError where it is gone.
+        """Check that a known release still exists and update its `broken`; raises RegistryError if it is gone.
 
-        Storage that was emptied has nothing newer either.
+        Emptied storage has nothing newer, so `newer` would not notice.
         """
         entry = self._history(known.channel, known.system).entry(known.sequence)
         if entry is None:
@@ -217,11 +217,11 @@ class Registry:
         expect: int | None = None,
         canary: Canary | None = None,
     ) -> Channel:
-        """Let a channel run other revisions, in one step; what is not named stays, but a canary, which ends.
+        """Release revisions to a channel, atomically; those not given stay, except a canary, which ends.
 
-        `state` for a whole state, `shards` (shard → revision) for one in shards, all of it; each takes the other's place.
-        `expect`: which release must still be the last one (`Channel.last`). Raises RegistryConflict where it is not, RegistryError
-        where a revision is not kept, BundleRefused where one is signed with a key that is not trusted any more.
+        `state` for a whole state, or `shards` (shard → revision) for all of a sharded one; each replaces the other.
+        `expect`: the number that the last release must still have (`Channel.last`). Raises RegistryConflict if it has another,
+        RegistryError if a revision is not stored, BundleRefused if one is signed with a key that is no longer trusted.
         """
         if not self.store.writable:
             raise UsageError(f"{self.url} is only read: write where its files lie")
@@ -252,14 +252,14 @@ class Registry:
         raise RegistryConflict(f"{channel}/{system}: others release to it all the time")
 
     def history(self, channel: str, system: str, last: int | None = None) -> list[Channel]:
-        """Every release that can be read, or the `last` ones of them, the oldest first."""
+        """All readable releases, or the `last` ones of them, oldest first."""
         return self._history(channel, system).all(last)
 
     def unread(self, channel: str, system: str) -> list[Unread]:
-        """Every release that is there and cannot be read."""
+        """All unreadable releases."""
         return self._history(channel, system).unread()
 
-    # --- inside ---
+    # --- private ---
 
     def _after(
         self,
@@ -299,13 +299,13 @@ class Registry:
         try:
             return self.revision(before.system, kind, identity, shard).digest
         except RegistryError:
-            # What runs goes on running, whatever became of its record.
+            # An active revision stays, even if its record is lost.
             if known in before.digests:
                 return before.digests[known]
             raise
 
     def _policy(self, after: Channel, identity: str) -> Revision | None:
-        """The record of a policy, as far as it can be read."""
+        """The record of a policy, or None if it is unreadable."""
         try:
             return self._kept(names.revision(after.system, "policy", identity))
         except BrokenRecord:
@@ -318,7 +318,7 @@ class Registry:
         return records.kept(self.store, path)
 
     def _kept_or_mended(self, path: str, made: Revision) -> Revision | None:
-        """The revision of a record. One that cannot be read is written anew: from what a channel runs, else as it is put."""
+        """The revision of a record. An unreadable one is restored from a bundle in a channel, or removed to be written again."""
         try:
             return self._kept(path)
         except BrokenRecord:
@@ -332,7 +332,7 @@ class Registry:
             return None
 
     def _restore(self, kept: Revision, bundle: bytes) -> None:
-        """Keep the bytes of a revision where they are not kept, or not whole."""
+        """Store the bytes of a revision again if they are missing or incomplete."""
         path = names.blob(kept.digest)
         try:
             whole = self.store.size(path) == kept.size
@@ -342,7 +342,7 @@ class Registry:
             self.store.replace(path, bundle)
 
     def check_signature(self, bundle: bytes) -> None:
-        """Raise BundleRefused for a bundle that the registry would not take."""
+        """Raise BundleRefused for a bundle that the registry would not accept."""
         trust = self.trust()
         if trust is None:
             return
@@ -354,7 +354,7 @@ class Registry:
             raise BundleRefused(f"{self.url} takes signed bundles alone, and this one is refused: {error}") from None
 
     def _check_trusted(self, before: Channel, after: Channel) -> None:
-        """Look at the signatures of what did not run before: keys may have been taken away since it was put."""
+        """Check the signatures of bundles that did not run before: keys may have been removed since they were put."""
         asked = self.trust() is not None
         for known, digest in after.digests.items():
             if asked and before.digests.get(known) != digest:
@@ -366,7 +366,7 @@ class Registry:
                     ) from None
 
     def _check_there(self, before: Channel, after: Channel) -> None:
-        """Raise RegistryError where a bundle that did not run before is gone."""
+        """Raise RegistryError if a bundle that did not run before is missing."""
         for known, digest in after.digests.items():
             if before.digests.get(known) != digest:
                 try:
@@ -375,7 +375,7 @@ class Registry:
                     raise RegistryError(f"{self.url} has lost the bundle of {known}: put it again") from None
 
     def trust(self) -> Trust | None:
-        """Whose signatures the registry asks for; None where it asks for none."""
+        """The trusted keys and scope; None if the registry does not require signatures."""
         settings = self.settings()
         if not settings.get("verification_keys"):
             return None

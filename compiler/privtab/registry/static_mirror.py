@@ -1,4 +1,4 @@
-"""Copies for static servers: beside each channel's history the bundles that it runs, each whole and under one name."""
+"""Copies for static servers: the bundles of each channel, under fixed names beside its history."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ CHANNEL = "channel.json"
 
 
 class StaticMirror:
-    """Writes the copies of a channel; `channel.json`, written last, tells which release they are of.
+    """Writes the copies of a channel; `channel.json`, written last, records their release.
 
-    They lag behind its history by a moment, and until the next release or repair where their writer dies. Each is whole at
-    any time.
+    They lag behind the history by a moment or, if their writer dies, until the next release or repair. Each file is always
+    complete.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def refresh(self, current: Channel) -> Channel:
-        """Bring the copies up to the channel as it is; what was released to meanwhile is written too. The last one written."""
+        """Update the copies to the channel, including releases made meanwhile; returns the last one written."""
         while True:
             self._write(current)
-            # Whoever wrote last has looked after that: so the last copies are of the last release.
+            # Each writer checks after writing, so the final copies are of the last release.
             newest = self._registry.newer(current)
             if newest.sequence == current.sequence:
                 return current
             current = newest
 
     def stale(self, current: Channel) -> list[str]:
-        """The files that are not what they should be."""
+        """The files that differ from the channel."""
         store, folder = self._registry.store, names.channel(current.channel, current.system)
         wanted = self._wanted(current)
         found = [f"{folder}/{file}" for file, digest in wanted.items() if self._digest(f"{folder}/{file}") != digest]
@@ -65,7 +65,7 @@ class StaticMirror:
 
     @staticmethod
     def _wanted(current: Channel) -> dict[str, str]:
-        """File → SHA-256. A canary is for the server: static ones give everybody the same."""
+        """File → SHA-256. Canaries need the registry server: static servers send every sidecar the same bundles."""
         return {
             names.served(kind, shard): current.digests[pin(kind, identity, shard)]
             for (kind, shard), identity in current.runs().items()

@@ -1,6 +1,6 @@
-"""Storage under a registry: whole files by path, and one promise that all rests on: `create` lets one writer win.
+"""Storage of a registry: whole files by path. Releases rely on `create`, which only one of several writers wins.
 
-A file is seen whole or not at all. Paths are relative, with slashes, and checked by `names.py` before they come here.
+Incomplete files are never visible. Paths are relative, with slashes, and were checked by `names.py`.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from privtab.errors import RegistryError, UsageError
 
 
 class Missing(Exception):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class Exists(Exception):
-    """The file is there already, so somebody else wrote it."""
+    """The file exists already: another writer created it."""
 
 
 class Store(Protocol):
-    """Where files lie. Every method raises RegistryError where the storage does not answer."""
+    """Storage of files. Every method raises RegistryError if the storage fails."""
 
     url: str
     writable: bool
 
     def read(self, path: str) -> bytes:
-        """A file; raises Missing."""
+        """Read a file; raises Missing."""
 
     def size(self, path: str) -> int:
-        """The bytes of a file; raises Missing."""
+        """The size of a file in bytes; raises Missing."""
 
     def create(self, path: str, content: bytes) -> None:
-        """A file that must not be there; raises Exists. Of several writers one wins."""
+        """Create a file; raises Exists if it exists already. Of several writers, one wins."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """A file in the place of the one before, in one step."""
+        """Create or replace a file atomically."""
 
     def remove(self, path: str) -> None:
-        """Without a file; does nothing where there is none."""
+        """Remove a file, if it exists."""
 
     def litter(self, seconds: float) -> list[str]:
-        """What writers left behind that died so long ago, by path; object stores have none."""
+        """Paths of temporary files older than `seconds`, left by writers that died; object stores have none."""
 
     def names(self, path: str) -> list[str]:
-        """The names of what lies in a folder, sorted; none where there is no folder."""
+        """The sorted names in a folder; empty if it does not exist."""
 
     def renew(self) -> None:
-        """Begin to count anew what is read of a storage that is trusted with so much only; for programs that run on."""
+        """Reset the limits on what is read from untrusted storage; for long-running programs."""
 
 
 def opened(url: str, **options: Any) -> Store:
-    """The storage at an address: a folder, `file://`, `http(s)://` to read, or what fsspec knows (`s3://`, `memory://`)."""
+    """The storage at an address: a folder, `file://`, `http(s)://` (read only), or one of fsspec (`s3://`, `memory://`)."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return LocalStore(Path(url))
@@ -78,7 +78,7 @@ _STAGED = ".new-"
 
 
 class LocalStore:
-    """A folder. `create` is a hard link, which the kernel makes for one of those who ask."""
+    """A folder. `create` makes a hard link, which succeeds for only one writer."""
 
     writable = True
 
@@ -119,7 +119,7 @@ class LocalStore:
             (self.folder / path).unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
-        """As Store.names; files under way begin with a point and are none."""
+        """As Store.names, without temporary files, whose names begin with a dot."""
         try:
             return sorted(name for name in os.listdir(self.folder / path) if not name.startswith("."))  # noqa: PTH208
         except (FileNotFoundError, NotADirectoryError):
@@ -133,16 +133,16 @@ class LocalStore:
         found = []
         with self._telling(""):
             for path in self.folder.rglob(f"{_STAGED}*"):
-                with contextlib.suppress(FileNotFoundError):  # Its writer lives, and is done with it.
+                with contextlib.suppress(FileNotFoundError):  # Its writer has just finished with it.
                     if path.stat().st_mtime < oldest:
                         found.append(path.relative_to(self.folder).as_posix())
         return sorted(found)
 
     def renew(self) -> None:
-        """As Store.renew: it is as large as it is."""
+        """As Store.renew; there are no limits."""
 
     def _create_locked(self, path: str, beside: Path) -> None:
-        """For file systems without hard links: whoever holds the lock looks and renames. A lock ends with its process."""
+        """For file systems without hard links: check and rename under a lock, which ends with its process."""
         import fcntl
 
         with (self.folder / ".create.lock").open("ab") as lock:
@@ -162,12 +162,12 @@ class LocalStore:
 
 
 _CREATES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
-"""Where fsspec's exclusive writing is a condition that the store itself checks; a registry tries it when it is made."""
+"""Schemes for which the store itself enforces fsspec's exclusive creation; `Registry.init` tests it."""
 _MEMORY = threading.Lock()
 
 
 class FsspecStore:
-    """What fsspec knows. `create` is a conditional write of the store (`If-None-Match: *` for S3)."""
+    """Storage through fsspec. `create` is a conditional write (`If-None-Match: *` on S3)."""
 
     def __init__(self, url: str, **options: Any) -> None:
         try:
@@ -179,10 +179,10 @@ class FsspecStore:
         self.writable = scheme in _CREATES
         self._lock = _MEMORY if scheme == "memory" else contextlib.nullcontext()
         if scheme in ("s3", "s3a") and _is_here(options):
-            # No proxy of the environment has a say on this machine. An empty table is none to botocore; None asks for it.
+            # Do not use proxies of the environment on this machine. botocore takes {} as no proxies, None as the environment's.
             options["config_kwargs"] = {"proxies": {}, **options.get("config_kwargs", {})}
         try:
-            # What was listed is asked for anew: others write, too.
+            # Do not cache listings: other processes write, too.
             self._fs, root = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **options)
         except (ImportError, ValueError, TypeError) as error:
             raise UsageError(f"{url}: {error}") from None
@@ -212,7 +212,7 @@ class FsspecStore:
                 raise
 
     def replace(self, path: str, content: bytes) -> None:
-        """As Store.replace; object stores do it in one step."""
+        """As Store.replace; object stores replace atomically."""
         with self._telling(path), self._lock:
             self._fs.pipe_file(self._at(path), content)
 
@@ -235,7 +235,7 @@ class FsspecStore:
         return sorted({name for one in found if (name := str(one).rstrip("/").rpartition("/")[2])})
 
     def renew(self) -> None:
-        """As Store.renew: it is as large as it is."""
+        """As Store.renew; there are no limits."""
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -253,7 +253,7 @@ class FsspecStore:
 
 
 def _is_here(options: Mapping[str, Any]) -> bool:
-    """Whether the bucket is served by this machine."""
+    """Whether the endpoint is on this machine."""
     from privtab.client._address import is_loopback
 
     given = [options.get("endpoint_url"), options.get("client_kwargs", {}).get("endpoint_url")]
@@ -263,7 +263,7 @@ def _is_here(options: Mapping[str, Any]) -> bool:
 
 
 def _lost(error: OSError) -> bool:
-    """Whether a store says that its condition did not hold: 412, or 409 where another writer is at it just now."""
+    """Whether a conditional write failed: 412, or 409 during a concurrent write."""
     response = getattr(error.__cause__, "response", None)
     status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status in (409, 412)

@@ -1,4 +1,4 @@
-"""A registry behind a web server, to read. The server may be a stranger's: everything that it sends is bounded."""
+"""Read a registry over HTTP. The server is not trusted: everything that it sends is bounded."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from privtab.registry.stores import Missing
 TIMEOUT = (5.0, 60.0)
 """Seconds to connect, and between two pieces of an answer."""
 LONGEST = 600.0
-"""Seconds for the whole of an answer."""
+"""Seconds for a whole answer."""
 LARGEST = 2 << 30
-"""Bytes of a bundle."""
+"""Maximum bytes of a bundle."""
 LARGEST_RECORD = 16 << 20
-"""Bytes of anything else: records, releases, lists of folders."""
+"""Maximum bytes of other files: records, releases, listings."""
 MOST_NAMES = 20_000
-"""Names in one folder."""
+"""Maximum names in a folder."""
 MOST_ASKED = 50_000
-"""Requests between two calls of `renew`."""
+"""Maximum requests between two calls of `renew`."""
 MOST_RECORDS = 512 << 20
-"""Bytes of records between two calls of `renew`."""
+"""Maximum bytes of records between two calls of `renew`."""
 
 _LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]{1,1000})["']""", re.IGNORECASE)
 
 
 class HttpStore:
-    """A registry behind a static server or `privtab serve --registry`, to read.
+    """A registry behind a static server or `privtab serve --registry`, read only.
 
-    `token`: a bearer token; `verify`: False or a file of authorities. Folders are read where the server lists them.
+    `token`: a bearer token; `verify`: False or a file of CA certificates. Folders need a server that lists them.
     """
 
     writable = False
@@ -65,7 +65,7 @@ class HttpStore:
         if answer.status != 200:
             raise RegistryError(f"{where} answered {answer.status} {answer.reason}")
         if bundle:
-            return answer.body  # Some servers say of a `.gz` that it is encoded so.
+            return answer.body  # Some servers declare `.gz` files as gzip-encoded.
         if answer.encoded:
             raise RegistryError(f"{where} is sent as {answer.encoded[:20]}, which was not asked for")
         self._came += len(answer.body)
@@ -78,15 +78,15 @@ class HttpStore:
         return len(self.read(path))
 
     def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
-        """Refused."""
+        """Raises: the storage is read only."""
         raise self._read_only(path)
 
     def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
-        """Refused."""
+        """Raises: the storage is read only."""
         raise self._read_only(path)
 
     def remove(self, path: str) -> None:
-        """Refused."""
+        """Raises: the storage is read only."""
         raise self._read_only(path)
 
     def litter(self, seconds: float) -> list[str]:  # noqa: ARG002
@@ -94,7 +94,7 @@ class HttpStore:
         return []
 
     def names(self, path: str) -> list[str]:
-        """As Store.names, from the links of the server's page."""
+        """As Store.names, from the links in the server's listing."""
         try:
             page = self.read(f"{path}/" if path else "")
         except Missing:
