@@ -1,1 +1,1 @@
-"""From a changed table to sidecars that decide by it, and back: gates, the release, who runs it, canaries."""
+"""Deploy policies to sidecars and roll back: gates, releases, canaries, and the status of the fleet."""

@@ -1,7 +1,7 @@
-"""Whether a canary decides as the others do: allow shares by rule, compared by a test of two proportions.
+"""Compare the decisions of a canary with those of the other sidecars, by rule, with a two-proportion test.
 
-An exact comparison of the policies has been a gate before. This looks at what callers really ask: whether those that the
-canary serves are refused, or allowed, or left without an answer, more often than the others meanwhile.
+The diff gate has already compared the policies exactly. This compares actual requests: whether the canary denies, allows
+or leaves undecided a different share of them than the other sidecars in the same time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from privtab.registry.nodes import Canary
 
 Verdict: TypeAlias = Literal["alike", "moved", "few"]
 ERROR_RATE = 0.001
-"""How often a canary that decides like the others may be called other, over all rules that are compared."""
+"""Probability of a false alarm for a canary that decides like the others, over all compared rules."""
 LEAST = 20
-"""Decisions on each side below which a rule says nothing."""
+"""Minimum decisions on each side for a rule to be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCount:
-    """Decisions of one side by one rule."""
+    """The decisions of one side by one rule."""
 
     allowed: int = 0
     denied: int = 0
@@ -32,11 +32,11 @@ class RuleCount:
 
     @property
     def asked(self) -> int:
-        """How many there were."""
+        """The number of decisions."""
         return self.allowed + self.denied + self.undefined
 
     def share(self, of: Literal["allowed", "undefined"]) -> float:
-        """A part of them, from 0 to 1."""
+        """The share of one kind of answer, from 0 to 1."""
         part = self.allowed if of == "allowed" else self.undefined
         return part / self.asked if self.asked else 0.0
 
@@ -48,7 +48,7 @@ class RuleCount:
         )
 
     def __sub__(self, other: RuleCount) -> RuleCount:
-        # A server may forget a revision that nobody decided by for long, and count from 0 again.
+        # The server may forget a revision that has not been used for long and count from 0 again.
         if self.asked < other.asked:
             return self
         return RuleCount(
@@ -60,7 +60,7 @@ class RuleCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleComparison:
-    """One rule on both sides. `p`: how often chance alone makes a difference as great as this."""
+    """One rule on both sides. `p`: the probability that chance alone makes such a difference."""
 
     rule: str
     canary: RuleCount
@@ -71,7 +71,7 @@ class RuleComparison:
 
     @property
     def difference(self) -> float:
-        """How much greater the canary's share is."""
+        """The canary's share minus that of the others."""
         return self.canary.share(self.of) - self.others.share(self.of)
 
     @property
@@ -83,7 +83,7 @@ class RuleComparison:
         )
 
     def json(self) -> dict[str, Any]:
-        """For a program."""
+        """As JSON."""
         return {
             "rule": self.rule,
             "of": self.of,
@@ -95,11 +95,11 @@ class RuleComparison:
 
 
 Counts: TypeAlias = dict[tuple[bool, str], RuleCount]
-"""(whether of the canary, rule) → decisions."""
+"""(whether of the canary, rule) → counts."""
 
 
 def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
-    """The decisions by two revisions of one kind: the canary's, and what the others run."""
+    """The decisions by two revisions of one kind, that of the canary and that of the others."""
     found: Counts = {}
     for tally in tallies:
         if tally.revision in {canary, others}:
@@ -111,24 +111,24 @@ def counts(tallies: Iterable[Tally], canary: str, others: str) -> Counts:
 
 
 def since(now: Counts, start: Counts) -> Counts:
-    """What was decided from the start on."""
+    """The decisions since the start."""
     return {key: count - start.get(key, RuleCount()) for key, count in now.items()}
 
 
 def added(one: Counts, other: Counts) -> Counts:
-    """Both together."""
+    """The sum of both."""
     return {key: one.get(key, RuleCount()) + other.get(key, RuleCount()) for key in one.keys() | other.keys()}
 
 
 def asked(found: Counts, *, canary: bool) -> int:
-    """How many decisions one side made."""
+    """The number of decisions on one side."""
     return sum(count.asked for (own, _), count in found.items() if own is canary)
 
 
 def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tuple[RuleComparison, ...]:
-    """Every rule that either side was asked by, those that moved first.
+    """Compare all rules used on either side; those that moved come first.
 
-    A rule moved where its share is other by more than `tolerance` (0 to 1), and that is no chance.
+    A rule moved if its shares differ significantly and by more than `tolerance` (0 to 1).
     """
     rules = sorted({rule for _, rule in found})
     pairs = [(rule, found.get((True, rule), RuleCount()), found.get((False, rule), RuleCount())) for rule in rules]
@@ -149,7 +149,7 @@ def compare(found: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tup
 
 
 def chance(one: RuleCount, other: RuleCount, of: Literal["allowed", "undefined"]) -> float:
-    """The two-sided p of a test of two proportions with a pooled share; 1 where a side has nothing.
+    """The two-sided p-value of a pooled two-proportion test; 1 if a side has no decisions.
 
     >>> chance(RuleCount(allowed=50, denied=50), RuleCount(allowed=50, denied=50), "allowed")
     1.0
@@ -165,7 +165,10 @@ def chance(one: RuleCount, other: RuleCount, of: Literal["allowed", "undefined"]
 
 
 def part(text: str) -> Canary:
-    """Which sidecars go first: a share (`10%`, `0.1`), a label (`zone=a`), or both (`app=web,25%`); raises UsageError."""
+    """Parse the part of the sidecars in a canary: a share (`10%`, `0.1`), labels (`zone=a`), or both (`app=web,25%`).
+
+    Raises UsageError.
+    """
     share: float | None = None
     labels: dict[str, str] = {}
     for word in filter(None, (word.strip() for word in text.split(","))):

@@ -1,4 +1,4 @@
-"""Watching a canary decide for a while."""
+"""Observe the decisions of a canary."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.watch import Reader
 
 EVERY = 0.5
-"""Seconds between two looks. OPA sends its decisions every few seconds."""
+"""Seconds between two readings. OPA sends its decision logs every few seconds."""
 CERTAIN = 1e-6
-"""The error rate of the looks before the end: who looks often finds something by chance."""
+"""The error rate for stopping early; low, since repeated tests find differences by chance."""
 
 Outcome: TypeAlias = Literal["alike", "moved", "quiet"]
 
@@ -31,10 +31,10 @@ class CanaryPlan:
     part: Canary
     seconds: float
     decisions: int
-    """Of the canary: with so many it ends before its time."""
+    """Decisions on each side with which the observation ends early."""
     tolerance: float
     quiet_ok: bool
-    """Whether a canary that nobody asks enough is good."""
+    """Whether a canary with too few decisions to compare passes."""
 
     @property
     def words(self) -> str:
@@ -47,19 +47,19 @@ class CanaryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryOutcome:
-    """What was compared, and what comes of it."""
+    """The result of observing a canary."""
 
     outcome: Outcome
     good: bool
     says: str
     seconds: float
     canary: int
-    """Decisions of the canary."""
+    """The number of the canary's decisions."""
     others: int
     compared: tuple[RuleComparison, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """For a program."""
+        """As JSON."""
         return {
             "outcome": self.outcome,
             "good": self.good,
@@ -71,10 +71,9 @@ class CanaryOutcome:
 
 
 class CanaryCounts:
-    """The decisions of a canary and of the others since it began.
+    """Counts the decisions of a canary and of the others since it began.
 
-    The server counts by when they were made: logs come late, and what was decided before may have been asked by others. One
-    that does not know that counts all that comes in.
+    Logs arrive late, so the server counts decisions by the time they were made. An older server counts by arrival.
     """
 
     def __init__(self, during: Channel, fleet: Fleet) -> None:
@@ -86,10 +85,10 @@ class CanaryCounts:
         self._found: Counts = {}
 
     def now(self, fleet: Fleet) -> Counts:
-        """So far."""
+        """The counts so far."""
         began = self._began(fleet)
         if began != self._since:
-            # A server that was started anew counts from nothing; what was decided before it stays decided.
+            # A restarted server counts from zero; keep the earlier counts.
             self._since, self._before, self._start = began, self._found, {}
         self._found = added(self._before, since(self._all(fleet), self._start))
         return self._found
@@ -103,7 +102,7 @@ class CanaryCounts:
 
 
 def observe(read: Reader, during: Channel, trial: CanaryPlan, console: Console | None) -> CanaryOutcome:
-    """Count decisions until there are enough or time is up, then compare them. A rule that surely moved ends it at once."""
+    """Count decisions until there are enough or time is up, then compare them. Ends early if a rule has clearly moved."""
     counted = CanaryCounts(during, read())
     begun = time.monotonic()
     while True:
@@ -139,7 +138,7 @@ def observe(read: Reader, during: Channel, trial: CanaryPlan, console: Console |
 
 
 def alone(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
-    """A canary that all sidecars are in: nobody is left whose decisions could stand beside theirs."""
+    """The outcome of a canary with all sidecars in it, which leaves none to compare with."""
     says = f"all {everybody} sidecars are in that part" if everybody > 1 else "the only sidecar is in that part"
     return CanaryOutcome(
         outcome="quiet", good=quiet_ok, says=f"{says}: there is nobody to compare with", seconds=0.0, canary=0, others=0
@@ -147,7 +146,7 @@ def alone(everybody: int, quiet_ok: bool) -> CanaryOutcome:  # noqa: FBT001
 
 
 def sides(during: Channel) -> tuple[str, str]:
-    """By which revisions the decisions of both sides are told apart: the policies, or the states where these are the same."""
+    """The revisions that distinguish both sides: their policies or, if these are equal, their states."""
     own = during.canary or Canary()
     if own.policy is not None and during.policy is not None and own.policy != during.policy:
         return own.policy, during.policy

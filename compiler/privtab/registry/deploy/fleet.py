@@ -1,4 +1,4 @@
-"""Reading the fleet: from the registry server, which sidecars report to, or from each OPA itself."""
+"""Read the status of sidecars: from the registry server, to which they report, or from each OPA."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from privtab.errors import UsageError
 from privtab.registry.deploy.nodes import Feed, Fleet, Loaded, Sidecar, Tally, moment_of, reported
 
 TIMEOUT = (2.0, 5.0)
-"""Connecting and reading, in seconds."""
+"""Seconds to connect and to wait for data."""
 LONGEST = 20.0
-"""Seconds for the whole of an answer."""
+"""Seconds for a whole answer."""
 LARGEST = 64 << 20
-"""Bytes of an answer."""
+"""Maximum bytes of an answer."""
 
 
 class HttpReader:
-    """What both readers share: connections, a token that nothing else replaces, and an end."""
+    """Base of both readers: connections and a token."""
 
     def __init__(self, token: str | None, ca: str | None) -> None:
         self._fetcher = Fetcher(
@@ -30,11 +30,11 @@ class HttpReader:
         )
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._fetcher.close()
 
     def get(self, url: str) -> Any:
-        """The JSON there; raises TroubleError with words for people."""
+        """The JSON at a URL; raises TroubleError with a readable message."""
         try:
             answer = self._fetcher.get(url)
         except FetchError as error:
@@ -48,18 +48,18 @@ class HttpReader:
 
 
 class TroubleError(Exception):
-    """Nothing could be read just now; a watch goes on."""
+    """The fleet could not be read; a watch continues."""
 
 
 class OpaReader(HttpReader):
-    """The OPAs themselves, asked for their status all at once."""
+    """Reads the status of several OPAs concurrently."""
 
     def __init__(self, urls: Sequence[str], token: str | None = None, ca: str | None = None) -> None:
         super().__init__(token, ca)
         self._urls = [checked(url, "--opa") for url in urls]
 
     def __call__(self) -> Fleet:
-        """What each of them says now."""
+        """The current status of each OPA."""
         with ThreadPoolExecutor(max_workers=min(16, len(self._urls))) as pool:
             return Fleet(sidecars=tuple(pool.map(self._one, self._urls)))
 
@@ -80,7 +80,7 @@ class OpaReader(HttpReader):
 
 
 class ServerReader(HttpReader):
-    """The registry server, which sidecars report to and send their decisions to be counted."""
+    """Reads the fleet from the registry server, which receives the sidecars' status and decision logs."""
 
     def __init__(self, url: str, token: str | None = None, ca: str | None = None) -> None:
         super().__init__(token, ca)
@@ -88,7 +88,7 @@ class ServerReader(HttpReader):
         self._last = Fleet()
 
     def __call__(self) -> Fleet:
-        """What it has heard; what was heard before where it does not answer just now, with the problem."""
+        """The fleet as the server knows it; if it does not answer, the last known fleet with the problem."""
         try:
             content = self.get(f"{self._url}/fleet")
             self._last = fleet_of(content)
@@ -98,7 +98,7 @@ class ServerReader(HttpReader):
 
 
 def fleet_of(content: Any) -> Fleet:
-    """The fleet of the server's JSON; raises TroubleError for anything else."""
+    """The fleet from the server's JSON; raises TroubleError for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
         raise TroubleError("that is no registry server of privtab: it tells of no fleet")
     counted, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
@@ -127,7 +127,7 @@ def _refused(one: Mapping[str, Any]) -> str:
 
 
 def checked(url: str, option: str) -> str:
-    """A base address; raises UsageError for anything else."""
+    """Return a base address unchanged; raises UsageError if it is invalid."""
     if not url.startswith(("http://", "https://")) or set("?#") & set(url):
         raise UsageError(f"`{option} {url}`: write http://host:port, without a query or a fragment")
     return url.rstrip("/")
@@ -170,7 +170,7 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
     )
     if made.bundles or not made.feeds:
         return made
-    # It reports no status, but shows what it runs when it asks for something newer.
+    # It does not report its status, but its requests for bundles show what it runs.
     bundles = [
         Loaded(name=s.kind, revision=s.holds, since=moment_of(_object(one).get("since")))
         for s, one in zip(made.feeds, feeds.values(), strict=False)
@@ -179,18 +179,18 @@ def _sidecar(entry: Mapping[str, Any]) -> Sidecar:
 
 
 def _over(bundle: Mapping[str, Any], asking: Sequence[str]) -> bool:
-    """Whether a bundle's complaint is that the server was away, while the sidecar asks the same server for it just now.
+    """Whether a bundle's error is an outage of the server that is over, since the sidecar is now polling that server.
 
-    OPA says it until its next report, which a long poll may hold up.
+    OPA repeats the error until its next report, which a long poll can delay.
     """
     said = str(bundle.get("message") or "")
     return said.startswith("request failed") and any(f"/channels/{name}." in said for name in asking)
 
 
 def _seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
-    """When it was last heard of, by our own clock: that of the server may be another."""
+    """When it was last seen, by the local clock, from which the server's may differ."""
     if waiting:
-        # Who waits for the answer to a long poll is there, however long ago they asked.
+        # A sidecar in a long poll is present, however long ago it began.
         return datetime.now(tz=UTC)
     seconds = entry.get("seconds_unseen")
     if not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:

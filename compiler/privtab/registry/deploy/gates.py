@@ -1,4 +1,4 @@
-"""What must hold before a policy is released: its findings, its scenarios, and what it changes of what runs now."""
+"""Gates before a release: findings, scenarios, and changes relative to the running policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Name = Literal["lint", "tests", "diff", "state"]
 
 
 class Outcome(StrEnum):
-    """How a gate ended."""
+    """The outcome of a gate."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 
 class FailingOn(StrEnum):
-    """Which changes stop a deployment, unless they are waived."""
+    """Which changes stop a deployment unless they are waived."""
 
     WIDER = "wider"
     ANY = "any"
@@ -45,7 +45,7 @@ class FailingOn(StrEnum):
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
-        """The verdicts that stop. What allows more here and less there is wider for somebody; what is unknown may be."""
+        """The verdicts that stop. `incomparable` is wider for some requests, and `unknown` may be."""
         match self:
             case FailingOn.WIDER:
                 return frozenset({Verdict.WIDER, Verdict.INCOMPARABLE, Verdict.UNKNOWN})
@@ -57,7 +57,7 @@ class FailingOn(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One gate: how it ended, one line for people, and what it found."""
+    """The result of a gate: its outcome, a line of text, and its findings."""
 
     name: Name
     outcome: Outcome
@@ -71,15 +71,15 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """Whether it lets through."""
+        """Whether the deployment may continue."""
         return self.outcome is not Outcome.FAILED
 
     def record(self) -> dict[str, Any]:
-        """What is kept of it beside the release, for people who ask later."""
+        """The record of the gate that is stored with the release."""
         return {"gate": self.name, "outcome": str(self.outcome), "says": self.says}
 
     def json(self) -> dict[str, Any]:
-        """The whole of it for a program."""
+        """The complete result as JSON."""
         found = [
             {
                 "code": d.code,
@@ -103,7 +103,7 @@ class Gate:
 
 
 def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, PolicyCheck]:
-    """The findings that `privtab lint` has, failing where it fails."""
+    """The findings of `privtab lint`; fails if it would."""
     started = time.perf_counter()
     checked = lint_policy(policy, variant=variant, readings=readings)
     found = checked.judged.kept
@@ -123,7 +123,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
 def test_gate(
     policy: Path, *, variant: str | None, readings: dict[str, str], engine: Literal["reference", "opa", "both"]
 ) -> Gate:
-    """The scenarios beside the policy, as `privtab test` asks them; failed where there are none."""
+    """The scenarios beside the policy, as in `privtab test`; fails if there are none."""
     started = time.perf_counter()
     asked, found = 0, list[Failure]()
     for plan in plans([policy], readings or None):
@@ -156,7 +156,7 @@ def diff_gate(
     today: date,
     shown: str,
 ) -> Gate:
-    """What changes for callers. `running`: the program that the channel has now and its name, None where it has none."""
+    """The changes for callers. `running`: the channel's current program and its name, None if it has none."""
     started = time.perf_counter()
     if running is None:
         return Gate(name="diff", outcome=Outcome.PASSED, says="nothing runs yet: there is nothing to compare with")
@@ -170,7 +170,7 @@ def diff_gate(
         outcome=Outcome.FAILED if failed else Outcome.PASSED,
         says=_changes(marked, blocking),
         seconds=time.perf_counter() - started,
-        # That a waiver is for another change says nothing here: one file serves every system.
+        # A waiver for another change is no error here: one file serves all systems.
         diagnostics=tuple(d for d in found if d.name != "unused-waiver"),
         diff=marked,
         blocking=blocking,
@@ -178,10 +178,10 @@ def diff_gate(
 
 
 def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, sharded: bool) -> Gate | None:
-    """Whether the state that runs still says what it said: its index has what names stand for; None where nothing changed.
+    """Whether the running state still fits: its index depends on declarations of the policy. None if nothing changed.
 
-    `keep`: why it may stay all the same. `in_shards`: how the state is that runs; `sharded`: how the policy reads one, and
-    if that is otherwise it reads nothing.
+    `keep`: the reason to keep it anyway. `in_shards`: whether the running state is sharded; `sharded`: whether the policy
+    reads a sharded one. If these differ, the policy cannot read the state.
     """
     if in_shards != sharded:
         says = (
@@ -201,12 +201,12 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
 
 
 def _indexed(change: Declared) -> bool:
-    """Whether a declaration that changed is worked into the index of a state. No state speaks of a name that is new."""
+    """Whether a changed declaration affects the index of a state. A state cannot use a name that is new."""
     return change.meaning and (change.verdict is not Verdict.ADDED or change.kind in {"role", "semantics"})
 
 
 def skipped(name: Name, why: str) -> Gate:
-    """A gate that somebody left out, with their reason."""
+    """A skipped gate, with the reason given."""
     return Gate(name=name, outcome=Outcome.SKIPPED, says=f"left out: {why}")
 
 

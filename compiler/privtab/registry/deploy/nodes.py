@@ -1,4 +1,4 @@
-"""What sidecars report: values only; readers make them, watchers and tables read them."""
+"""The values that sidecars report, produced by readers and used by watches and tables."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ KINDS: tuple[Kind, ...] = ("policy", "state")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """One bundle of a sidecar: its name in OPA's configuration, what is active, since when, and what went wrong last."""
+    """One bundle of a sidecar: its name in OPA's configuration, the active revision, since when, and the last error."""
 
     name: str
     revision: str | None
     since: datetime | None = None
     problem: str | None = None
     tried: str | None = None
-    """When it was last asked for, as the sidecar says it."""
+    """When the sidecar last requested it, as it reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """One bundle that a sidecar asks a channel for, and the revision that it says it runs."""
+    """One bundle that a sidecar requests from a channel, and the revision that it runs."""
 
     channel: str
     system: str
@@ -37,7 +37,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
-    """One OPA, as it reported or was asked; `problem`: why it could not be asked."""
+    """One OPA, from its report or its status API; `problem`: why it could not be read."""
 
     id: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -46,31 +46,31 @@ class Sidecar:
     url: str | None = None
     problem: str | None = None
     feeds: tuple[Feed, ...] = ()
-    """What it asks for, where the server knows."""
+    """What it requests, if the server knows."""
     places: tuple[str, ...] | None = None
-    """Which channels it reads, as `channel/system`; None where nobody says so."""
+    """Which channels it reads, as `channel/system`; None if unknown."""
     certain: bool = True
-    """Whether that is sure: of sidecars without a name the server may not be able to tell."""
+    """Whether `places` is certain: for sidecars without a name, the server may not be able to tell."""
 
     @property
     def doubt(self) -> str:
-        """That nobody can tell what it reads, in words; empty where somebody can."""
+        """A message if it is uncertain what it reads; empty otherwise."""
         if self.certain:
             return ""
         where = " or ".join(self.places or ()) or "no channel that is known"
         return f"cannot be told apart from others, it may read {where}: give it `X-Privtab-Instance`"
 
     def runs(self, revision: str) -> bool:
-        """Whether a bundle of that revision is active, by its report or by what it says when it looks for a newer one."""
+        """Whether a bundle of that revision is active, by its report or its request for a newer one."""
         held = any(feed.holds == revision for feed in self.feeds)
         return held or any(bundle.revision == revision for bundle in self.bundles)
 
     def canary(self, channel: str, system: str) -> bool:
-        """Whether it is served what only a part of the fleet gets."""
+        """Whether it is served a canary."""
         return any(s.canary for s in self.feeds if (s.channel, s.system) == (channel, system))
 
     def reads(self, channel: str, system: str | None) -> bool:
-        """Whether its bundles come from a channel; where nobody knows where they come from, they may."""
+        """Whether its bundles come from a channel; True if that is unknown."""
         if self.places is not None:
             return any(
                 place.partition("/")[0] == channel and system in {None, place.partition("/")[2]}
@@ -79,9 +79,9 @@ class Sidecar:
         return not self.feeds or any(s.channel == channel and system in {None, s.system} for s in self.feeds)
 
     def loaded(self, kind: Kind, system: str) -> Loaded | None:
-        """The bundle that has the policy or the state of a system, by its name; None where no name says so.
+        """The bundle whose name says that it has the policy or the state of a system, or None.
 
-        Where OPA has bundles of several systems, the system's name is in the bundle's.
+        If OPA has bundles of several systems, the name of the bundle contains that of the system.
         """
         named = [
             b for b in self.bundles if kind in b.name.replace("/", " ").replace("-", " ").replace("_", " ").split()
@@ -90,88 +90,88 @@ class Sidecar:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong, in words."""
+        """The problems, as text."""
         own = [self.problem] if self.problem else []
         return (*own, *(f"{bundle.name}: {bundle.problem}" for bundle in self.bundles if bundle.problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Decisions that were logged, by the revision of a policy or a state, and by rule."""
+    """The number of logged decisions for one revision of a policy or a state and one rule."""
 
     revision: str
     rule: str
     kind: str = ""
-    """What the revision is of: `policy`, `state`, `shard`; empty where the server does not know it."""
+    """The kind of the revision: `policy`, `state`, `shard`; empty if the server does not know it."""
     allowed: int = 0
     denied: int = 0
     undefined: int = 0
 
     @property
     def asked(self) -> int:
-        """How many there were."""
+        """The number of decisions."""
         return self.allowed + self.denied + self.undefined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Every sidecar that is known, and what was decided; `problem`: why this may be old."""
+    """All known sidecars, and the counts of decisions; `problem`: why this may be outdated."""
 
     sidecars: tuple[Sidecar, ...] = ()
     tallies: tuple[Tally, ...] = ()
     problem: str | None = None
     started: str = ""
-    """When the server began to count decisions."""
+    """When the server started to count decisions."""
     trials: Mapping[str, tuple[str, tuple[Tally, ...]]] = field(default_factory=dict)
-    """By `channel/system` since when a canary is under way there, and what its sidecars and the others decided from then on."""
+    """By `channel/system`: when its canary began, and the decisions of all sidecars since then."""
     trouble: tuple[str, ...] = ()
-    """What is wrong with the histories of channels, as the server sees them."""
+    """Problems with the histories of channels, from the server."""
     refused: tuple[str, ...] = ()
-    """Who the server does not let in, the last one last: `web-1: 401 … (/status, 12 times, last at …)`."""
+    """Refused requests to the server, most recent last: `web-1: 401 … (/status, 12 times, last at …)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRevisions:
-    """The revisions that sidecars are to run; None: whichever."""
+    """The revisions that sidecars should run; None: any."""
 
     policy: str | None = None
     state: str | None = None
     outdated: frozenset[str] = frozenset()
-    """What they must not run any more. A sidecar may load some shards of a state only, and none of them may be an old one."""
+    """Revisions that they must no longer run. A sidecar may load only some shards of a state, none of which may be outdated."""
 
     @property
     def revisions(self) -> tuple[str, ...]:
-        """Those that each of them is to run."""
+        """The revisions that each sidecar should run."""
         return tuple(revision for revision in (self.policy, self.state) if revision)
 
 
 class SidecarProgress(StrEnum):
-    """How far a sidecar is."""
+    """The progress of a sidecar."""
 
     ACTIVE = "active"
     WAITING = "waiting"
     REFUSED = "refused"
-    """It has something against a bundle, and says what."""
+    """It refuses a bundle and reports why."""
     SILENT = "silent"
-    """It has not been heard of for long."""
+    """It has not been seen for long."""
     UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarStatus:
-    """A sidecar and how far it is; `why` says what it runs instead, or what it has against it."""
+    """A sidecar and its progress; `why` says what it runs instead, or why it refuses the bundle."""
 
     sidecar: Sidecar
     standing: SidecarProgress
     why: str = ""
 
     def json(self) -> dict[str, Any]:
-        """For a program."""
+        """As JSON."""
         return {"standing": str(self.standing), "why": self.why or None, **sidecar_json(self.sidecar)}
 
 
 def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
-    """A sidecar for a program."""
+    """A sidecar as JSON."""
     return {
         "id": sidecar.id,
         "url": sidecar.url,
@@ -189,12 +189,12 @@ def sidecar_json(sidecar: Sidecar) -> dict[str, Any]:
 
 
 def when(moment: datetime | None) -> str | None:
-    """A moment as text, to the second."""
+    """A time as text, to the second."""
     return None if moment is None else moment.isoformat(timespec="seconds")
 
 
 def moment_of(text: object) -> datetime | None:
-    """The moment of a text in RFC 3339, with as many decimals as OPA writes; None for OPA's `never` and for anything else."""
+    """Parse a time in RFC 3339, with any number of decimals; None for OPA's `never` and anything else."""
     if not isinstance(text, str) or text.startswith("0001-"):
         return None
     try:
@@ -205,7 +205,7 @@ def moment_of(text: object) -> datetime | None:
 
 
 def reported(id_: str, status: Mapping[str, Any], **more: Any) -> Sidecar:
-    """A sidecar from the document of OPA's status API; what has another shape is passed over."""
+    """A sidecar from the document of OPA's status API; parts of an unexpected shape are skipped."""
     labels, bundles = status.get("labels"), status.get("bundles")
     labels = {str(k): str(v) for k, v in labels.items()} if isinstance(labels, Mapping) else {}
     bundles = bundles if isinstance(bundles, Mapping) else {}
@@ -228,7 +228,7 @@ def _loaded(name: str, status: Mapping[str, Any]) -> Loaded:
 
 
 def problem_of(status: Mapping[str, Any]) -> str | None:
-    """What OPA has against a bundle; it keeps the last good one meanwhile."""
+    """Why OPA refuses a bundle; the last good one stays active."""
     message = status.get("message")
     if not status.get("code") and not message:
         return None

@@ -1,7 +1,7 @@
-"""The program of a bundle: what the JSON in it says, as the comparison reads programs.
+"""Read the program of a bundle from its JSON, for comparisons.
 
-What runs is compared as it runs: nothing has to be kept beside the bundles, and a bundle that somebody else put into the
-registry is compared too. Only words are lost on this road (notes, titles of types, where a row stands in its file).
+The running policy is compared from its own bundle, so that nothing else has to be stored and bundles from any source can
+be compared. Only texts are lost (notes, titles of types, positions in files).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from privtab.pipeline import optimised
 
 
 def program_in(bundle: bytes, shown: str) -> Program:
-    """The program of a policy bundle; `shown` names it. Raises FileError where there is none that can be read."""
+    """The program of a policy bundle; `shown` is its name in messages. Raises FileError if there is no readable program."""
     try:
         texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
         if len(texts) != 1:
@@ -31,8 +31,8 @@ def program_in(bundle: bytes, shown: str) -> Program:
 
 
 def comparable(program: Program) -> Program:
-    """A program as it comes out of its own bundle, with the places of its file: two of these differ where bundles would."""
-    # Through the bundle's JSON, so that types and operations come in its order on both sides.
+    """A program as read back from its own bundle, with positions in its file: two of these differ only if the bundles do."""
+    # Go through the bundle's JSON, so that types and operations have its order on both sides.
     document = strict_json.loads(json_bytes(program_json(program, optimised(program))))
     made = program_from_json(document, f"{program.system}/{program.version}")
     return replace(made, rules={pair: replace(r, span=program.rules[pair].span) for pair, r in made.rules.items()})

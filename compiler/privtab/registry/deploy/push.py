@@ -1,7 +1,7 @@
-"""Pushing a policy and a state straight into a running OPA, for development: nothing is kept, nothing is watched.
+"""Push a policy and a state directly into a running OPA, for development: without a registry, without watching.
 
-OPA takes no transaction over several calls. So where a rule changes, all rules go before the new ones come: an answer in
-between is undefined, which is a denial, and never half of one policy and half of another.
+OPA has no transactions over several calls. So if a rule changes, all rules are removed before the new ones are added:
+decisions in between are undefined, which means denied, and never mix two policies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from privtab.client import _address
 from privtab.errors import FleetError, UsageError
 
 TIMEOUT = 30.0
-"""Seconds for one call: OPA compiles all rules again with each module."""
+"""Seconds for one call: OPA recompiles all rules with each module."""
 _ERRORS = (
     ConnectionsError,
     DeleteDataError,
@@ -36,19 +36,19 @@ _ERRORS = (
     PolicyNotFoundError,
     RegoParseError,
 )
-"""What the client raises has no common root."""
+"""The client's exceptions, which have no common base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What a push did: revisions before and after, and what became of each module."""
+    """The result of a push: revisions before and after, and the modules changed."""
 
     url: str
     policy: str
     policy_before: str | None
     version_before: str | None
     state: str | None
-    """None: no state was pushed."""
+    """None if no state was pushed."""
     state_before: str | None
     added: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -56,14 +56,14 @@ class Pushed:
     unchanged: tuple[str, ...]
 
     def json(self) -> dict[str, Any]:
-        """For a program."""
+        """As JSON."""
         return {name: value for name in self.__slots__ for value in [getattr(self, name)]}
 
 
 def push(url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, *, token: str | None = None) -> Pushed:
-    """Put the rules, the program and, where there is one, the index of a state into the OPA at `url`.
+    """Put the rules, the program and, if given, the index of a state into the OPA at `url`.
 
-    Raises FleetError where OPA is not there, or does not let us: what a bundle holds belongs to the bundle.
+    Raises FleetError if OPA does not answer or refuses, for example because a bundle owns these paths.
     """
     client = _client(url, token)
     try:
@@ -86,7 +86,7 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         try:
             _replace(client, artifacts, state, there if len(kept) < max(len(there), len(wanted)) else None, wanted)
         except _ERRORS:
-            # Nobody is left without rules because the new ones, or their data, were refused.
+            # If the new rules or their data are refused, restore the old rules.
             left = client.get_policies_list()
             _put(client, {id_: text for id_, text in there.items() if id_ not in left})
             raise
@@ -114,7 +114,7 @@ def _replace(
     there: Mapping[str, str] | None,
     wanted: Mapping[str, str],
 ) -> None:
-    """The calls in their order; `there`: the modules that go, None where all of them stay."""
+    """Make the calls in order; `there`: the modules to remove, None if all of them stay."""
     if there is not None:
         _in_rounds(there, client.delete_policy)
     client.update_or_create_data(dict(artifacts.program), f"privtab_program/{artifacts.name}")
@@ -129,10 +129,10 @@ def _put(client: OpaClient, modules: Mapping[str, str]) -> None:
 
 
 def _in_rounds(ids: Iterable[str], do: Callable[[str], object]) -> None:
-    """Do something to each module; raises what OPA said of the first that never succeeded.
+    """Apply `do` to each module; raises OPA's error for the first one that never succeeds.
 
-    One that calls functions of another cannot come before it, or stay after it: so those that fail are tried again as long
-    as others succeed.
+    A module cannot be added before, or removed after, one whose functions it calls, so failed ones are retried as long as
+    others succeed.
     """
     waiting = sorted(ids)
     while waiting:
@@ -158,7 +158,7 @@ def _client(url: str, token: str | None) -> OpaClient:
 
 
 class _Client(OpaClient):  # type: ignore[misc]  # opa_client has no types
-    """Goes by proxies and certificates as the other senders do, and by no `.netrc`."""
+    """Uses proxies and certificates like the other senders, and no `.netrc`."""
 
     def _init_session(self) -> requests.Session:
         session: requests.Session = super()._init_session()
@@ -171,7 +171,7 @@ class _Client(OpaClient):  # type: ignore[misc]  # opa_client has no types
 
 
 def _modules(client: OpaClient, name: str) -> dict[str, str]:
-    """The modules that an earlier push left, by id. Those of bundles have ids of their own, and are never ours."""
+    """The modules of an earlier push, by id. Those of bundles have other ids."""
     prefix = f"privtab_push/{name}/"
     found = {}
     for id_ in client.get_policies_list():

@@ -1,4 +1,4 @@
-"""The road from gates to a fleet that runs a revision: put, release, watch, and roll back if it does not come."""
+"""Roll out revisions after the gates: put, release, watch, and roll back if sidecars do not activate them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from privtab.registry.static_mirror import StaticMirror
 from privtab.state.nodes import State
 
 Follow = Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]
-"""Shows the looks of a watch under a title, and gives the last one."""
+"""Displays the snapshots of a watch under a title and returns the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """Bundles that are ready to be kept; without a state the channel keeps the one it has."""
+    """Bundles ready to be stored; without a state the channel keeps its current one."""
 
     system: str
     policy: bytes
@@ -38,20 +38,20 @@ class Packed:
     shards: Mapping[str, bytes] | None = None
 
     def bundles(self) -> list[bytes]:
-        """All of them."""
+        """All bundles."""
         return [self.policy, *([self.state] if self.state is not None else []), *(self.shards or {}).values()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """The revisions that a channel is to run; what is None stays."""
+    """The revisions to release; those that are None stay."""
 
     policy: str | None = None
     state: str | None = None
     shards: Mapping[str, str] | None = None
 
     def changes(self, channel: Channel) -> bool:
-        """Whether the channel runs anything else."""
+        """Whether the channel runs other revisions."""
         return (
             (self.policy is not None and self.policy != channel.policy)
             or (self.state is not None and self.state != channel.state)
@@ -68,7 +68,7 @@ def pack(
     signing: SigningKey | None = None,
     choices: Mapping[str, Any] | None = None,
 ) -> Packed:
-    """The bundles of a policy and its state. `policy`: its file; `state`: the rows and where they were read."""
+    """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
     artifacts = policy_artifacts(program, sharded=sharded, provenance=provenance(policy, **(choices or {})))
     made = Packed(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
     if state is None:
@@ -90,7 +90,7 @@ def pack(
 
 
 def same_as(channel: Channel) -> Next:
-    """What a channel runs, to come back to; raises UsageError where it runs nothing."""
+    """The revisions that a channel runs, for a rollback; raises UsageError if there are none."""
     if channel.sequence == 0 or channel.policy is None:
         raise UsageError(f"nothing ran on {channel.channel}/{channel.system} before: there is nothing to go back to")
     shards = dict(channel.shards) or None
@@ -98,7 +98,7 @@ def same_as(channel: Channel) -> Next:
 
 
 def wanted(before: Channel, after: Channel, *, canary: bool = False) -> DesiredRevisions:
-    """What sidecars run once a release has come to them."""
+    """What sidecars should run after a release."""
     new, old = after.runs(canary=canary), before.runs()
     return DesiredRevisions(
         policy=new.get(("policy", "")),
@@ -109,7 +109,7 @@ def wanted(before: Channel, after: Channel, *, canary: bool = False) -> DesiredR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One channel of one system, its registry, and how its sidecars are watched; `read` is None where nobody watches."""
+    """One channel of one system, its registry, and how its sidecars are watched; `read` is None to skip watching."""
 
     registry: Registry
     channel: str
@@ -121,11 +121,11 @@ class Rollout:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def now(self) -> Channel:
-        """What the channel runs."""
+        """The current release of the channel."""
         return self.registry.channel(self.channel, self.system)
 
     def put(self, packed: Packed, hold: ExitStack, *, resign: bool = False) -> Next:
-        """Keep the bundles, which nobody removes until `hold` is closed; what is kept already stays, unless it is signed anew."""
+        """Store the bundles, protected from removal until `hold` is closed; `resign` replaces stored signatures."""
 
         def put(bundle: bytes) -> str:
             return self.registry.put(bundle, resign=resign, hold=hold).id
@@ -137,7 +137,7 @@ class Rollout:
         )
 
     def release(self, to: Next, before: Channel, why: str) -> Channel:
-        """Let the channel run other revisions; raises RegistryConflict if somebody else released meanwhile."""
+        """Release other revisions to the channel; raises RegistryConflict after a concurrent release."""
         return self.registry.release(
             self.channel,
             self.system,
@@ -149,24 +149,24 @@ class Rollout:
         )
 
     def settle(self, current: Channel) -> None:
-        """Bring the copies for static servers up to date where somebody died before they had written them."""
+        """Update the copies for static servers, in case an earlier writer died before writing them."""
         copies = StaticMirror(self.registry)
         if self.registry.store.writable and copies.stale(current):
             copies.refresh(current)
 
     def begin_canary(self, to: Next, before: Channel, why: str, part: Canary) -> Channel:
-        """Let a part of the sidecars run other revisions."""
+        """Release other revisions to a part of the sidecars."""
         canary = Canary(
             policy=to.policy, state=to.state, shards=dict(to.shards or {}), share=part.share, labels=part.labels
         )
         return self.registry.release(self.channel, self.system, why=why, expect=before.last, canary=canary)
 
     def end_canary(self, during: Channel, why: str) -> Channel:
-        """Let the part run what all others do."""
+        """End the canary: its sidecars run the channel's revisions again."""
         return self.registry.release(self.channel, self.system, why=why, expect=during.last)
 
     def wait(self, before: Channel, after: Channel, title: str, *, canary: bool = False) -> FleetSnapshot | None:
-        """Watch until every sidecar, or every one of the canary, runs what it is to run; None where nobody watches."""
+        """Watch until all sidecars, or all in the canary, run the desired revisions; None if `read` is None."""
         if self.read is None:
             return None
         goal = wanted(before, after, canary=canary)
@@ -181,7 +181,7 @@ class Rollout:
         return self.follow(looks, title)
 
     def alone(self, during: Channel) -> int:
-        """How many sidecars there are, where all are in the canary: then nobody is left to compare with. Else 0."""
+        """The number of sidecars if all of them are in the canary, which leaves none to compare with; otherwise 0."""
         if self.read is None:
             return 0
         now = datetime.now(tz=UTC)
@@ -190,13 +190,13 @@ class Rollout:
         return len(here) if all(self._awaited(one, during) for one in here) else 0
 
     def _awaited(self, sidecar: Sidecar, during: Channel | None) -> bool:
-        """Whether a release is about a sidecar; `during`: the channel while it has a canary, for those in it alone."""
+        """Whether a release concerns a sidecar; with `during`, the channel with a canary, only those in the canary."""
         if during is None:
             return sidecar.reads(self.channel, self.system)
         from privtab.registry.server.desired_revision import SidecarIdentity as Asking
         from privtab.registry.server.desired_revision import chosen
 
-        # The server's own choice: also those that have not asked yet since the release are waited for.
+        # The same choice as the server's, to include sidecars that have not polled since the release.
         return (
             bool(sidecar.feeds)
             and sidecar.reads(self.channel, self.system)
@@ -205,9 +205,9 @@ class Rollout:
 
 
 def earlier(history: list[Channel], now: Channel, *, policy: bool, state: bool) -> Channel:
-    """The last release that ran something else: another policy, another state, or, where neither is asked for, either.
+    """The last release with another policy, another state, or either if neither is given.
 
-    Raises UsageError where there was none.
+    Raises UsageError if there was none.
     """
     either = policy == state
     for entry in reversed(history):
@@ -222,7 +222,7 @@ def earlier(history: list[Channel], now: Channel, *, policy: bool, state: bool) 
 
 
 def back(to: Channel, *, policy: bool, state: bool) -> Next:
-    """To what ran at an earlier release; with one of `policy` and `state` the other one stays."""
+    """The revisions of an earlier release; with only `policy` or `state` set, the other one stays."""
     either = policy == state
     found = same_as(to)
     return Next(

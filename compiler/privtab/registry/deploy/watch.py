@@ -1,4 +1,4 @@
-"""Watching sidecars until they run what they are to run, or saying which of them do not, and why."""
+"""Watch sidecars until they run the desired revisions, and report which of them do not, and why."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Kind, Loaded,
 
 Reader = Callable[[], Fleet]
 SILENT = timedelta(minutes=5)
-"""A sidecar that was last heard of before this is not waited for. OPA reports with every answer to its long poll."""
+"""Sidecars unseen for longer than this are not awaited. OPA reports with every answer to its long poll."""
 PATIENCE = 10.0
-"""Seconds for which a sidecar may refuse a bundle before nobody waits any longer: it tries again by itself meanwhile."""
+"""Seconds for which sidecars may refuse a bundle before the watch gives up; they retry by themselves in that time."""
 GRACE = 3.0
-"""Seconds that a server without any sidecar is given: one that was just started hears of them with their next report."""
+"""Seconds to wait if the server knows no sidecars: after a start it learns of them with their next report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSnapshot:
-    """One look at the fleet. The last one of a watch has `over`."""
+    """One reading of the fleet. The last one of a watch has `over`."""
 
     stood: tuple[SidecarStatus, ...]
     seconds: float
@@ -30,32 +30,32 @@ class FleetSnapshot:
 
     @property
     def awaited(self) -> tuple[SidecarStatus, ...]:
-        """Those that count: who has been silent for long does not."""
+        """Sidecars that the watch waits for: all but the silent ones."""
         return tuple(one for one in self.stood if one.standing is not SidecarProgress.SILENT)
 
     @property
     def active(self) -> tuple[SidecarStatus, ...]:
-        """Those that run what they are to run."""
+        """Sidecars that run the desired revisions."""
         return tuple(one for one in self.stood if one.standing is SidecarProgress.ACTIVE)
 
     @property
     def sure(self) -> tuple[SidecarStatus, ...]:
-        """Those of them of which is known that they read what is watched."""
+        """Active sidecars that are known to read the watched channel."""
         return tuple(one for one in self.active if one.sidecar.certain)
 
     @property
     def late(self) -> tuple[SidecarStatus, ...]:
-        """Those that do not, and should."""
+        """Awaited sidecars that are not active."""
         return tuple(one for one in self.awaited if one.standing is not SidecarProgress.ACTIVE)
 
     @property
     def complete(self) -> bool:
-        """Whether all do."""
+        """Whether all awaited sidecars are active."""
         return self.problem is None and not self.late and len(self.sure) >= self.expected
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """The snapshot as one line."""
         total = max(len(self.awaited), self.expected)
         said = f"{len(self.active)} of {total} sidecar{'' if total == 1 else 's'} active"
         if self.problem:
@@ -78,9 +78,9 @@ def watch(
     every: float = 0.2,
     only: Callable[[Sidecar], bool] = lambda _: True,
 ) -> Iterator[FleetSnapshot]:
-    """Looks at the fleet until it is complete or time is up; the last look says `over`.
+    """Read the fleet until it is complete or time is up; the last snapshot has `over`.
 
-    `expect`: how many sidecars there must be at least. `only`: which of them this is about.
+    `expect`: the minimum number of sidecars. `only`: selects the sidecars to watch.
     """
     begun = time.monotonic()
     refused_since: float | None = None
@@ -106,14 +106,14 @@ def watch(
 
 
 def _tries(look: FleetSnapshot) -> Iterator[tuple[tuple[str, str], str | None]]:
-    """When each bundle was last asked for by each sidecar."""
+    """When each sidecar last requested each bundle."""
     for one in look.stood:
         for bundle in one.sidecar.bundles:
             yield (one.sidecar.id, bundle.name), bundle.tried
 
 
 def _refuses_still(one: SidecarStatus, first: Mapping[tuple[str, str], str | None]) -> bool:
-    """Whether a sidecar has asked again since the watch began, and refuses what it got: before, it spoke of something else."""
+    """Whether a sidecar refuses a bundle that it requested after the watch began; earlier errors are about older bundles."""
     return one.standing is SidecarProgress.REFUSED and any(
         bundle.problem is not None
         and (bundle.tried is None or bundle.tried != first.get((one.sidecar.id, bundle.name)))
@@ -122,13 +122,13 @@ def _refuses_still(one: SidecarStatus, first: Mapping[tuple[str, str], str | Non
 
 
 def judge(sidecar: Sidecar, wanted: DesiredRevisions, system: str, now: datetime) -> SidecarStatus:
-    """How far one sidecar is."""
+    """The progress of one sidecar."""
     if sidecar.problem is not None:
         return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNREACHABLE, why=sidecar.problem)
     missing = [revision for revision in wanted.revisions if not sidecar.runs(revision)]
     old = [bundle for bundle in sidecar.bundles if bundle.revision in wanted.outdated]
     if not missing and not old:
-        # A later bundle that it refuses is not what was asked about; it is shown all the same.
+        # It may refuse a later bundle, which is not watched but displayed.
         return SidecarStatus(
             sidecar=sidecar, standing=SidecarProgress.ACTIVE, why="; ".join(_with(sidecar.problems, sidecar.doubt))
         )

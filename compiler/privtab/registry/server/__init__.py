@@ -1,1 +1,1 @@
-"""The registry for sidecars: bundles with long polls and deltas, and what the sidecars tell of themselves."""
+"""The registry server: serves bundles with long polls and deltas, and receives the sidecars' reports."""

@@ -1,4 +1,4 @@
-"""The registry on the wire: what sidecars fetch, what they report, what operators see."""
+"""The HTTP endpoints of the registry server, for sidecars and operators."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from privtab.serving.tokens import Tokens
 LOG = logging.getLogger("privtab.serve")
 
 LONG_POLL = "application/vnd.openpolicyagent.bundles"
-"""The content type by which OPA knows that long polls are understood."""
+"""The content type that tells OPA that the server supports long polls."""
 GZIP = "application/gzip"
 LONGEST_WAIT = 600.0
-"""Seconds of one long poll, whatever is asked for."""
+"""Maximum seconds of a long poll."""
 MOST_TRIED = 10_000
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
@@ -49,25 +49,25 @@ _MODES = re.compile(r"(?:^|[;\s])modes=([\w,]+)")
 
 
 class Role(StrEnum):
-    """What a token may be good for."""
+    """What a token permits."""
 
     SIDECAR = "sidecar"
-    """Fetch bundles, report."""
+    """Download bundles, send reports."""
     OPERATOR = "operator"
-    """See the fleet and its figures, read the registry."""
+    """Read the fleet, the metrics and the registry."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Served:
-    """What a server serves, and what it counts."""
+    """The state of a server."""
 
     feeds: Feeds
     fleet: Fleet
     tokens: Tokens | None = None
     tried: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
-    """Deltas that were sent: who asks for the same again could not use it."""
+    """Deltas that were sent; a sidecar that requests one again could not apply it."""
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """For bodies that take long to look at."""
+    """Held while a large body is processed."""
     metrics: Metrics = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ def _route(
     role: Role,
     method: str = "GET",
 ) -> Route:
-    """An endpoint behind its token; whatever goes wrong becomes an answer."""
+    """An endpoint that checks the token and turns errors into answers."""
 
     async def checked(request: Request) -> Response:
         try:
@@ -131,7 +131,7 @@ def _refuse(request: Request, error: PrivtabError) -> Never:
 
 
 async def _bundle(served: Served, request: Request, *, folder: str = "") -> Response:
-    """A bundle, nothing new, or the delta from what the sidecar has."""
+    """A bundle, the delta from the sidecar's bundle, or 304 if nothing changed."""
     at = request.path_params
     name = f"{folder}{at['file']}.tar.gz"
     who, address = _who(request)
@@ -180,7 +180,7 @@ async def _wanted(served: Served, channel: str, system: str, name: str, who: Sid
 async def _body(
     served: Served, request: Request, wanted: DesiredRevision, held: str | None, asks: str
 ) -> tuple[bytes, str]:
-    """What is sent, and how. A delta goes to each sidecar once: if it asks again, it could not be used."""
+    """The body and its mode. A delta is sent to each sidecar once: if requested again, it could not be applied."""
     tried = (asks, held or "", wanted.etag)
     if held and _deltas(request) and tried not in served.tried:
         delta = await served.feeds.delta(wanted, held)
@@ -201,7 +201,7 @@ async def _poll(
     who: SidecarIdentity,
     seconds: float,
 ) -> DesiredRevision:
-    """Wait until there is another bundle for this sidecar, the time is over, it goes away, or the server ends."""
+    """Wait for another bundle for this sidecar, until time is up, the sidecar disconnects, or the server stops."""
     deadline = time.monotonic() + min(seconds, LONGEST_WAIT)
     gone = asyncio.create_task(_gone(request))
     served.metrics.polls.inc()
@@ -231,22 +231,22 @@ async def _poll(
 
 
 async def _gone(request: Request) -> None:
-    """End when the sidecar goes away."""
+    """Return when the sidecar disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _held(request: Request) -> str | None:
-    """The ETag of what the sidecar runs. OPA may name those that it ran before behind it: they are nothing to go by.
+    """The ETag of the sidecar's active bundle. OPA may list earlier ones after it, which are ignored.
 
-    A way back is as new as a way forward, so a bundle that was replaced once is sent again.
+    After a rollback an earlier bundle is sent again, so it must not count as present.
     """
     first = request.headers.get("if-none-match", "").partition(",")[0].strip().removeprefix("W/")
     return first or None
 
 
 def _wait(request: Request) -> float | None:
-    """The seconds that the sidecar would wait; None where it knows nothing of long polls."""
+    """The seconds that the sidecar is willing to wait; None without long polling."""
     found = _WAIT.search(request.headers.get("prefer", ""))
     return float(found[1]) if found else None
 
@@ -256,7 +256,7 @@ def _deltas(request: Request) -> bool:
     return found is not None and "delta" in found[1].split(",")
 
 
-# --- what sidecars tell ----------------------------------------------------------------------------------------------
+# --- reports of sidecars ---------------------------------------------------------------------------------------------
 
 
 async def _status(served: Served, request: Request) -> Response:
@@ -280,11 +280,11 @@ async def _logs(served: Served, request: Request) -> Response:
     return Response(status_code=200)
 
 
-# --- what operators see ----------------------------------------------------------------------------------------------
+# --- for operators ---------------------------------------------------------------------------------------------------
 
 
 async def _fleet(served: Served, request: Request) -> Response:
-    """Channels, sidecars and counts; `channel=`, `system=` narrow it."""
+    """Channels, sidecars and counts; filtered by `channel=` and `system=`."""
     channel, system = request.query_params.get("channel"), request.query_params.get("system")
     if channel and system:
         await served.feeds.channel(channel, system)
@@ -322,7 +322,7 @@ async def _metrics(served: Served, request: Request) -> Response:
 
 
 async def _health(served: Served, request: Request) -> Response:
-    """The process answers; what its storage does is told beside it."""
+    """200 while the process runs; the body also has the status of the storage."""
     note(request.scope, None, routine=True)
     trouble = served.feeds.trouble
     ready = trouble is None or bool(served.feeds.channels)
@@ -330,7 +330,7 @@ async def _health(served: Served, request: Request) -> Response:
 
 
 async def _file(served: Served, request: Request) -> Response:
-    """The registry's files as a static server would give them, for `Registry.open("https://…")`; at the root a page to read."""
+    """The registry's files, as from a static server, for `Registry.open("https://…")`; at the root an HTML page."""
     if not request.path_params["path"]:
         found = await asyncio.to_thread(contents, served.feeds)
         return Response(page(served.feeds, served.fleet, *found), media_type="text/html", headers=HEADERS)

@@ -1,4 +1,4 @@
-"""What sidecars send: read up to a bound, unpacked up to a bound, and only then looked at."""
+"""Read the bodies that sidecars send, bounded in packed and unpacked size before they are parsed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from privtab.serving.endpoint import read_body
 from privtab.serving.guard import Refused
 
 LARGEST = 4 << 20
-"""Bytes of a body as it comes."""
+"""Maximum bytes of a body as received."""
 LARGEST_UNPACKED = 16 << 20
 SMALL = 256 << 10
-"""Bytes of JSON that are looked at on the way; more goes to a thread, one body at a time, so that nobody else waits."""
+"""Maximum bytes of JSON parsed in the event loop; larger bodies are parsed in a thread, one at a time."""
 
 T = TypeVar("T")
 
 
 async def document(request: Request, large: asyncio.Semaphore, look: Callable[[Any], T]) -> T:
-    """What `look` makes of the JSON of a body, gzipped or not; raises Refused. `large` lets one large body in at a time."""
+    """The result of `look` on the JSON of a body, gzipped or not; raises Refused. `large` admits one large body at a time."""
     kind = request.headers.get("content-encoding", "identity").strip().lower()
     if kind not in ("identity", "gzip", ""):
         raise Refused(415, f"a body may be packed with gzip, not with {kind[:20]}", Accept_Encoding="gzip")

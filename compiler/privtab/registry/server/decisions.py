@@ -1,6 +1,6 @@
-"""Decision logs, counted: by revision, rule and answer. Who asked for what is not kept, nor looked at.
+"""Count decision logs by revision, rule and answer. Subjects and resources are neither read nor stored.
 
-Whatever sidecars send, so much is kept and no more: names beyond the bounds are counted together.
+Memory is bounded whatever sidecars send: names beyond the limits are counted together.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 from privtab.registry.server.sanitize import texts
 
 MOST_REVISIONS = 100
-"""Those that decided last are kept."""
+"""Maximum revisions; the least recently used are dropped."""
 MOST_RULES = 5000
 """Of one revision."""
 MOST_PAIRS = 50_000
-"""Rules of all revisions."""
+"""Maximum rules over all revisions."""
 MOST_OF_A_LOG = 10_000
-"""Revisions, rules and answers that are told apart in one log."""
+"""Maximum distinct combinations of revisions, rule and answer in one log."""
 MOST_TELLING = 1000
-"""Sidecars that are told apart in one log; each sends its own."""
+"""Maximum distinct sidecars in one log; usually each sends its own."""
 OTHER = "other"
 RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
-"""Those that decide; others tell of something else."""
+"""The rules that decide; others return something else."""
 _RULE = re.compile(r"[\w./+:-]{1,200}")
 _REVISION = re.compile(r"[\w.-]{1,64}")
 
 
 class Counts:
-    """How often each rule of each revision gave which answer."""
+    """The number of answers by revision, rule and answer."""
 
     def __init__(self, *, most: int = MOST_REVISIONS) -> None:
         self._counts: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
@@ -39,7 +39,7 @@ class Counts:
         self._pairs = 0
 
     def add(self, revision: str, rule: str, answer: str, number: int = 1) -> None:
-        """Count an answer."""
+        """Add to the count of an answer."""
         rules = self._counts.setdefault(revision, {})
         self._counts.move_to_end(revision)
         if rule not in rules:
@@ -51,14 +51,14 @@ class Counts:
         answers[answer] = answers.get(answer, 0) + number
 
     def to_json(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Revision → rule → answer → how often."""
+        """Revision → rule → answer → count."""
         return {
             revision: {rule: dict(answers) for rule, answers in rules.items()}
             for revision, rules in self._counts.items()
         }
 
     def total(self) -> dict[str, dict[str, int]]:
-        """Revision → answer → how often."""
+        """Revision → answer → count."""
         found: dict[str, dict[str, int]] = {}
         for revision, rules in self._counts.items():
             own = found.setdefault(revision, {})
@@ -70,32 +70,32 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningCanary:
-    """A canary that is under way."""
+    """A canary in progress."""
 
     place: str
     """`channel/system`."""
     since: str
     """UTC, to the second."""
     revisions: frozenset[str]
-    """What it runs, and what the others do."""
+    """The revisions that it runs, and those of the channel."""
 
 
 @dataclass(slots=True)
 class CountedEvents:
-    """What the events of one sidecar come to."""
+    """The counts from the events of one sidecar."""
 
     labels: dict[str, str]
     counts: Counter[tuple[tuple[str, ...], str, str]] = field(default_factory=Counter)
-    """(revisions, rule, answer) → how often."""
+    """(revisions, rule, answer) → count."""
     tried: Counter[tuple[str, tuple[str, ...], str, str]] = field(default_factory=Counter)
-    """(place, revisions, rule, answer) → how often, since a canary began there."""
+    """(place, revisions, rule, answer) → count, since a canary began there."""
 
 
 def tally(events: Any, begun: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
-    """A log by the ids that OPAs made up for themselves; None where it is none. Touches nothing: for another thread.
+    """The counts in a log by the OPAs' generated ids; None if it is not a log. Has no side effects, so any thread may run it.
 
-    `begun`: canaries, for each of which is counted what was decided after its begin. Logs come late: what they tell of
-    was decided seconds or minutes before.
+    `begun`: canaries, for each of which decisions made after its begin are counted. Logs arrive seconds or minutes after
+    their decisions.
     """
     if not isinstance(events, list):
         return None
@@ -128,13 +128,13 @@ def tally(events: Any, begun: Collection[RunningCanary] = ()) -> dict[str, Count
 
 
 def _after(event: Mapping[str, Any], since: str) -> bool:
-    """Whether an event is of a second after another, by the clock of the OPA that decided."""
+    """Whether an event happened in a later second than `since`, by the clock of its OPA."""
     at = event.get("timestamp")
     return isinstance(at, str) and at.endswith("Z") and at[: len(since)] > since
 
 
 def revisions(event: Mapping[str, Any]) -> list[str]:
-    """The revisions of the bundles that an event was decided by: policies and states alike."""
+    """The revisions of the bundles behind an event's decision, policies and states alike."""
     bundles = event.get("bundles")
     if not isinstance(bundles, dict):
         return []
@@ -143,7 +143,7 @@ def revisions(event: Mapping[str, Any]) -> list[str]:
 
 
 def answers(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Rule and answer of what an event decided: several for a batch, none for what is no decision of privtab's."""
+    """The rule and the answer of each decision in an event: several for a batch, none for other events."""
     path = str(event.get("path", "")).strip("/")
     package, _, name = path.rpartition("/")
     if not package.startswith("privtab/") or name not in RULES:
@@ -176,13 +176,13 @@ def _answer(result: Any) -> str:
 
 
 def _told_rule(result: Any) -> str:
-    """The rule that an explained decision names."""
+    """The rule named by an explained decision."""
     context = result.get("context") if isinstance(result, dict) else None
     return _fit(context.get("rule")) if isinstance(context, dict) else ""
 
 
 def _asked_rule(system: str, asked: Any) -> str:
-    """`system/type/operation` of a request; the logs' mask leaves both."""
+    """`system/type/operation` of a request; the mask of the logs keeps both parts."""
     try:
         return _fit(f"{system}/{asked['resource']['type']}/{asked['action']['name']}") or OTHER
     except (TypeError, KeyError):

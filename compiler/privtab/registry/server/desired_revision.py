@@ -1,4 +1,4 @@
-"""Who asks, and what they are to run."""
+"""Sidecars that request bundles, and the revisions they should run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from privtab.registry.nodes import Channel
 
 MARK = 16
-"""Digits of a bundle's SHA-256 in its ETag."""
+"""Number of hex digits of a bundle's SHA-256 in its ETag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarIdentity:
-    """Who asks, as it says itself."""
+    """The identity of a sidecar, as it states it."""
 
     instance: str = ""
     labels: Mapping[str, str]
@@ -22,7 +22,7 @@ class SidecarIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRevision:
-    """What a sidecar is to run of a stream."""
+    """The revision of one bundle that a sidecar should run."""
 
     channel: Channel
     kind: str
@@ -33,25 +33,25 @@ class DesiredRevision:
 
     @property
     def etag(self) -> str:
-        """Names the bytes of the whole bundle, whether they came whole or as a delta."""
+        """Identifies the bytes of the whole bundle, whether sent whole or as a delta."""
         return f'"{self.id}.{self.digest[:MARK]}"'
 
     def stays(self, held: str | None) -> bool:
-        """Whether who runs the bundle with this ETag goes on with it.
+        """Whether a sidecar with the bundle of this ETag should keep it.
 
-        Also where the last release cannot be read: what runs may be newer than all that can be sent.
+        Also True if the last release is unreadable: the sidecar's bundle may be newer than any that can be sent.
         """
         return held is not None and (held == self.etag or self.channel.held)
 
 
 def chosen(channel: Channel, sidecar: SidecarIdentity) -> bool:
-    """Whether a sidecar is one of a channel's canary: its labels fit, and its name falls into the share."""
+    """Whether a sidecar is in a channel's canary: its labels match, and the hash of its name falls into the share."""
     canary = channel.canary
     if canary is None or not sidecar.instance:
         return False
     if any(sidecar.labels.get(name) != value for name, value in canary.labels.items()):
         return False
-    # By the canary's own revisions: not always the same sidecars try what is new, and more of a share take fewer in.
+    # Hash the canary's revisions too, so that not always the same sidecars go first; a larger share includes a smaller one.
     tried = canary.policy or canary.state or "".join(sorted(canary.shards.values()))
     digest = hashlib.sha256(f"{channel.channel}/{channel.system}/{tried}/{sidecar.instance}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64 < canary.share

@@ -1,7 +1,7 @@
-"""What is served now: channels watched in the storage, the bundles that they run, and deltas between them.
+"""What the server serves: channels watched in the storage, their bundles, and deltas between bundles.
 
-A channel that was read once goes on being served from memory while its storage is in trouble, and says since when.
-A release is told to those who wait for it only when its bundles are here.
+While the storage fails, known channels are served from memory, with a header that says for how long. Waiting sidecars
+are told of a release only once its bundles are loaded.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from privtab.registry.server.desired_revision import MARK, DesiredRevision, Side
 LOG = logging.getLogger("privtab.serve")
 
 KEPT_BYTES = 256 << 20
-"""Of bundles that are not running any more and of deltas; those that run are kept whatever they take."""
+"""Bytes of deltas and inactive bundles kept in memory; active bundles are always kept."""
 LARGE = 1 << 20
-"""Bytes of a bundle from which a delta is worked out in a process of its own, so that nobody else waits for it."""
+"""Size of a bundle in bytes from which its delta is computed in another process, to keep the server responsive."""
 PATIENCE = 60.0
-"""Seconds for a delta; then the whole bundle is sent."""
+"""Seconds to wait for a delta; after that the whole bundle is sent."""
 FORGOTTEN = 1.0
-"""Seconds for which a channel that is not there is not looked for again."""
+"""Seconds before a missing channel is looked up again."""
 MOST_MISSING = 1000
 MOST_KINDS = 10_000
 AT_ONCE = 8
-"""Channels that are looked at together."""
+"""Channels checked concurrently."""
 CONFIRMED = 2.0
-"""Seconds between two looks whether what runs is still there: an empty storage has nothing new either."""
+"""Seconds between two checks that active releases still exist: emptied storage has nothing newer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """The storage does not answer."""
+    """A failure of the storage."""
 
     since: float
     message: str
@@ -79,11 +79,11 @@ class Feeds:
         self._busy: dict[str, asyncio.Task[bytes | None]] = {}
         self._none: OrderedDict[str, None] = OrderedDict()
         self.kinds: OrderedDict[str, str] = OrderedDict()
-        """What each revision that ran since the start is of."""
+        """The kind of each revision that was active since the start."""
         self.places: dict[str, set[str]] = {}
-        """Where each of them ran, as `channel/system`."""
+        """Where each of them was active, as `channel/system`."""
         self.canaries: dict[str, RunningCanary] = {}
-        """Those that are under way, by `channel/system`."""
+        """Canaries in progress, by `channel/system`."""
         self._workers: ProcessPoolExecutor | None = None
         self._confirmed = time.monotonic()
         self.ended = False
@@ -92,11 +92,11 @@ class Feeds:
 
     @property
     def channels(self) -> Mapping[tuple[str, str], Channel]:
-        """Those that somebody asked for, or that were there at the start."""
+        """The channels that were requested or existed at the start."""
         return self._channels
 
     async def start(self) -> None:
-        """Read what there is; trouble is noted, and looked into again by `watch`."""
+        """Read the existing channels; failures are recorded, and `watch` tries again."""
         try:
             for channel in await asyncio.to_thread(self.registry.channels):
                 if self._served(channel.channel):
@@ -105,7 +105,7 @@ class Feeds:
             self._note(error)
 
     async def watch(self) -> None:
-        """Look for releases, again and again."""
+        """Poll for releases forever."""
         while True:
             await asyncio.sleep(self._poll)
             try:
@@ -114,7 +114,7 @@ class Feeds:
                 LOG.exception("the registry could not be watched")
 
     async def channel(self, name: str, system: str) -> Channel | None:
-        """What a channel runs; None where there is no such channel. Raises RegistryError where nobody knows."""
+        """The active release of a channel, or None if there is no such channel. Raises RegistryError if that is unknown."""
         known = self._channels.get((name, system))
         if known is not None or not self._served(name):
             return known
@@ -137,7 +137,7 @@ class Feeds:
         return self._channels.get((name, system))
 
     def wanted(self, channel: Channel, file: str, sidecar: SidecarIdentity) -> DesiredRevision | None:
-        """What a sidecar is to run, by the file that it asks for; None where the channel has no such stream."""
+        """The revision that a sidecar should run for the file it requests; None if the channel has no such file."""
         canary = chosen(channel, sidecar)
         for (kind, shard), identity in channel.runs(canary=canary).items():
             if names.served(kind, shard) == file:
@@ -153,7 +153,7 @@ class Feeds:
         return None
 
     async def switched(self, channel: Channel, seconds: float) -> bool:
-        """Wait until a channel runs something newer, for so many seconds, or until the server ends."""
+        """Wait until a channel changes, for at most `seconds` or until the server stops; returns whether it changed."""
         key = channel.channel, channel.system
         deadline = time.monotonic() + seconds
         while _stamp(self._channels[key]) == _stamp(channel):
@@ -165,7 +165,7 @@ class Feeds:
         return True
 
     def end(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waits."""
         self.ended = True
         for changed in self._changed.values():
             changed.set()
@@ -181,7 +181,7 @@ class Feeds:
         return found
 
     async def delta(self, wanted: DesiredRevision, held: str) -> bytes | None:
-        """The delta from the bundle that an ETag names; None where it is none of this stream, or a delta does not pay."""
+        """The delta from the bundle with this ETag; None if that is not of the same feed, or a delta does not pay off."""
         identity, point, mark = held.strip('"').rpartition(".")
         if not point or (identity, mark) == (wanted.id, wanted.digest[:MARK]) or wanted.kind not in ("state", "shard"):
             return None
@@ -197,16 +197,16 @@ class Feeds:
             return None
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         for task in self._busy.values():
             task.cancel()
         if self._workers is not None:
-            # A delta that is worked out just now is nobody's any more; Python waits for it unless its process ends.
+            # Python would wait for a delta in progress, which is no longer needed, so end its process.
             for process in list((self._workers._processes or {}).values()):  # noqa: SLF001
                 process.kill()
             self._workers.shutdown(wait=False, cancel_futures=True)
 
-    # --- inside ---
+    # --- private ---
 
     def _served(self, name: str) -> bool:
         return not self._only or name in self._only
@@ -230,7 +230,7 @@ class Feeds:
             self.trouble = None
 
     async def _look_at(self, channel: Channel, slots: asyncio.Semaphore, *, confirm: bool) -> bool:
-        """Take what is newer; False where the storage is in trouble."""
+        """Update a channel if it changed; returns False if the storage fails."""
         async with slots:
             try:
                 known = await asyncio.to_thread(self.registry.confirm, channel) if confirm else channel
@@ -243,7 +243,7 @@ class Feeds:
         return True
 
     async def _take(self, channel: Channel) -> None:
-        """Serve a channel from now on, as soon as what is asked for of it is here."""
+        """Serve a channel, after loading those of its bundles that sidecars have requested."""
         key = channel.channel, channel.system
         for canary in (False, True):
             for (kind, shard), identity in channel.runs(canary=canary).items():
@@ -268,7 +268,7 @@ class Feeds:
             LOG.info("%s/%s is at release %d", channel.channel, channel.system, channel.sequence)
 
     def _begin(self, before: Channel | None, after: Channel) -> None:
-        """Remember since when a canary is under way: of what was decided before it nothing counts."""
+        """Record when a canary began: earlier decisions do not count."""
         place = f"{after.channel}/{after.system}"
         if after.canary is None:
             self.canaries.pop(place, None)
@@ -278,7 +278,7 @@ class Feeds:
             self.canaries[place] = RunningCanary(place=place, since=since, revisions=frozenset(runs))
 
     def _sort(self) -> None:
-        """Bundles that run are kept apart from those that may go."""
+        """Separate active bundles from those that may be dropped."""
         runs = {digest for channel in self._channels.values() for digest in channel.digests.values()}
         for digest in [digest for digest in self._running if digest not in runs]:
             self._keep(digest, self._running.pop(digest))
@@ -315,7 +315,7 @@ class Feeds:
         return found
 
     async def _older(self, wanted: DesiredRevision, identity: str, mark: str) -> bytes | None:
-        """A bundle of the same feed that was kept before; None where the registry does not know it."""
+        """An earlier bundle of the same feed; None if the registry does not have it."""
         try:
             record = await asyncio.to_thread(
                 self.registry.revision, wanted.channel.system, wanted.kind, identity, wanted.shard
@@ -338,7 +338,7 @@ class Feeds:
             return None
 
     async def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, bytes | None]]) -> bytes | None:
-        """The result of one piece of work, however many wait for it, and however many of them give up."""
+        """The result of `work`, run once for all concurrent waiters and not cancelled with any of them."""
         task = self._busy.get(key)
         if task is None:
             task = self._busy[key] = asyncio.create_task(work())
@@ -366,12 +366,12 @@ class Feeds:
 
 
 def _stamp(channel: Channel) -> tuple[int, tuple[int, ...], bool]:
-    """What is other once there is something new to be known of a channel."""
+    """A value that differs if anything about a channel has changed."""
     return channel.sequence, tuple(channel.broken), channel.lost
 
 
 def _leave_signals() -> None:
-    """Ctrl-C at a terminal reaches all processes; the server ends this one."""
+    """Ignore Ctrl-C, which a terminal sends to all processes; the server ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

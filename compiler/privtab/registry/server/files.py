@@ -1,4 +1,4 @@
-"""The registry's own files over HTTP, to read: records, histories and bundles, and lists of folders as links."""
+"""The files of the registry over HTTP, read only: records, histories, bundles, and folders as lists of links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOP = (names.BLOBS, names.REVISIONS, names.CHANNELS)
 
 
 def file(registry: Registry, path: str) -> tuple[bytes, str]:
-    """The content of a file or the list of a folder, and its type; raises UsageError where there is neither."""
+    """The content of a file or the listing of a folder, with its content type; raises UsageError if there is neither."""
     parts = path.rstrip("/").split("/") if path.strip("/") else []
     known = not parts or parts[0] in _TOP or parts == [names.SETTINGS]
     if not known or not all(_PARTS.fullmatch(part) and ".." not in part for part in parts):

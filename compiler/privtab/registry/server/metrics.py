@@ -18,10 +18,10 @@ _STREAM = ("channel", "system", "kind")
 
 
 class Metrics(Collector):
-    """Counts what the server does, and reads the rest from feeds and fleet when it is asked."""
+    """Counts what the server does, and reads the rest from feeds and fleet when scraped."""
 
     def __init__(self, feeds: Feeds, fleet: Fleet) -> None:
-        # Otherwise every counter has a second time series, which says when it was made.
+        # Otherwise every counter has a second time series with its creation time.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._feeds, self._fleet = feeds, fleet
         self.registry = CollectorRegistry()
@@ -39,12 +39,12 @@ class Metrics(Collector):
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What feeds and fleet know."""
+        """Metrics from feeds and fleet."""
         yield from self._storage()
         yield from self._channels()
         sidecars = _gauge("sidecars", "Sidecars by what they run; revision is empty where they run nothing yet.")
         for (stream, revision), number in sorted(self._fleet.holding().items()):
-            channel, system, kind, *shard = stream.split("/", 3)  # A shard's name may hold anything.
+            channel, system, kind, *shard = stream.split("/", 3)  # A shard's name may contain any character.
             labels = {"channel": channel, "system": system, "kind": kind, "revision": revision}
             sidecars.add_sample(sidecars.name, labels | ({"shard": shard[0]} if shard else {}), number)
         yield sidecars

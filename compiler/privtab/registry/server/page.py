@@ -1,4 +1,4 @@
-"""The root of the server for a person: channels, what is wrong, sidecars, the newest revisions. No scripts, nothing from elsewhere."""
+"""The HTML page at the server's root: channels, problems, sidecars, newest revisions. Without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import Fleet
 
 MOST = 50
-"""Revisions and sidecars that are shown."""
+"""Maximum revisions and sidecars shown."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -42,7 +42,7 @@ def page(feeds: Feeds, fleet: Fleet, channels: list[Channel], revisions: list[Re
 
 
 def contents(feeds: Feeds) -> tuple[list[Channel], list[Revision], int]:
-    """What the storage holds: channels, revisions, and how many records cannot be read."""
+    """The content of the storage: channels, revisions, and the number of unreadable records."""
     revisions, broken = all_records(feeds.registry)
     return feeds.registry.channels(), revisions, len(broken)
 

@@ -1,4 +1,4 @@
-"""Texts of others, as they are kept and shown: short, whole characters, and nothing that a terminal would obey."""
+"""Sanitize untrusted text for storage and display: short, valid characters, no terminal control sequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 100
 
 
 def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str:
-    r"""A printable text of at most so many characters.
+    r"""Printable text of at most `longest` characters.
 
     >>> print(sanitize("\x1b[31mred\ud800"))
     \x1b[31mred\ud800
@@ -19,7 +19,7 @@ def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str
 
 
 def texts(value: Any) -> dict[str, str]:
-    """Labels, as far as they are some."""
+    """The valid labels in a value."""
     if not isinstance(value, dict):
         return {}
     return {sanitize(str(name)): sanitize(text) for name, text in list(value.items())[:50] if isinstance(text, str)}
