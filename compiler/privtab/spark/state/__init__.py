@@ -1,4 +1,4 @@
-"""Who holds what, from any Spark source: read, validated, quarantined, indexed and bundled in shards."""
+"""States from any Spark source: read, validated, quarantined, indexed and bundled in shards."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Rows in Spark → bundles in shards on a shared folder, made by the executors; what did not change is not made again.
+"""Build the sharded bundles of a state from rows in Spark, on the executors and in a shared folder; unchanged shards are kept.
 
 ```
 state/
-  manifest.json            what the build is: read this, nothing else tells which files belong together
-  manifest.previous.json   the build before, for deltas
-  shards.json              the list of bundles, as `privtab state pack --shards` writes it
-  bundles/*.tar.gz         named by content; those of both builds
-  results-…/*/             findings and who is granted anything, by root (Parquet)
+  manifest.json            describes the build; only it says which files belong together
+  manifest.previous.json   the previous build, for deltas
+  shards.json              the list of bundles, as written by `privtab state pack --shards`
+  bundles/*.tar.gz         the bundles of both builds, named by content
+  results-…/*/             findings, and the principals of grants and owners, by root (Parquet)
 ```
 """
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
 
 FORMAT = 2
-"""Of the manifest: 1 had two hashes of each row in its fingerprints."""
+"""Version of the manifest's format; in version 1, fingerprints had two hashes of each row."""
 MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
 BY_NAME = ("assignments", "memberships", "service_admins")
-"""The tables whose rows go by names, not by entities."""
+"""The tables whose rows are not assigned to the shard of an entity."""
 ROWS_OF_A_TASK = 150_000
 MOST_TASKS = 2_000
 
@@ -61,39 +61,39 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A whole build, as its manifest says, and what this run did for it."""
+    """A complete build, as described by its manifest, and what this run changed."""
 
     folder: str
     manifest: Mapping[str, Any]
     rebuilt: tuple[str, ...] = ()
-    """Root keys whose rows changed."""
+    """Root keys of the shards that were rebuilt."""
     removed: tuple[str, ...] = ()
     people: bool = False
-    """Whether the people's part is another one than before."""
+    """Whether the `people` part changed."""
     signed: tuple[str, ...] = ()
-    """The parts (`people`, root keys) that were signed now, or whose signatures were taken away."""
+    """The parts (`people`, root keys) that were signed in this run, or whose signatures were removed."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By stage."""
+    """Duration by stage."""
 
     @property
     def shards(self) -> Mapping[str, Mapping[str, Any]]:
-        """By root key: file, revision, bytes, how many rows of what."""
+        """By root key: file, revision, bytes, and numbers of rows."""
         found: Mapping[str, Mapping[str, Any]] = self.manifest["shards"]
         return found
 
     @property
     def unchanged(self) -> bool:
-        """Whether the rows were those of the build before, so that nothing was made."""
+        """Whether this run changed nothing, because the rows and signatures were those of the previous build."""
         return not (self.rebuilt or self.removed or self.people or self.signed)
 
     def file(self, key: str) -> Path | str:
-        """Where the bundle of `people` or of a root key lies."""
+        """The location of the bundle of `people` or of a root key."""
         part = self.manifest["people"] if key == "people" else self.shards[key]
         root = place(self.folder)
         return root.path(part["file"]) if root.local else f"{root.url}/{part['file']}"
 
     def findings(self, spark: SparkSession) -> DataFrame:
-        """What is to say about the rows: the columns of `schemas.FINDINGS`."""
+        """The findings about the rows, with the columns of `schemas.FINDINGS`."""
         rows = _said(spark, place(self.folder), self.manifest["results"])
         return rows.filter("kind = 'finding'").drop("kind", "root")
 
@@ -110,13 +110,13 @@ def build(
     signing: SigningKey | None = None,
     progress: Progress | None = None,
 ) -> Build:
-    """Validate, index and bundle a state in shards below a folder that driver and executors share.
+    """Validate, index and bundle a state in shards, in a folder that the driver and the executors share.
 
-    Shards whose rows are those of the build before stay as they are (`full`: make all anew). Raises StateInvalid where rows are
-    wrong, unless `allow_partial`; then nothing has changed but `rejected/`, which holds every finding.
+    Shards whose rows did not change since the previous build are kept (`full`: all are rebuilt). If rows are invalid, raises
+    StateInvalid unless `allow_partial`; the folder is then unchanged except for `rejected/`, which contains all findings.
 
-    `provenance` is told by the people's bundle. `signing`: every bundle is signed by this process, which alone holds the key;
-    those that did not change are signed again only where another key, or the same for another scope, had signed them.
+    `provenance` is recorded in the `people` bundle. `signing`: every bundle is signed by this process, so that executors never see
+    the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
     told = {} if provenance is None else {"provenance": provenance.to_json()}
@@ -126,7 +126,7 @@ def build(
 
 
 def opened(folder: str | Path, name: str = MANIFEST) -> Build:
-    """The build that a folder holds; raises FileError where there is no whole one."""
+    """The build in a folder; raises FileError if there is no complete one."""
     root = place(folder)
     manifest = root.read_json(name)
     if manifest is None or manifest.get("kind") != "shards":
@@ -135,7 +135,7 @@ def opened(folder: str | Path, name: str = MANIFEST) -> Build:
 
 
 class _Builder:
-    """One run."""
+    """One run of `build`."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class _Builder:
         self.program = read.program
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, DataFrame] = {}
-        """Of the tables that go by names: what their good rows say, and how many say it."""
+        """For the tables of BY_NAME, the distinct valid rows with their counts."""
         self.id = uuid.uuid4().hex[:12]
         self.results_name = f"results-{self.id}"
 
     def run(self, *, allow_partial: bool, full: bool) -> Build:
-        """The stages, each with its time."""
+        """Run the stages and record their durations."""
         before = self.root.read_json(MANIFEST)
         policy = policy_digest(self.program, self.read.sources.orphans)
         usable = before is not None and before.get("policy") == policy and before.get("format") == FORMAT and not full
@@ -172,7 +172,7 @@ class _Builder:
                 changed = sorted(r for r, p in prints.items() if _is_root(r) and known.get(r) != p)
                 tables = self.timed("people's rows", "reading who is who", lambda: self.by_name(work))
             else:
-                # The workers that make the shards bring the fingerprints of their rows.
+                # The workers that build the shards return the fingerprints of their rows.
                 jobs: list[Callable[[], Any]] = [partial(self.fingerprints, BY_NAME), partial(self.by_name, work)]
                 prints, tables = self.timed("people's rows", "reading who is who", lambda: at_once(jobs))
             removed = sorted(r for r in known if _is_root(r) and r not in prints)
@@ -183,7 +183,7 @@ class _Builder:
                 self.root.remove(self.results_name)
 
     def signed_anew(self, old: Mapping[str, Any]) -> Build:
-        """The last build, whose rows are those of now, signed as it should be."""
+        """The last build, whose rows are unchanged, with its signatures updated if necessary."""
         if not unlike(parts_of(old), self.signing):
             return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
         parts, signed = self.timed("signatures", "signing", lambda: self.sealed(parts_of(old), {}))
@@ -192,7 +192,7 @@ class _Builder:
         return Build(folder=self.root.url, manifest=manifest, signed=tuple(signed), seconds=self.seconds)
 
     def sealed(self, parts: Parts, before: Parts) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """The parts, signed as they should be."""
+        """The parts with up-to-date signatures, and the keys of those that were signed now."""
         return sealed(self.spark, self.root, parts, before, self.signing)
 
     def made(
@@ -207,7 +207,7 @@ class _Builder:
         *,
         allow_partial: bool,
     ) -> Build:
-        """A new build beside the old one; the manifest comes last. `changed`: None for all there are, not known yet."""
+        """Write a new build next to the old one, its manifest last. `changed`: None for all roots, which are not known yet."""
         rows = sum(prints[root][0] for root in changed or ())
         results = self.results_name
         said = "building all shards" if changed is None else f"building {len(changed)} shards"
@@ -243,13 +243,13 @@ class _Builder:
         )  # fmt: skip
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, list[int]]:
-        """Of each root and each table that goes by names: rows, and four sums; of these tables alone."""
+        """By root and by table of BY_NAME, the number of rows and four sums of hashes; only for `tables`."""
         frame = scan.fingerprints(self.read, tables)
         rows = [] if frame is None else frame.collect()
         return {row["root"]: [int(row[c]) for c in ("rows", "h0", "h1", "g0", "g1")] for row in rows}
 
     def by_name(self, work: str) -> dict[str, DataFrame]:
-        """The good rows of the tables that go by names, where there are any, written down: they are asked for several times."""
+        """The valid rows of the tables of BY_NAME that have sources, written to Parquet because they are used several times."""
         found: dict[str, DataFrame] = {}
         paths = {t: self.root.spark(f"{work}/{t}") for t in BY_NAME if t in self.read.sources.tables}
         at_once([partial(self.read.counted(table).write.parquet, path) for table, path in paths.items()])
@@ -259,12 +259,12 @@ class _Builder:
         return found
 
     def shards(self, assignments: DataFrame | None, changed: list[str] | None, rows: int, results: str) -> None:
-        """Every changed shard, by the executors; what they have to say goes to `results`."""
+        """Build the changed shards on the executors; their reports and findings are written to `results`."""
         frame = scan.scanned(self.read, assignments, changed, prints=changed is None)
         if frame is None or changed == []:
             return
         if changed is None:
-            # Nobody has counted the rows: Spark joins partitions until each is of a good size.
+            # The number of rows is unknown: let Spark coalesce partitions to a good size.
             frame = frame.repartition("root")
         else:
             tasks = min(MOST_TASKS, max(1, min(2 * len(changed), rows // ROWS_OF_A_TASK)))
@@ -276,14 +276,14 @@ class _Builder:
         frame.mapInArrow(worker, RESULTS).write.parquet(self.root.spark(results))
 
     def not_text(self) -> dict[str, dict[str, str]]:
-        """By table the columns whose cells are no text, in whichever source."""
+        """By table, the columns whose cells are not text in any of its sources, with their types."""
         return {
             table: {c: why for source in sources for c, why in source.not_text.items()}
             for table, sources in self.read.sources.tables.items()
         }
 
     def others(self, old: Mapping[str, Any], gone: list[str], path: str) -> None:
-        """What the workers do not say, written down: old results of what stays, findings about tables that go by names."""
+        """Write the results that do not come from the workers: those of unchanged shards, and findings in the tables of BY_NAME."""
         parts: list[DataFrame] = []
         if old:
             kept = self.said(old["results"])
@@ -300,13 +300,13 @@ class _Builder:
         whole.coalesce(8).write.parquet(self.root.spark(path))
 
     def said(self, results: str) -> DataFrame:
-        """What a build has to say, both parts of it."""
+        """The results of a build, from the workers and from `others`."""
         return _said(self.spark, self.root, results)
 
     def results(self, results: str) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
-        """The reports of the shards that were made, the fingerprints of their rows, and the counted findings.
+        """The reports of the shards that were built, the fingerprints of their rows, and the counted findings.
 
-        A finding that is counted: table, code, severity, rows.
+        A counted finding is a list of table, code, severity and number of rows.
         """
         said = self.said(results).filter("kind != 'principal'")
         own = fn.col("kind") != "finding"
@@ -320,7 +320,7 @@ class _Builder:
         return told["shard"], told["fingerprint"], findings
 
     def reject(self, results: str) -> None:
-        """Leave the findings in `rejected/` and raise StateInvalid with the first of them."""
+        """Write the findings to `rejected/` and raise StateInvalid with the first of them."""
         rows = self.said(results).filter("kind = 'finding'")
         self.root.remove("rejected")
         rows.drop("kind", "root").write.parquet(self.root.spark("rejected"))
@@ -330,7 +330,7 @@ class _Builder:
         raise StateInvalid(tuple(finding_of(row.asDict()) for row in wrong))
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
-        """The people's part, made by one task."""
+        """Build the `people` part in one task and return its report."""
         granted = self.said(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
         entries = people_rows(
             self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
@@ -340,7 +340,7 @@ class _Builder:
         return dict(report.asDict())
 
     def publish(self, before: Mapping[str, Any] | None, manifest: Mapping[str, Any]) -> None:
-        """The new manifest; from now on readers see the new build."""
+        """Write the new manifest, by which readers see the new build."""
         if before is not None:
             self.root.write(PREVIOUS, text(before))
         self.root.write(MANIFEST, text(manifest))
@@ -349,7 +349,7 @@ class _Builder:
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove what neither this build nor the one before names."""
+        """Remove files that neither this build nor the previous one refers to."""
         manifests = [m for m in (self.root.read_json(MANIFEST), self.root.read_json(PREVIOUS)) if m is not None]
         files = {p["file"] for m in manifests for p in (m["people"], *m["shards"].values())}
         for name in self.root.names("bundles"):
@@ -361,7 +361,7 @@ class _Builder:
                 self.root.remove(name)
 
     def timed(self, stage: str, message: str, work: Callable[[], Any]) -> Any:
-        """Do a stage and note how long it took."""
+        """Run a stage and record its duration."""
         self.progress(message)
         started = time.perf_counter()
         found = work()
@@ -374,7 +374,7 @@ def _said(spark: SparkSession, root: Root, results: str) -> DataFrame:
 
 
 def policy_digest(program: Program, orphans: str) -> str:
-    """What a build hangs on beside its rows: the names and meanings of the policy, and what becomes of orphans."""
+    """Hash of everything a build depends on besides its rows: names and semantics of the policy, and how orphans are treated."""
     used = uses(program)
     asked = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
     document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
@@ -382,7 +382,7 @@ def policy_digest(program: Program, orphans: str) -> str:
 
 
 def _is_root(key: str) -> bool:
-    """Whether a fingerprint is of rows that lie in shards (rows whose root nobody can tell among them)."""
+    """Whether a fingerprint is for rows that go into shards, including invalid rows without a root."""
     return key not in BY_NAME
 
 

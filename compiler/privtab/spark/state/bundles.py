@@ -1,4 +1,4 @@
-"""States in bundles: where they are, their index, and the rows of a state that decides the same."""
+"""Read states from bundles: their index, or rows from which an equivalent index can be built."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ARCHIVES = (".tar.gz", ".tgz")
 
 
 def from_index(document: Mapping[str, Any]) -> State:
-    """The rows that an index was made from, as far as it tells them."""
+    """The rows that an index was built from, as far as they can be recovered."""
     entities: dict[str, Entity] = {}
 
     def entity(key: str) -> Entity:
@@ -68,7 +68,7 @@ def from_index(document: Mapping[str, Any]) -> State:
 
 
 def is_bundle(state: Any) -> bool:
-    """Whether a state is given as the path or the address of a bundle, or as a folder with bundles: the parts of a state."""
+    """Whether a state is given as the path or address of a bundle, or as a folder with the bundles of a sharded state."""
     if not isinstance(state, str | os.PathLike):
         return False
     if is_address(state):
@@ -85,14 +85,14 @@ def is_address(state: str | os.PathLike[str]) -> bool:
 
 
 def whole(index: Index) -> Index:
-    """The index; raises DecisionUnavailable where shards are missing: of what lies there nobody can tell."""
+    """The index unchanged; raises DecisionUnavailable if shards are missing, since their content is unknown."""
     if index.missing:
         raise lacking(index.missing)
     return index
 
 
 def lacking(roots: Collection[str]) -> DecisionUnavailable:
-    """What is raised where shards of a state are missing."""
+    """The exception for missing shards of a state."""
     named = ", ".join(f"`{root}`" for root in sorted(roots)[:3])
     return DecisionUnavailable(
         f"the state is not whole: {len(roots)} of its shards are not here, such as {named}", retry=False
@@ -100,16 +100,16 @@ def lacking(roots: Collection[str]) -> DecisionUnavailable:
 
 
 def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
-    """The rows behind a bundle, or behind those of a folder.
+    """The rows of a state in a bundle, or in the bundles of a folder.
 
-    Raises UsageError where none is of the policy's system, DecisionUnavailable where shards are missing.
+    Raises UsageError if none is for the policy's system, and DecisionUnavailable if shards are missing.
     """
     from privtab.client import _config
     from privtab.client.embedded import _place
     from privtab.shard_names import shard_name
     from privtab.state.shards import PEOPLE, merged
 
-    bundled(policy, where)  # tells what is wrong
+    bundled(policy, where)  # raises for unsuitable bundles
     bundles = _place(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
@@ -124,7 +124,7 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 
 
 def bundled(policy: OpenPolicy, where: str) -> Index:
-    """The index in a bundle, or in the bundles of a folder; raises UsageError where there is none of the policy's system."""
+    """The index in a bundle, or in the bundles of a folder; raises UsageError if there is none for the policy's system."""
     from privtab.client import _config
     from privtab.client.embedded import _place
 
@@ -148,6 +148,6 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:
-    """Bytes of a bundle, or of those in a folder; 0 for one behind an address, whose size nobody knows beforehand."""
+    """Bytes of a bundle, or of those in a folder; 0 for one at an address, whose size is not known in advance."""
     path = Path(state)
     return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())

@@ -1,4 +1,4 @@
-"""Rows of files, checked in this process; nothing here needs Spark."""
+"""Validate rows of files in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from privtab.ir.nodes import Program
 from privtab.state.nodes import State
 
 DENIES = "they may carry a denial, and without it somebody would get more"
-"""Why wrong rows stop a state."""
+"""Why invalid rows make a state unusable."""
 
 
 def program_of(policy: object) -> Program:
-    """The program of a policy, however it is given; raises PolicyError for JSON that is no program."""
+    """The program of a policy given in any supported form; raises PolicyError for JSON that is no program."""
     if isinstance(policy, Program):
         return policy
     if isinstance(policy, str | Path) and not str(policy).endswith(".tar.gz"):
@@ -37,7 +37,7 @@ def program_of(policy: object) -> Program:
 
 
 def checked_rows(program: Program, path: Path) -> State:
-    """The good rows of files; raises StateInvalid where a wrong row may carry a denial."""
+    """The valid rows of files; raises StateInvalid if an invalid row may affect a denial."""
     from privtab.errors import StateInvalid
     from privtab.state.load import load
     from privtab.state.validate import validate
@@ -52,7 +52,7 @@ def checked_rows(program: Program, path: Path) -> State:
 
 
 def may_deny(program: Program, table: str, effect: object) -> bool:
-    """Whether leaving a row out could let somebody do more: it denies, or it gives a role or group that is denied."""
+    """Whether leaving a row out could widen access: it may be a denial, or assign a role or group with a denial."""
     if program.semantics.deny == "none":
         return False
     if table == "grants":

@@ -1,8 +1,8 @@
-"""Rows of Spark tables against a policy: expressions let ordinary rows through, `state.validate` judges all others.
+"""Validate rows of Spark tables against a policy: SQL expressions accept ordinary rows, `state.validate` checks all others.
 
-An expression says only that a row is certainly good and has nothing worth a word. Whatever it does not know goes row by row
-through the code that reads files, on executors. So both readings of a state report the same with the same words, and millions
-of good rows never meet Python.
+The expressions accept a row only if it is certainly valid and has no finding of its own. All other rows are checked one by one on
+executors, by the same code as rows of files. So findings are the same for files and for Spark, and millions of valid rows need no
+Python.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 _INK = r"[^\p{Z}\p{Cc}]"
 _END = r"(?<=[^\p{Z}\p{Cc}])\z"
-"""The last character is neither a space nor a control: such a cell has no space to warn of."""
+"""Matches at the end if the last character is neither a space nor a control character, so that no warning is due."""
 _NAME = r"(?:[^/%*?]++|%2F|%25)++"
 _WILDCARD = r"[*?%]++\z"
-"""Looked at closely, as is every path with a `*` or `?`."""
+"""Such names are not accepted here but checked row by row, as is every path with a `*` or `?`."""
 _KIND = "(?i:user|group|role):"
-"""What begins like a principal of another kind, in any case of letters, is looked at closely."""
+"""Names with such a prefix are checked row by row: they look like principals of another kind."""
 
 
 def rejected_type(data_type: str) -> str | None:
-    """What a column's cells are called where they are not text; None where they can be read as text."""
+    """The type of a column whose cells cannot be read as text; None if they can."""
     whole = ("string", "tinyint", "smallint", "int", "bigint", "void")
     return None if data_type in whole or data_type.startswith(("varchar", "char")) else data_type
 
 
 def raw(df: DataFrame, table: str) -> DataFrame:
-    """The columns of a table as text, in their order; an optional column that is missing is null."""
+    """The columns of a table as strings, in their order; a missing column is null."""
     names = {column: column in df.columns for column in COLUMNS[table].all}
     return df.select(
         *(
@@ -58,7 +58,7 @@ def raw(df: DataFrame, table: str) -> DataFrame:
 
 
 def ordinary(program: Program, table: str) -> Column:
-    """Whether a raw row is good beyond doubt and calls for no finding of its own; never null."""
+    """Whether a raw row is certainly valid and has no finding of its own; never null."""
     ready = _Expressions(program)
     build: Mapping[str, Callable[[], Column]] = {
         "members": lambda: ready.bare("user", "user") & ready.entity("of"),
@@ -68,7 +68,7 @@ def ordinary(program: Program, table: str) -> Column:
         "owners": ready.owner,
         "service_admins": lambda: ready.bare("user", "user"),
     }
-    # What is one of some names is valid as it is.
+    # These columns are compared with lists of names, so their text is valid.
     listed = {"effect", "privilege"}
     good = build[table]()
     for column in COLUMNS[table].all:
@@ -78,7 +78,7 @@ def ordinary(program: Program, table: str) -> Column:
 
 
 def _usable(column: str) -> Column:
-    """Whether a text has the characters and the length of a name; null for null."""
+    """Whether a string has only characters allowed in names and is not too long; null for null."""
     return (
         fn.expr(f"is_valid_utf8(`{column}`)")
         & ~fn.col(column).rlike(r"[\p{Cc}\u2028\u2029\uFFFE\uFFFF]")
@@ -87,7 +87,7 @@ def _usable(column: str) -> Column:
 
 
 def canonical(table: str) -> list[Column]:
-    """The columns that ordinary raw rows of a table become; the privilege of a grant stays as it is written."""
+    """The canonical columns of ordinary raw rows; aliases and sets of privileges are not resolved."""
     col = fn.col
 
     def named(column: str, kind: str) -> Column:
@@ -119,7 +119,7 @@ def canonical(table: str) -> list[Column]:
 
 
 class _Expressions:
-    """Conditions on raw cells, made from the names of one policy."""
+    """Conditions on raw cells, by the names of one policy."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -139,12 +139,12 @@ class _Expressions:
         return fn.col(column).rlike(rf"\A(?:{kind}:)?(?!{_KIND}|{_WILDCARD}){_INK}[^\n]*{_END}")
 
     def grant(self) -> Column:
-        """A privilege that gives something on the type, an effect that the policy has."""
+        """Whether a grant has a privilege that applies to the type and an effect that the policy supports."""
         names = [name for name in self.names.known_privileges() if name == name.strip()]
         binding = fn.when(fn.expr("false"), fn.expr("false"))
         for type_ in self.program.entities:
             given = [name for name in names if self.names.given(name, type_)]
-            # The beginning of a cell is compared in place: nothing is put together for each row.
+            # `startswith` avoids building a string for each row.
             binding = binding.when(fn.col("entity").startswith(f"{type_}:"), fn.col("privilege").isin(given))
         effects = ["allow"] if self.program.semantics.deny == "none" else ["allow", "deny"]
         return self.principal("grantee", KINDS) & self.entity("entity") & fn.col("effect").isin(effects) & binding
@@ -174,7 +174,7 @@ class _Expressions:
 
 
 def spoken(program: Program, table: str) -> Column | None:
-    """The warning that an ordinary row gets for what it is about (`S161`, `S162`), as a struct; None where none can be."""
+    """The warning `S161` or `S162` about an ordinary row, as a struct; None if the table can have none."""
     used = uses(program)
     system = program.system
     advice: str | None
@@ -214,18 +214,18 @@ def _warning(code: str, message: str, advice: str | None) -> Column:
 
 
 def row_json(table: str) -> Column:
-    """The cells of a raw row as JSON text, as `_json` writes them: absent cells are left out."""
+    """The cells of a raw row as JSON text, in the format of `_json`: empty cells are left out."""
     return fn.to_json(fn.struct(*(fn.nullif(fn.col(c), fn.lit("")).alias(c) for c in COLUMNS[table].all)))
 
 
 def examined_schema(table: str) -> str:
-    """The columns that `examine` gives: what a good row says, whether it is good, its findings, its cells."""
+    """The columns of `examine`: canonical columns of a valid row, whether it is valid, its findings, its cells."""
     columns = ", ".join(f"`{name}` string" for name in CANONICAL[table])
     return f"{columns}, `__good` boolean, `__findings` array<struct<{FINDING}>>, `__row` string"
 
 
 def examine(program: Program, table: str, not_text: Mapping[str, str], batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: raw rows → what they say and what is to say about them; see `examined_schema`."""
+    """For `mapInArrow`: validate raw rows; the result has the columns of `examined_schema`."""
     for batch in batches:
         columns = {name: cells_of(batch.column(i)) for i, name in enumerate(batch.schema.names)}
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
@@ -233,7 +233,7 @@ def examine(program: Program, table: str, not_text: Mapping[str, str], batches: 
 
 
 def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Any:
-    """The rows of one batch, judged; `not_text`: columns whose cells are not text, and what they are."""
+    """Validate the rows of one batch; `not_text`: columns whose cells are not text, with their types."""
     checker = _checker(_Known(program))
     names = CANONICAL[table]
     out: dict[str, list[Any]] = {name: [] for name in (*names, "__good", "__findings", "__row")}
@@ -264,7 +264,7 @@ def examined(program: Program, table: str, not_text: Mapping[str, str], rows: Se
 
 
 def judge(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, list[StateFinding]]:
-    """What a row says, or None for a wrong one; and all findings about it."""
+    """The value of a row, or None if it is invalid, and all findings about it."""
     reading = RawReader()
     reading.row("", table, 1, None, cells)
     findings = list(reading.findings)
@@ -276,7 +276,7 @@ def judge(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[ob
 
 
 def says(table: str, value: object) -> dict[str, str | None]:
-    """The columns of a good row from what `RowChecker` gives for it."""
+    """The canonical columns of a valid row, from its value as returned by `RowChecker`."""
     match value:
         case Grant():
             return {
@@ -304,7 +304,7 @@ def says(table: str, value: object) -> dict[str, str | None]:
 
 
 def cells_of(array: Any) -> list[object]:
-    """The cells of a column; bytes that are no UTF-8 become what says so."""
+    """The cells of a column; invalid UTF-8 becomes a NotText that says so."""
     try:
         return list(array.to_pylist())
     except UnicodeDecodeError:
@@ -326,7 +326,7 @@ def _json(cells: Mapping[str, object]) -> str:
 
 
 class _Known:
-    """A program as a cache key: equal where it is the same policy, so that a worker makes one checker for all batches."""
+    """A program as a cache key, equal for equal policies, so that a worker creates one checker for all batches."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -1,4 +1,4 @@
-"""Configuration files and folders of a state's sources, and what sources are called."""
+"""Read the configuration of a state's sources from files and folders, and name sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privtab.state.read_parquet import table_format
 
 
 def read_configuration(path: Path) -> Mapping[str, Any]:
-    """A configuration file; raises FileError where there is none, UsageError where it is no mapping."""
+    """The content of a configuration file; raises FileError if it is missing, UsageError if it is not a mapping."""
     file = source.load(path)
     value: object
     if path.suffix == ".json":
@@ -32,9 +32,9 @@ def read_configuration(path: Path) -> Mapping[str, Any]:
 
 
 def _yaml_value(file: SourceFile) -> object:
-    """The value of a YAML file, read as policies are; raises UsageError with every place that is wrong.
+    """The value of a YAML file, read like a policy; raises UsageError with the position of every error.
 
-    The lines themselves are not shown, since passwords may stand in them.
+    The lines themselves are not shown, since they may contain passwords.
     """
     from privtab.diagnostics_render import render
     from privtab.syntax.yaml_tree import compose, plain_tree
@@ -62,7 +62,7 @@ def folder_sources(folder: Path, problems: list[str]) -> Iterator[tuple[str, Any
 
 
 def label_of(table: str, given: Mapping[str, Any]) -> str:
-    """What a source is called, without options that may hold secrets."""
+    """The name of a source for messages, without options that may contain secrets."""
     for key in ("path", "table"):
         if given.get(key) is not None:
             return str(given[key])
@@ -71,7 +71,7 @@ def label_of(table: str, given: Mapping[str, Any]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as messages list them."""
+    """Names as a list for messages."""
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 

@@ -1,4 +1,4 @@
-"""Two builds → a delta bundle for every part that differs, each proved: base and delta are the full bundle."""
+"""Make a delta bundle for every part that differs between two builds, and verify that base plus delta equals the full bundle."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deltas:
-    """What leads from one build to another, by part (`people` or a root key)."""
+    """The differences between two builds, by part (`people` or a root key)."""
 
     folder: str
     rows: tuple[Mapping[str, Any], ...]
-    """`kind`: `delta`; `full`, where no delta is possible or smaller; `new`; `removed`. `bytes` is 0 where there is no delta."""
+    """`kind`: `delta`; `full` if a delta is impossible or not smaller; `new`; `removed`. `bytes` is 0 if there is no delta."""
 
     @property
     def proved(self) -> int:
-        """How many deltas there are, every one of which was proved."""
+        """The number of deltas, all of which were verified."""
         return sum(row["kind"] == "delta" for row in self.rows)
 
 
 def deltas(
     spark: SparkSession, folder: str | Path, *, base: str | Path | None = None, output: str | Path | None = None
 ) -> Deltas:
-    """Deltas from the build in `base`, or from the one before in the same folder, to the build in `folder`.
+    """Deltas from the build in `base`, or from the previous one in the same folder, to the build in `folder`.
 
-    Executors make them and prove that base and delta are the full bundle. They lie in `deltas/` below `output` (the folder
-    itself where left off), and `deltas.json` beside them, written last, lists them. Raises FileError where a build is missing.
+    Executors make them and verify that base plus delta equals the full bundle. They are written to `deltas/` below `output`
+    (default: `folder`) and listed in `deltas.json`, which is written last. Raises FileError if a build is missing.
     """
     new = opened(folder)
     old = opened(folder, PREVIOUS) if base is None else opened(base, MANIFEST)
@@ -76,7 +76,7 @@ def deltas(
 
 
 def _made(old: Root, new: Root, out: Root, batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: pairs of bundles → their deltas, written."""
+    """For `mapInArrow`: write the deltas of pairs of bundles."""
     import pyarrow as pa
 
     from privtab.bundle.delta import contents, delta_for, proof

@@ -1,4 +1,4 @@
-"""A shard or the people's part as JSON text, its revision and its bundle: byte for byte as `bundle.pack` makes them."""
+"""Write a shard or the `people` part as JSON text, with its revision and bundle, byte for byte as `bundle.pack` does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Part = Callable[[bool], list[bytes]]
 
 
 def stamped(parts: Mapping[str, Part], *, ascii_: bool) -> tuple[str, bytes]:
-    """The revision and the text of a document; `ascii_`: all its texts are ASCII, so both spellings are one."""
+    """The revision and the text of a document; `ascii_`: all its strings are ASCII, so both spellings are the same."""
     digest = hashlib.sha256()
     written = {name: part(False) for name, part in parts.items()}  # noqa: FBT003 - the one argument of a Part
     spelt = written if ascii_ else {name: part(True) for name, part in parts.items()}  # noqa: FBT003
@@ -44,13 +44,13 @@ def _members(parts: Mapping[str, Sequence[bytes]]) -> Iterable[bytes]:
 
 @dataclass(slots=True)
 class _Spelt:
-    """The texts of a shard as JSON: worked out once, used by all members of its document."""
+    """The strings of a shard as JSON, computed once for all members of its document."""
 
     held: RootHoldings
     _written: dict[bool, tuple[Texts, Texts, Texts]] = field(default_factory=dict)
 
     def written(self, *, ascii_: bool) -> tuple[Texts, Texts, Texts]:
-        """Keys and names as JSON, and members that say true by name."""
+        """Keys and names as JSON, and for each name the object member `"name":true`."""
         if ascii_ not in self._written:
             names = json_texts(self.held.names, ascii_=ascii_)
             self._written[ascii_] = (json_texts(self.held.keys, ascii_=ascii_), names, joined(names, ":true"))
@@ -72,7 +72,7 @@ def shard_document(held: RootHoldings) -> tuple[str, bytes]:
 def bundle_of(
     program: Program, key: str, revision: str, text: bytes, shards: int = 0, more: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The bundle of a part from the text of its document; `more`: what its metadata tell besides."""
+    """The bundle of a part from the text of its document; `more`: additional metadata."""
     metadata: dict[str, Any] = {"kind": "state", "system": program.system, "state": SHARDED, "shard": key}
     if key == PEOPLE:
         metadata["shards"] = shards
@@ -83,7 +83,7 @@ def bundle_of(
 
 
 def _grants(spelt: _Spelt, effect: str, *, ascii_: bool) -> list[bytes]:
-    """Privilege → entity → grantees; a role within a scope with the entities of its rows."""
+    """Privilege → entity → grantees; a role within a scope is followed by the entities of its rows."""
     held = spelt.held
     privilege, key, name = held.grants[effect]
     if not len(privilege) and not held.scoped[effect]:

@@ -1,4 +1,4 @@
-"""Small files beside what Spark writes, on shared folders and in whatever fsspec opens: written whole or not at all."""
+"""Small files next to those that Spark writes, in shared folders and any file system of fsspec; written atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 
 
 def at_once(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-    """What several jobs of Spark give, side by side: one task alone leaves a core without work. Raises what the first raises."""
+    """Run several Spark jobs concurrently, so that no core is idle, and return their results; raises the first failure."""
     if len(jobs) == 1:
         return [jobs[0]()]
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -27,37 +27,37 @@ def at_once(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that driver and executors reach by one name: a path, or a URL that both Spark and fsspec know."""
+    """A folder that the driver and the executors reach by the same name: a path, or a URL known to both Spark and fsspec."""
 
     url: str
 
     @property
     def local(self) -> bool:
-        """Whether it is a path of the machine (or of a file system that all machines mount)."""
+        """Whether it is a path (of this machine or a file system that all machines mount)."""
         return "://" not in self.url
 
     def path(self, name: str) -> Path:
-        """Where a file lies on this machine."""
+        """The path of a file on this machine."""
         return Path(self.url) / name
 
     def spark(self, name: str) -> str:
-        """The same place as Spark names it; Hadoop calls `s3` by `s3a`."""
+        """The URL of a file for Spark; Hadoop uses `s3a` for `s3`."""
         if self.local:
             return self.path(name).resolve().as_uri()
         url = f"{self.url.rstrip('/')}/{name}"
         return f"s3a://{url[5:]}" if url.startswith("s3://") else url
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file: readers see the old or the new one, never half of it. Raises BundleWriteError."""
+        """Write a file atomically; raises BundleWriteError."""
         if self.local:
             self.write_pieces(name, [content])
             return
         with self._system(name, BundleWriteError) as (system, where):
-            # Object stores show an object once all of it is there.
+            # Object stores make an object visible only when it is complete.
             system.pipe_file(where, content)
 
     def write_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
-        """As `write`, of what comes piece by piece; nothing is written where it breaks off."""
+        """Like `write`, from an iterable of pieces; nothing is written if it raises."""
         if not self.local:
             with tempfile.NamedTemporaryFile(prefix="privtab-") as file:
                 file.writelines(pieces)
@@ -68,7 +68,7 @@ class Root:
         write_pieces(self.path(name), pieces)
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none. Raises FileError."""
+        """The content of a file; None if there is none. Raises FileError."""
         try:
             if not self.local:
                 with self._system(name, FileError) as (system, where):
@@ -82,7 +82,7 @@ class Root:
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        """A file to be read piece by piece, and again from its start; raises FileNotFoundError, FileError."""
+        """Open a seekable file for reading; raises FileNotFoundError, FileError."""
         if self.local:
             with self.path(name).open("rb") as file:
                 yield file
@@ -91,7 +91,7 @@ class Root:
             yield file
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """A JSON object from a file; None where there is no such file or no object in it."""
+        """The JSON object in a file; None if the file is missing or contains no object."""
         content = self.read(name)
         try:
             value = None if content is None else strict_json.loads(content)
@@ -100,20 +100,20 @@ class Root:
         return value if isinstance(value, dict) else None
 
     def names(self, folder: str) -> list[str]:
-        """The names of what lies in a folder, sorted; none where there is no such folder."""
+        """The names of the entries of a folder, sorted; empty if there is no such folder."""
         if not self.local:
             try:
                 with self._system(folder, FileError) as (system, where):
                     found = [str(entry).rstrip("/") for entry in system.ls(where, detail=False)]
             except FileNotFoundError:
                 return []
-            # Some stores list the mark of an empty folder among what lies in it.
+            # Some stores list the marker object of a folder among its entries.
             return sorted({entry.rsplit("/", 1)[-1] for entry in found if entry != where.rstrip("/")})
         path = self.path(folder)
         return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all that is in it, where it is there."""
+        """Remove a file, or a folder with its content, if it exists."""
         if not self.local:
             with self._system(name, BundleWriteError) as (system, where):
                 if system.exists(where):
@@ -127,17 +127,14 @@ class Root:
 
     @contextmanager
     def _system(self, name: str, failure: type[PrivtabError]) -> Iterator[tuple[Any, str]]:
-        """What fsspec opens the place with, and its name there; what it raises becomes `failure`.
-
-        But for FileNotFoundError, where something is read.
-        """
+        """Yield the fsspec file system and the path in it; exceptions become `failure`, except FileNotFoundError when reading."""
         url = f"{self.url.rstrip('/')}/{name}".rstrip("/")
         try:
             import fsspec
         except ModuleNotFoundError:
             raise UsageError(f"{url} needs the extra `registry`: {how_to_install('registry')}") from None
         try:
-            # Others write too (executors, and Spark itself): what was listed once says nothing now.
+            # Executors and Spark itself write too, so cached listings would be stale.
             system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise UsageError(f"{url}: {error}") from None
@@ -152,7 +149,7 @@ class Root:
 
 
 def place(folder: str | Path) -> Root:
-    """A folder by its path or URL; `file://` is a path."""
+    """A folder by its path or URL; `file:` URLs become paths."""
     text = str(folder)
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")

@@ -1,4 +1,4 @@
-"""Tables in formats that keep versions (Delta, Iceberg, Hudi): how they are told from bare files, and what their jars are for."""
+"""Detect tables in versioned formats (Delta, Iceberg, Hudi), and advise on missing jars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BARE = ("parquet", "orc")
-"""Formats of single files: of a table in another format they read what was deleted, too."""
+"""Formats of plain files: if used to read a table in a versioned format, they return deleted rows, too."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -24,7 +24,7 @@ def is_url(path: str) -> bool:
 
 
 def advice(format_: object, message: str) -> str | None:
-    """What to do where a format's own jars or settings are missing."""
+    """Advice for an error message that shows that jars or settings of a format are missing."""
     if "DATA_SOURCE_NOT_FOUND" in message or "ClassNotFoundException" in message:
         if format_ in ("delta", "iceberg"):
             return f"bring the jars of {format_} for this Spark: `--package GROUP:ARTIFACT:VERSION`, or `spark.jars.packages`"
@@ -35,7 +35,7 @@ def advice(format_: object, message: str) -> str | None:
 
 
 def versioned(spark: SparkSession, path: str) -> str | None:
-    """The format of the table with versions that lies at a path, where this machine or Spark sees one."""
+    """The versioned format of the table at a path, if there is one."""
     if not is_url(path):
         return table_format(Path(path))
     for format_ in ("delta", "hudi"):

@@ -1,4 +1,4 @@
-"""What a build writes of itself: its manifest, and the list of its bundles."""
+"""The manifest of a build and the list of its bundles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privtab.state.shards import PEOPLE, roots
 
 
 def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
-    """The list of the bundles as `state pack --shards` writes it beside its own."""
+    """The list of the bundles in the format of `state pack --shards`."""
 
     def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
         named = {name: part[name] for name in ("file", "revision", "bytes")}
@@ -25,10 +25,10 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
 
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
-    """The revision of all parts together."""
+    """The combined revision of all parts."""
     return combined(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
 
 
 def text(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest as it lies in its file."""
+    """A manifest as the content of its file."""
     return (json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

@@ -1,4 +1,4 @@
-"""A state as tables of Spark, from whatever it is given as."""
+"""Open a state given in any supported form as Spark tables."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def state_tables(spark: SparkSession, policy: object, state: object) -> SparkState:
-    """The state from whatever stands for it.
+    """Open a state as Spark tables.
 
     `state`: a SparkState, a State, rows as a mapping from table names to DataFrames, a Read, or a path: a file or folder
-    as `--state` takes it, a state bundle or a folder of those that make a whole, or what `Read.write` wrote. Raises UsageError
-    for anything else and for the state of another system, StateInvalid where wrong rows may carry a denial,
-    DecisionUnavailable where shards are missing.
+    as for `--state`, a state bundle, a folder with all bundles of a sharded state, or the output of `Read.write`. Raises UsageError
+    for anything else and for the state of another system, StateInvalid if invalid rows may affect a denial, and
+    DecisionUnavailable if shards are missing.
     """
     if isinstance(state, Mapping):
         state = {name: of_spark(table) for name, table in state.items()}
@@ -59,5 +59,5 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
 
 
 def _is_frame(value: object) -> bool:
-    """Whether it is a DataFrame of either kind of session: they share no class before 4.0's last."""
+    """Whether it is a DataFrame, Classic or Connect: early 4.0 releases have no class common to both."""
     return isinstance(value, ClassicFrame) or (hasattr(value, "mapInArrow") and hasattr(value, "schema"))

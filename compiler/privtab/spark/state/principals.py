@@ -1,4 +1,4 @@
-"""The people's part of a state in shards: each user's principals, worked out by joins and written in one go."""
+"""Build the `people` part of a sharded state: the principals of each user, computed by joins and written by one task."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def people_rows(
     service_admins: DataFrame | None,
     granted: DataFrame,
 ) -> DataFrame:
-    """Every entry of the people's part: which part, the name, the key below it, the value.
+    """Every entry of the `people` part: its member of the document, the name, the key below it, the value.
 
-    Good rows of the three tables, each once, None where there is no such table; `granted`: one column `who`, every principal
-    that a grant or an owner names. What nobody can have is left out of the plan: Spark takes longer to plan than to join.
+    The tables have valid rows without duplicates, or are None. `granted`: one column `who` with every principal that a grant or an
+    owner names. Unused parts are left out of the plan: Spark takes longer to plan than to join.
     """
     used = uses(program)
     col, lit = fn.col, fn.lit
@@ -50,7 +50,7 @@ def people_rows(
         own = groups.select("name", col("principal_").alias("text"))
         users.append(own if used.group_membership else _mattering(own, "text", granted, []))
     lone = [_named(granted.select(col("who").alias("principal"), col("who").alias("text")), "group", "text")]
-    # A row that is no entry: where there is none at all, Spark would start no worker, and nobody would write the bundle.
+    # A dummy row: without any rows, Spark would start no worker, and the bundle would not be written.
     parts = [granted.sparkSession.range(1).select(lit(""), lit(""), none, none)]
     if assignments is not None:
         declared = [f"role:{name}" for name in program.roles]
@@ -87,25 +87,25 @@ def people_rows(
 
 
 def _groups(memberships: DataFrame) -> DataFrame:
-    """Users (`name`) and the groups (`principal_`) that they are in."""
+    """Users (`name`) and their groups (`principal_`)."""
     return memberships.select(fn.col("user").alias("name"), fn.concat(fn.lit("group:"), "group").alias("principal_"))
 
 
 def _named(rows: DataFrame, kind: str, *columns: str) -> DataFrame:
-    """The rows of principals of one kind by their names."""
+    """The rows about principals of one kind, with the `name` of the principal."""
     name = fn.substring(fn.col("principal"), len(kind) + 2, 2**30).alias("name")
     return rows.filter(fn.col("principal").startswith(f"{kind}:")).select(name, *columns)
 
 
 def _through(groups: DataFrame | None, rows: DataFrame, *columns: str) -> list[DataFrame]:
-    """What users have because a group of theirs has it."""
+    """The rows about groups, repeated for the users in them."""
     if groups is None:
         return []
     return [groups.join(rows, fn.col("principal_") == fn.col("principal")).select("name", *columns)]
 
 
 def _mattering(rows: DataFrame, column: str, granted: DataFrame, declared: list[str]) -> DataFrame:
-    """The rows whose principal is granted something somewhere, or is declared with grants."""
+    """The rows whose principal has a grant or an owned entity, or is a declared role."""
     known = granted.select(fn.col("who").alias("__who")).distinct()
     if not declared:
         return rows.join(known, fn.col(column) == fn.col("__who"), "left_semi")
@@ -129,7 +129,7 @@ def _by_scope(part: str, frames: list[DataFrame]) -> DataFrame:
 
 
 def _scoped_names(batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: roles and scopes → the same, and the principal for both."""
+    """For `mapInArrow`: add to roles and scopes the name of the scoped principal."""
     for batch in batches:
         roles, scopes = (batch.column(at).to_pylist() for at in (0, 1))
         texts = [scoped_principal(role, scope) for role, scope in zip(roles, scopes, strict=True)]
@@ -140,9 +140,9 @@ def _scoped_names(batches: Iterator[Any]) -> Iterator[Any]:
 def write_people(
     program: Program, shards: list[str], root: Root, more: Mapping[str, Any], batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """For `mapInArrow` over one partition: the entries → the bundle, written; gives one row of REPORT.
+    """For `mapInArrow` over one partition: write the bundle from its entries; the result is one row of REPORT.
 
-    `more`: what its metadata tell besides, which is no part of its revision.
+    `more`: additional metadata, which do not affect the revision.
     """
     schema = pa.schema([(name, pa.string()) for name in ("part", "name", "key", "value")])
     table = _table(batches, schema)
@@ -163,7 +163,7 @@ def _table(batches: Iterator[Any], schema: Any) -> Any:
 
 
 def people_document(table: Any, shards: list[str]) -> tuple[str, bytes]:
-    """The revision and the text of the people's part."""
+    """The revision and the text of the `people` part."""
     roots = large(sorted(shards))
     rows = {part: _sorted(table.filter(pc.equal(table.column("part"), part))) for part in _PARTS}
     texts = [column for columns in rows.values() for column in columns if len(column)]
@@ -208,12 +208,12 @@ def _sorted(table: Any) -> tuple[Texts, Texts, Texts]:
 
 
 def _object(members: Texts) -> list[bytes]:
-    """A flat object from its members in order."""
+    """A flat object from its sorted members."""
     return nested([], (np.arange(len(members), dtype=np.int64), members))
 
 
 def _scopes(name: Texts, key: Texts, value: Texts, *, ascii_: bool) -> list[bytes]:
-    """Name → scope → list of roles, from roles with line breaks between them."""
+    """Name → scope → list of roles, from roles separated by line breaks."""
     lists = [_list(roles.split("\n"), ascii_=ascii_) for roles in value.to_pylist()]
     names = name.dictionary_encode()
     codes: Codes = np.asarray(names.indices).astype(np.int64)

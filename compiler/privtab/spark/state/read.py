@@ -1,4 +1,4 @@
-"""Sources → good rows, wrong rows and why, and how many of each."""
+"""Read and validate the sources of a state: valid rows, invalid rows with findings, and counts of both."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "_MANIFEST.json"
 SHOWN = 20
-"""Wrong rows that an exception carries; all of them are in `Read.findings`."""
+"""Most findings that an exception has; all of them are in `Read.findings`."""
 
 
 def read_state(spark: SparkSession, configuration: object, policy: object) -> Read:
-    """Open the sources of a state and check how their columns lie; rows are read when something is asked of them.
+    """Open the sources of a state and check their columns; rows are read lazily.
 
     `configuration`: a mapping from table names to DataFrames or to sources, the path of a YAML or JSON file with such a mapping
-    (see `docs/reference/state.md`), or a folder with one file or folder for each table. Raises UsageError that tells everything wrong
-    with it at once, or that there is no table.
+    (see `docs/reference/state.md`), or a folder with one file or folder for each table. Raises UsageError with all errors in the
+    configuration at once, or if there is no table.
     """
     program = program_of(policy)
     check_executors(spark)
@@ -55,14 +55,14 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A state that is read by Spark: every part is a DataFrame that is worked out when it is asked for."""
+    """A state that is read by Spark; every part of it is a lazily evaluated DataFrame."""
 
     spark: SparkSession
     program: Program
     sources: Sources
 
     def judged(self, table: str) -> tuple[DataFrame, DataFrame | None]:
-        """The rows of a table: ordinary ones (canonical columns), and all others as `checks.examine` judges them."""
+        """The rows of a table: ordinary ones with canonical columns, and all others as returned by `checks.examine`."""
         sources = self.sources.tables.get(table, ())
         frames = [_judged(self.program, source) for source in sources]
         if not frames:
@@ -70,39 +70,39 @@ class Read:
         return _union([ordinary for ordinary, _ in frames]), _union([rest for _, rest in frames])
 
     def good(self, table: str) -> DataFrame:
-        """The good rows of a table, each once; privileges as they are written. Orphans are among them unless quarantined."""
+        """The valid rows of a table without duplicates, with unresolved privileges; includes orphans unless quarantined."""
         return self.listed(table, self.counted(table).drop("rows"))
 
     def tables(self) -> dict[str, DataFrame]:
-        """The good rows of every table."""
+        """The valid rows of every table."""
         return {table: self.good(table) for table in TABLES}
 
     def findings(self) -> DataFrame:
-        """Everything that is to say about rows; those of severity `error` are not among the good ones."""
+        """All findings about rows; rows with a finding of severity `error` are invalid."""
         found = [part for table in self.sources.tables for part in self._findings(table)]
         return _union(found) if found else self.spark.createDataFrame([], FINDINGS)
 
     def findings_of(self, table: str, counted: DataFrame | None = None) -> DataFrame:
-        """What is to say about the rows of one table; `counted`: what `counted` gives, where it was worked out before."""
+        """The findings about the rows of one table; `counted`: the result of `counted`, if already computed."""
         return _union(self._findings(table, counted))
 
     def counted(self, table: str) -> DataFrame:
-        """What the good rows of a table say, orphans among them, and how many rows say so (`rows`)."""
+        """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
         ordinary, rest = self.judged(table)
         names = [fn.col(name) for name in CANONICAL[table]]
         rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
 
     def listed(self, table: str, rows: DataFrame) -> DataFrame:
-        """The rows without orphans, where these are quarantined."""
+        """The rows, without orphans if these are quarantined."""
         return self._known(table, rows, "left_semi") if self.sources.orphans == "quarantine" else rows
 
     def quarantined(self) -> DataFrame:
-        """The wrong rows and why."""
+        """The findings about invalid rows."""
         return self.findings().filter("severity = 'error'")
 
     def summary(self) -> DataFrame:
-        """How many rows each table has, good ones (code `good`), and by finding: table, code, name, severity, rows."""
+        """Numbers of rows by table and finding, with code `good` for valid rows: table, code, name, severity, rows."""
         good = [
             self.good(table).groupBy().count().select(
                 fn.lit(table).alias("table"), fn.lit("good").alias("code"), fn.lit("good-rows").alias("name"),
@@ -114,11 +114,11 @@ class Read:
         return _union([*good, counted]).orderBy("table", "code")
 
     def check(self) -> None:
-        """Raise StateInvalid where a wrong row may carry a denial: without it somebody would get more."""
+        """Raise StateInvalid if an invalid row may affect a denial: leaving it out could widen access."""
         check_quarantined(self.program, self.quarantined())
 
     def state(self, *, allow_partial: bool = False) -> SparkState:
-        """The good rows as plans use them; raises StateInvalid where a wrong row may carry a denial, unless that is allowed."""
+        """The valid rows for the plans; raises StateInvalid if an invalid row may affect a denial, unless `allow_partial`."""
         if not allow_partial:
             self.check()
         tables = self.tables()
@@ -131,9 +131,9 @@ class Read:
         )
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - Spark's word for it
-        """Write good rows, findings and summary below a folder, and a manifest last: what it does not name is not there.
+        """Write valid rows and findings to a folder, and a manifest last, so that readers see all old or all new tables.
 
-        Readers see the tables that were there before or all of the new ones. Gives the manifest.
+        Returns the manifest.
         """
         root = files.place(folder)
         data = f"data-{uuid.uuid4().hex[:12]}"
@@ -170,7 +170,7 @@ class Read:
         return manifest
 
     def _known(self, table: str, rows: DataFrame, how: str) -> DataFrame:
-        """The rows whose entity is among the entities (`left_semi`), or is not (`left_anti`)."""
+        """The rows whose entity is listed in the entities (`left_semi`) or is not (`left_anti`)."""
         entities, columns = self.sources.entities, _place_columns(table)
         if entities is None or columns is None:
             return rows if how == "left_semi" else rows.limit(0)
@@ -190,7 +190,7 @@ class Read:
         return rows.join(known, match, how)
 
     def _findings(self, table: str, counted: DataFrame | None = None) -> list[DataFrame]:
-        """By source what is said of single rows; by table what several say together."""
+        """Findings about single rows, by source, and findings about several rows together, for the whole table."""
         found: list[DataFrame] = []
         for source in self.sources.tables[table]:
             found += _of_rows(self.program, source)
@@ -214,7 +214,7 @@ class Read:
         return found
 
     def _conflicts(self, counted: DataFrame, label: str) -> DataFrame:
-        """Privileges that one grantee is both allowed and denied on one entity."""
+        """Findings for privileges that a grantee is both allowed and denied on the same entity."""
         keys = ["grantee", "privilege", "type", "path"]
         effects = (
             given(self.program, counted.drop("rows")).groupBy(*keys).agg(fn.countDistinct("effect").alias("effects"))
@@ -229,7 +229,7 @@ class Read:
         return report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
 
     def _nearly_declared(self, counted: DataFrame, label: str) -> list[DataFrame]:
-        """Roles that no row speaks of, spelt nearly like declared ones."""
+        """Findings for roles without grants whose names are similar to those of declared roles."""
         program = self.program
         if not program.roles or uses(program).holds:
             return []
@@ -246,7 +246,7 @@ class Read:
 
 
 def given(program: Program, grants: DataFrame) -> DataFrame:
-    """Grants by the privileges that they give on their types: aliases and sets are resolved."""
+    """Grants with aliases and sets resolved to the privileges that they give on the type of their entity."""
     names = StateNames(program)
     if not program.aliases and not program.sets:
         return grants
@@ -265,7 +265,7 @@ def given(program: Program, grants: DataFrame) -> DataFrame:
 
 
 def check_quarantined(program: Program, quarantined: DataFrame) -> None:
-    """Raise StateInvalid where one of the wrong rows may carry a denial."""
+    """Raise StateInvalid if one of the invalid rows may affect a denial."""
     if program.semantics.deny == "none":
         return
     effect = fn.lower(fn.get_json_object("row", "$.effect"))
@@ -281,8 +281,8 @@ def check_quarantined(program: Program, quarantined: DataFrame) -> None:
 def read_written(spark: SparkSession, folder: str | Path, policy: object, *, allow_partial: bool = False) -> SparkState:
     """The tables that `Read.write` wrote last.
 
-    Raises FileError where nothing whole is there, UsageError where it was written for another system or for a policy with other
-    names, StateInvalid where a row that was left out may carry a denial, unless that is allowed.
+    Raises FileError if there are no complete tables, UsageError if they were written for another system or for a policy with other
+    names, and StateInvalid if an invalid row may affect a denial, unless `allow_partial`.
     """
     program = program_of(policy)
     root = files.place(folder)
@@ -319,7 +319,7 @@ def _judged(program: Program, source: Source) -> tuple[DataFrame, DataFrame]:
 
 
 def _of_rows(program: Program, source: Source) -> list[DataFrame]:
-    """What is said of rows one by one: by the code that judges them, and by what ordinary rows are about."""
+    """Findings about single rows: from `checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
     table = source.table
     _, rest = _judged(program, source)
     each = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
@@ -335,14 +335,14 @@ def _of_rows(program: Program, source: Source) -> list[DataFrame]:
 
 
 def _place_columns(table: str) -> tuple[str, str] | None:
-    """The columns of a canonical table that hold an entity."""
+    """The columns of a canonical table with the type and path of an entity, if it has any."""
     names = CANONICAL[table]
     found = [n for n in names if n.endswith("type")]
     return (found[0], found[0][:-4] + "path") if found else None
 
 
 def _advise(program: Program, batches: Any) -> Any:
-    """For `mapInArrow`: names of roles → those that are nearly declared, with advice."""
+    """For `mapInArrow`: the names of roles that are similar to declared ones, with advice."""
     import pyarrow as pa
 
     checker = RowChecker(program)

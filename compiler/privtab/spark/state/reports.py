@@ -1,4 +1,4 @@
-"""What is to say about rows, as rows of `schemas.FINDINGS`, and these as readers of files report them."""
+"""Findings as rows of `schemas.FINDINGS`, and their conversion to StateFinding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
-    """Findings with the columns of FINDINGS."""
+    """Select the columns of FINDINGS from a frame of findings."""
     names = fn.create_map(*(fn.lit(part) for pair in CODES.items() for part in pair))
     return frame.select(
         fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
@@ -28,7 +28,7 @@ def shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
 def report(
     frame: DataFrame, code: str, severity: str, message: Column, advice: str | Column, table: str, label: str
 ) -> DataFrame:
-    """One finding for each row of a frame that has canonical columns and `rows`."""
+    """One finding for each row of a frame with canonical columns and `rows`."""
     said = frame.select(
         fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
         (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
@@ -38,7 +38,7 @@ def report(
 
 
 def _raw_json(table: str) -> Column:
-    """A canonical row as the cells that it was, in their canonical spelling."""
+    """The raw cells of a canonical row as JSON, in their canonical spelling."""
     columns: list[Column] = []
     joined = {"members": "of", "assignments": "scope", "grants": "entity", "owners": "entity"}
     for name in CANONICAL[table]:
@@ -50,7 +50,7 @@ def _raw_json(table: str) -> Column:
 
 
 def finding_of(row: Mapping[str, Any]) -> StateFinding:
-    """A row of findings as readers of files report it."""
+    """A row of FINDINGS as a StateFinding."""
     return StateFinding(
         place=RowLocation(path=row["source"] or "", table=row["table"], row=0),
         message=row["message"],

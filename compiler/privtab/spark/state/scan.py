@@ -1,4 +1,4 @@
-"""Raw rows → the input of the workers that make shards, and a fingerprint of each root's rows."""
+"""Prepare raw rows for the workers that build shards, and compute a fingerprint of each root's rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from privtab.spark.state.read import Read
 
 LOST = 64
-"""Into how many parts rows go whose root entity cannot be told; they are wrong rows."""
+"""Number of buckets for invalid rows whose root entity is unknown."""
 _PLACES = {"grants": "entity", "owners": "entity", "members": "of", "assignments": "scope"}
 
 
 def root(program: Program, column: str, *others: str) -> Column:
-    """The key of the root entity of an entity cell; a number below LOST, as text, where it has none."""
+    """The key of the root entity of an entity cell, or a number below LOST, as text, if it has none."""
     by_root: dict[str, list[str]] = {}
     for type_, chain in vocabulary(program).chains.items():
         by_root.setdefault(chain[0][0], []).append(type_)
@@ -45,9 +45,9 @@ def root(program: Program, column: str, *others: str) -> Column:
 def scanned(
     read: Read, assignments: DataFrame | None, roots: list[str] | None = None, *, prints: bool = False
 ) -> DataFrame | None:
-    """Rows for `shards.held`: the columns of `shards.INPUT`; of these roots alone where they are named.
+    """Rows for `shards.held`, with the columns of `shards.INPUT`; restricted to `roots` if given.
 
-    `assignments`: the good ones, each once; `prints`: with the hashes of the raw rows, for the workers to sum up.
+    `assignments`: the valid ones without duplicates; `prints`: add hashes of the raw rows, which the workers sum up.
     """
     program = read.program
     frames: list[DataFrame] = []
@@ -71,7 +71,7 @@ def scanned(
 
 
 def _rows(program: Program, table: str, number: int, rows: DataFrame, *, ordinary: bool, prints: bool) -> DataFrame:
-    """The rows of one source: ordinary ones in their place, all others as suspects."""
+    """The rows of one source: ordinary ones with their part, all others as suspects."""
     columns = COLUMNS[table].all
     place = _PLACES[table]
     marked = rows.withColumns({
@@ -115,11 +115,11 @@ def _plain(program: Program, pairs: DataFrame, part: int, *, prints: bool) -> Da
 
 
 def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | None:
-    """Of each root's raw rows, and of each table that goes by names (`root` is the table's name): how many, and four sums.
+    """For the raw rows of each root, and of each table without shards (`root` is the table's name): their number and four sums.
 
-    Those of the halves of a 64-bit hash of every row, and of the hash of that hash: rows that make up for each other in one
-    do not in the other. The order of rows means nothing, each repetition counts. `tables`: of these alone, and of the entities;
-    None where there are none of them. Sums over other tables may be added.
+    The sums are over the halves of a 64-bit hash of every row, and of the hash of that hash, so that changes that cancel out in one
+    do not in the other. They do not depend on the order of rows, and repeated rows count. `tables`: only these and the entities;
+    returns None if there are none. Sums over other tables may be added.
     """
     program = read.program
     frames: list[DataFrame] = []
@@ -138,7 +138,7 @@ def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | 
 
 
 def _hash(table: str) -> Column:
-    """A hash of a raw row."""
+    """The hash of a raw row."""
     columns = COLUMNS[table].all if table in COLUMNS else ("entity",)
     cells = [fn.coalesce(fn.col(c), fn.lit("\x00")) for c in columns]
     return fn.xxhash64(fn.lit(table), *cells).alias("h")

@@ -1,4 +1,4 @@
-"""The columns of a state's tables in Spark: those that rows have once they were read, and those of findings."""
+"""The columns of a state's tables in Spark after reading, and those of findings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ CANONICAL: Mapping[str, tuple[str, ...]] = {
     "owners": ("type", "path", "owner"),
     "service_admins": ("user",),
 }
-"""All text. A scope is null where a role is held everywhere; `path` is without its type."""
+"""All are strings. The scope is null if a role is held everywhere; `path` does not include the type."""
 
 FINDING = "code: string, severity: string, message: string, help: string"
 FINDINGS = (
     "`table` string, `code` string, `name` string, `severity` string, `message` string, `help` string, "
     "`row` string, `rows` bigint, `source` string"
 )
-"""`row`: the cells as JSON text; `rows`: how many rows of the source say exactly this."""
+"""`row`: the cells as JSON text; `rows`: the number of equal rows with this finding."""
 
 
 def schema(table: str) -> str:
-    """The columns of a table, as Spark writes schemas."""
+    """The columns of a table as a Spark DDL schema."""
     return ", ".join(f"`{name}` string" for name in CANONICAL[table])

@@ -1,4 +1,4 @@
-"""Grants to roles that are held within scopes: where they take effect, as entries of the index."""
+"""Compute the index entries of roles held within scopes: where their grants take effect."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def scoped_entries(
     scopes: Codes,
     roles: Codes,
 ) -> list[tuple[str, str, str, tuple[str, ...]]]:
-    """(privilege, key, principal, entities of the rows) for each role within a scope, as `state.index` enters them.
+    """(privilege, key, principal, entities of the rows) for each role within a scope, as entered by `state.index`.
 
-    `scopes` and `roles`: the pairs that somebody holds, by number of key and name. A grant at or below a scope counts at its own
-    entity; one above it counts at the scope, where the policy inherits.
+    `scopes` and `roles`: the assigned pairs, by number of key and name. A grant at or below a scope counts at its own entity; one
+    above it counts at the scope, if the policy has inheritance.
     """
     privilege, key, name = grants
     if not len(scopes) or not len(name):
@@ -42,7 +42,7 @@ def scoped_entries(
     upper = {code: [code_of[k] for k in above(Entity.parse(value)) if k in code_of] for code, value in text.items()}
     scope_codes = set(scopes.tolist())
 
-    # (role, entity of a grant) → where it counts, for which scope.
+    # (role, entity of a grant) → pairs of the entity where it counts and the scope.
     at_or_below = [(k, s) for k in np.unique(key).tolist() for s in upper[k] if s in scope_codes]
     held = set(zip(roles.tolist(), scopes.tolist(), strict=True))
     granted = np.unique(name * count + key)

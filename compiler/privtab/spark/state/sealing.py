@@ -1,4 +1,4 @@
-"""Signatures of a built state: executors hash and pack its bundles (few of them the driver), the driver alone holds the key."""
+"""Sign the bundles of a built state: executors hash and pack them (the driver if they are few); only the driver has the key."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 Rows = list[dict[str, Any]]
 Work = Callable[[Root, Iterable[Any]], Iterator[Any]]
 Parts = Mapping[str, Mapping[str, Any]]
-"""Reports as a manifest has them, by `people` or a root key."""
+"""The reports of a manifest, by `people` or root key."""
 END = ".tar.gz"
 MOST_TASKS = 200
 FEW = 8 << 20
-"""Bytes of bundles that the driver hashes and packs itself: a job of Spark would take longer."""
+"""Most bytes of bundles that the driver hashes and packs itself, because a Spark job would take longer."""
 HASHES = "`key` string, `hashes` string"
 PACKED = "`key` string, `bytes` bigint, `sha256` string"
 
 
 def parts_of(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The reports of a manifest; none of an empty one."""
+    """The reports of a manifest; empty for an empty manifest."""
     return {PEOPLE: manifest["people"], **manifest["shards"]} if manifest else {}
 
 
 def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
-    """What a manifest says of how a part is signed, but for the sequence."""
+    """How a part should be signed, as recorded in a manifest, without the sequence."""
     if signing is None:
         return None
     from privtab.keys import key_id
 
-    # Another key may go by the same name.
+    # Different keys may have the same id.
     fingerprint = key_id(signing.key.public_key())
     return {"key": signing.id, "fingerprint": fingerprint, "algorithm": signing.algorithm, "scope": signing.scope}
 
 
 def unlike(parts: Parts, signing: SigningKey | None) -> list[str]:
-    """The parts that are signed in another way, or not as they should be."""
+    """The parts whose signature, or lack of one, does not match `signing`."""
     wanted = signature_of(signing)
     return [key for key, part in parts.items() if _how(part) != wanted]
 
@@ -55,10 +55,10 @@ def unlike(parts: Parts, signing: SigningKey | None) -> list[str]:
 def sealed(
     spark: SparkSession, root: Root, parts: Parts, before: Parts, signing: SigningKey | None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The parts of a build as they should be signed, and which of them were signed (or unsigned) for it.
+    """The parts of a build, signed as `signing` says, and the keys of those that were signed (or unsigned) for it.
 
-    A part that is signed with the same key for the same scope stays, whatever its sequence; so does one that is, but for its
-    signature, what it was in `before`. Raises BrokenBundle.
+    A part that is signed with the same key for the same scope is kept, whatever its sequence. A part whose unsigned bundle equals
+    that of the signed part in `before` reuses it. Raises BrokenBundle.
     """
     found = {key: _as_before(part, before.get(key), signing) for key, part in parts.items()}
     todo = unlike(found, signing)
@@ -90,13 +90,13 @@ def sealed(
 
 
 def _how(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a part is signed, but for the sequence."""
+    """How a part is signed, without the sequence; None if it is not."""
     signature = part.get("signature")
     return None if signature is None else {n: signature[n] for n in ("key", "fingerprint", "algorithm", "scope")}
 
 
 def _as_before(part: Mapping[str, Any], before: Mapping[str, Any] | None, signing: SigningKey | None) -> dict[str, Any]:
-    """The part, or what was signed of the same bytes."""
+    """The previous signed part if it has the same unsigned bytes and a matching signature, otherwise the part."""
     if signing is None or before is None or "signature" in part or "signature" not in before:
         return dict(part)
     same = before["signature"]["of"] == part["sha256"] and _how(before) == signature_of(signing)
@@ -104,17 +104,17 @@ def _as_before(part: Mapping[str, Any], before: Mapping[str, Any] | None, signin
 
 
 def _unsigned(part: Mapping[str, Any]) -> str:
-    """What the part's file is called without a signature."""
+    """The name of the part's file without a signature."""
     return str(part["signature"]["unsigned"] if "signature" in part else part["file"])
 
 
 def _digest_of(part: Mapping[str, Any]) -> str:
-    """The hash of the part's bundle without a signature."""
+    """The hash of the part's unsigned bundle."""
     return str(part["signature"]["of"] if "signature" in part else part["sha256"])
 
 
 def _name(unsigned: str, signing: SigningKey | None) -> str:
-    """What a part's file is called: no two that differ have one name."""
+    """The file name of a signed part, which is different for different signatures."""
     if signing is None:
         return unsigned
     mark = hashlib.sha256(json_bytes([signature_of(signing), signing.sequence])).hexdigest()[:10]
@@ -122,21 +122,21 @@ def _name(unsigned: str, signing: SigningKey | None) -> str:
 
 
 def _here(spark: SparkSession, root: Root, asked: Rows, columns: str, work: Work, result: str) -> Rows:  # noqa: ARG001
-    """What `work` makes of rows, by this process."""
+    """Run `work` on rows in this process."""
     import pyarrow as pa
 
     return [row for batch in work(root, pa.Table.from_pylist(asked).to_batches()) for row in batch.to_pylist()]
 
 
 def _on_executors(spark: SparkSession, root: Root, asked: Rows, columns: str, work: Work, result: str) -> Rows:
-    """What `work` makes of rows, by executors."""
+    """Run `work` on rows on executors."""
     rows = [tuple(row.values()) for row in asked]
     frame = spark.createDataFrame(rows, columns).repartition(min(len(rows), MOST_TASKS), "key")
     return [row.asDict() for row in frame.mapInArrow(partial(work, root), result).collect()]
 
 
 def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: bundles → the hashes of their files; BrokenBundle where one is not as it was built."""
+    """For `mapInArrow`: the hashes of the files of bundles; raises BrokenBundle if a bundle was changed after its build."""
     from privtab.bundle.sign import digests
     from privtab.bundle.stream import digest
 
@@ -152,7 +152,7 @@ def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _pack(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: bundles and what their `.signatures.json` holds (null: nothing) → signed bundles, written."""
+    """For `mapInArrow`: write bundles with the given `.signatures.json` (null: without one)."""
     for batch in batches:
         rows = []
         for row in batch.to_pylist():
@@ -174,7 +174,7 @@ def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
 
 
 class _Written:
-    """How much was written, and its hash."""
+    """Counts and hashes the bytes that pass through."""
 
     def __init__(self) -> None:
         self.bytes = 0

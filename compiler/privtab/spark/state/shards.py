@@ -1,7 +1,7 @@
-"""The rows of one root entity → its shard: distinct, conflicts, index, JSON and bundle in one go, in the worker that has them.
+"""Build the shard of a root entity from its rows, in one worker: deduplication, conflicts, index entries.
 
-Texts become numbers once (Arrow's dictionaries), rows become one number each, and `numpy.unique` sorts, counts and makes
-distinct at the same time. Rows that no expression vouches for are judged here by the code that reads files.
+Strings are encoded as numbers once (Arrow dictionaries) and each row is packed into one number, so that `numpy.unique` sorts, counts
+and deduplicates in one step. Rows that the SQL expressions did not accept are validated here by the code for files.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from privtab.state.names import StateNames
 from privtab.state.raw import COLUMNS
 
 TABLES = ("grants", "owners", "members")
-"""The tables whose rows lie in shards."""
+"""The tables whose rows are stored in shards."""
 ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, SUSPECT = range(7)
-"""What a row of the input is; a suspect of the n-th of TABLES is SUSPECT + n."""
+"""Kinds of input rows; a suspect of the n-th of TABLES is SUSPECT + n."""
 INPUT = ("root", "part", "a", "b", "c", "d")
-"""Grants: entity, grantee, privilege; owners and members: entity, who; scopes: entity, role; suspects: their raw cells."""
+"""Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; suspects: their raw cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootHoldings:
-    """What is held at and below one root entity, by numbers: of privileges, of `keys` and of `names`, all of them in order."""
+    """What is held at and below one root entity, as numbers of `privileges`, `keys` and `names`, which are sorted."""
 
     privileges: tuple[str, ...]
     keys: Texts
@@ -48,14 +48,14 @@ class RootHoldings:
 
 @dataclass(slots=True)
 class Findings:
-    """What is to say about the rows of a shard, by table."""
+    """The findings about the rows of a shard."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(
         self, table: str, code: str, severity: str, message: str, help_: str | None, row: str, rows: int = 1
     ) -> None:
-        """One finding: `row` is JSON text."""
+        """Add a finding; `row` is JSON text."""
         self.rows.append(
             {
                 "table": table,
@@ -70,10 +70,10 @@ class Findings:
 
 
 def by_root(table: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of a partition by root, names in them as numbers; each part holds its rows in the order they came in."""
+    """Split the rows of a partition by root, with names dictionary-encoded and the order of rows kept."""
     for at, field_ in enumerate(table.schema):
         if field_.name == "a":
-            # Nearly all different: the entities of one root become numbers in a fraction of the time of all together.
+            # Nearly all entities are distinct: encoding them for each root takes a fraction of the time of encoding all at once.
             table = table.set_column(at, "a", large(table.column(at)))
         elif field_.type == pa.string():
             table = table.set_column(at, field_.name, _numbered(table.column(at)))
@@ -82,7 +82,7 @@ def by_root(table: Any) -> Iterator[tuple[str, Any]]:
     if len(names) == 1:
         yield names[0], table
         return
-    # Sorting small numbers takes a third of the time.
+    # Sorting 16-bit numbers takes a third of the time.
     codes = np.asarray(encoded.indices).astype(np.int16 if len(names) < 2**15 else np.int32)
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
@@ -94,7 +94,7 @@ def by_root(table: Any) -> Iterator[tuple[str, Any]]:
 def held(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings, orphans: str | None
 ) -> RootHoldings:
-    """The rows of one root, each once; `orphans` (`report`, `quarantine`): rows about unlisted entities, None for any."""
+    """The rows of one root without duplicates; `orphans`: `report` or `quarantine` unlisted entities; None: none are listed."""
     table = _with_judged(program, table, not_text, findings)
     part = np.asarray(table.column("part").combine_chunks()).astype(np.int8)
     key_codes, keys = _ordered(table.column("a"))
@@ -136,7 +136,7 @@ def held(
 
 
 def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes], Codes]:
-    """Distinct rows of number columns in order, and how often each stood there; `sizes`: how many numbers a column has."""
+    """Distinct rows of columns of numbers, sorted, and the count of each; `sizes`: upper bound of the numbers in each column."""
     width = 1
     for size in sizes:
         width *= max(size, 1)
@@ -156,7 +156,7 @@ def unique(columns: Sequence[Codes], sizes: Sequence[int]) -> tuple[list[Codes],
 
 @dataclass(slots=True, kw_only=True)
 class _Report:
-    """Rows that several together make remarkable."""
+    """Reports findings that concern several rows together."""
 
     findings: Findings
     keys: Texts
@@ -166,7 +166,7 @@ class _Report:
     orphans: str | None
 
     def distinct(self, table: str, columns: list[Codes], sizes: Sequence[int]) -> list[Codes]:
-        """The rows of a table, each once; repetitions and orphans are reported, orphans left out where they are quarantined."""
+        """The rows of a table without duplicates; duplicates and orphans are reported, quarantined orphans left out."""
         rows, counts = unique(columns, sizes)
         said = f"the row says the same as another of `{table}`"
         for at in np.flatnonzero(counts > 1).tolist():
@@ -185,7 +185,7 @@ class _Report:
         return [column[~lost] for column in rows] if self.orphans == "quarantine" else rows
 
     def conflicts(self, found: Mapping[str, tuple[Codes, Codes, Codes]], privileges: Sequence[str]) -> None:
-        """Privileges that one grantee is both allowed and denied on one entity."""
+        """Report privileges that a grantee is both allowed and denied on the same entity."""
         if not all(len(columns[0]) for columns in found.values()):
             return
         sizes = (len(privileges), len(self.keys), len(self.names))
@@ -211,7 +211,7 @@ class _Report:
 
 
 def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings) -> Any:
-    """The table with its suspects judged: good ones in the place of ordinary rows, findings noted."""
+    """The table with its suspects validated: valid ones become ordinary rows, findings are recorded."""
     part = np.asarray(table.column("part").combine_chunks())
     if not (part >= SUSPECT).any():
         return table
@@ -238,7 +238,7 @@ def _with_judged(program: Program, table: Any, not_text: Mapping[str, Mapping[st
 
 
 def _good(table: str, judged: Any) -> list[dict[str, Any]]:
-    """What good rows are in the input's columns."""
+    """Valid rows in the columns of the input."""
     rows = [row for row in judged.to_pylist() if row["__good"]]
     match table:
         case "grants":
@@ -268,7 +268,7 @@ def _note(table: str, judged: Any, findings: Findings) -> None:
 
 
 def _ordered(column: Any) -> tuple[Codes, Texts]:
-    """Numbers for the texts of a column, in the order of the texts, and these: what is sorted by number is sorted by text."""
+    """Encode the strings of a column as their ranks: returns the ranks and the sorted strings."""
     codes, texts = _encoded(column)
     order = pc.sort_indices(texts)
     number = np.empty(len(texts), np.int64)
@@ -277,13 +277,13 @@ def _ordered(column: Any) -> tuple[Codes, Texts]:
 
 
 def _encoded(column: Any) -> tuple[Codes, Texts]:
-    """Numbers for the texts of a column, and the texts by number; a null has the number 0."""
+    """Encode the strings of a column as numbers: returns the numbers and the strings; null becomes 0."""
     encoded = _numbered(column)
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     if isinstance(encoded, pa.ChunkedArray):  # no rows
         return np.zeros(0, np.int64), large([])
     codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
-    # The texts may be those of other roots too: only what stands here is kept.
+    # The dictionary may contain strings of other roots: keep only those that occur here.
     there = np.zeros(len(encoded.dictionary), bool)
     there[np.asarray(encoded.indices.drop_null())] = True
     if there.all():
@@ -294,7 +294,7 @@ def _encoded(column: Any) -> tuple[Codes, Texts]:
 
 
 def _numbered(column: Any) -> Any:
-    """A column of texts as numbers and one dictionary; such a column as it is."""
+    """A column of strings, dictionary-encoded with a single dictionary; unchanged if it is already."""
     if pa.types.is_dictionary(column.type):
         return column
     encoded = column.dictionary_encode()
@@ -302,7 +302,7 @@ def _numbered(column: Any) -> Any:
 
 
 def _plain(column: Any) -> Any:
-    """A column of texts without numbers."""
+    """A column of strings without dictionary encoding."""
     if not pa.types.is_dictionary(column.type):
         return column
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -310,7 +310,7 @@ def _plain(column: Any) -> Any:
 
 
 def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
-    """Whether each key is among the entities; None where nobody listed them."""
+    """Whether each key is a listed entity; None if entities are not listed."""
     if orphans is None:
         return None
     found = np.zeros(count, bool)
@@ -321,7 +321,7 @@ def _listed(part: Any, keys: Codes, count: int, orphans: str | None) -> Any:
 def _resolved(
     names: StateNames, raws: Sequence[str], keys: Texts, effect: Codes, raw: Codes, key: Codes, name: Codes
 ) -> tuple[tuple[str, ...], tuple[Codes, Codes, Codes, Codes]]:
-    """Grants by the privileges that they give on the types of their entities; privileges are numbered in order."""
+    """Grants with aliases and sets resolved by the types of their entities; privileges are numbered in sorted order."""
     types, type_names = type_codes(keys)
     gives = {(r, t): names.given(rn, tn) for r, rn in enumerate(raws) for t, tn in enumerate(type_names)}
     privileges = tuple(sorted({p for given in gives.values() for p in given}))

@@ -1,4 +1,4 @@
-"""Where the tables of a state come from: configuration → raw rows, or everything that is wrong with it at once.
+"""Open the sources of a state's tables as named by a configuration; all errors in it are reported at once.
 
 ```yaml
 tables:
@@ -56,7 +56,7 @@ _TOP = ("tables", "entities", "orphans")
 _KEYS = ("format", "path", "table", "query", "options", "schema", "columns", "where", "extra", "name")
 _ORPHANS = ("report", "quarantine")
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    # What a state's own CSV files are: the first line names the columns, quotes are written twice, nothing is dropped.
+    # As for other CSV files of a state: a header line, quotes doubled, and malformed lines are errors.
     "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST", "inferSchema": "false"},
     "json": {"primitivesAsString": "true", "mode": "FAILFAST"},
 }
@@ -66,14 +66,14 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One source of a table: rows with the table's raw columns as text."""
+    """One source of a table: rows with the table's raw columns as strings."""
 
     table: str
     rows: DataFrame
     label: str
-    """What findings call it; holds no secret."""
+    """The name of the source in findings, without secrets."""
     not_text: Mapping[str, str] = field(default_factory=dict)
-    """Columns whose cells are no text, and their type: each cell is a finding."""
+    """Columns whose cells are not text, with their types; each cell is a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,13 @@ class Sources:
 
     tables: Mapping[str, tuple[Source, ...]]
     entities: DataFrame | None = None
-    """Every entity that there is, one column `entity`; None where nobody says."""
+    """All entities that exist, in one column `entity`; None if they are not listed."""
     orphans: str = "report"
-    """What becomes of rows about other entities: `report` or `quarantine`."""
+    """How rows about unlisted entities are treated: `report` or `quarantine`."""
 
 
 def open_sources(spark: SparkSession, configuration: object) -> Sources:
-    """Open what a configuration names; raises UsageError that tells everything wrong with it, FileError for a missing file."""
+    """Open the sources in a configuration; raises UsageError with all errors in it, FileError for a missing file."""
     with ExitStack() as stack:
         opening = _Opening(spark, stack)
         found = opening.all(opening.document(configuration))
@@ -99,7 +99,7 @@ def open_sources(spark: SparkSession, configuration: object) -> Sources:
 
 
 class _Opening:
-    """One configuration on its way to sources; collects what is wrong."""
+    """Opens the sources of one configuration and collects errors."""
 
     def __init__(self, spark: SparkSession, stack: ExitStack) -> None:
         self.spark = spark
@@ -109,7 +109,7 @@ class _Opening:
         self.base = Path()
 
     def document(self, configuration: object) -> Mapping[str, Any]:
-        """The mapping that a configuration stands for."""
+        """The configuration as a mapping."""
         match configuration:
             case Mapping():
                 return configuration
@@ -123,7 +123,7 @@ class _Opening:
                 raise UsageError(f"a {type(configuration).__name__} is no configuration: give a mapping or a path")
 
     def all(self, document: Mapping[str, Any]) -> Sources:
-        """Every table, and the entities."""
+        """Open the sources of all tables and of the entities."""
         if not set(document) & set(_TOP):
             document = {"tables": {k: v for k, v in document.items() if k != "entities"}} | {
                 k: v for k, v in document.items() if k == "entities"
@@ -159,7 +159,7 @@ class _Opening:
         return Sources(tables=ordered, entities=None if entities is None else entities.rows, orphans=str(orphans))
 
     def source(self, table: str, given: object, columns: Sequence[str], required: Sequence[str]) -> Source | None:
-        """One source of a table, None after reporting what is wrong with it."""
+        """Open one source of a table; None if errors were reported."""
         given = of_spark(given)
         before = len(self.problems)
         mapping: Mapping[str, Any] = {}
@@ -200,7 +200,7 @@ class _Opening:
         return Source(table=table, rows=checks.raw(picked, table), label=label, not_text=not_text)
 
     def frame(self, table: str, given: Mapping[str, Any]) -> DataFrame | None:
-        """What Spark reads, before its columns are looked at."""
+        """The DataFrame of a source before its columns are mapped; None if errors were reported."""
         format_, path, name, query = (given.get(key) for key in ("format", "path", "table", "query"))
         options = {str(k): self.text(table, v) for k, v in (given.get("options") or {}).items()}
         if sum(part is not None for part in (name, query, path)) > 1:
@@ -222,7 +222,7 @@ class _Opening:
             if given.get("where") is not None and frame is not None:
                 frame = frame.where(self.text(table, given["where"]))
             if frame is not None:
-                frame.schema  # noqa: B018 - Connect looks at a source only when its schema is asked for
+                frame.schema  # noqa: B018 - Connect opens a source only when its schema is requested
         except Exception as error:  # noqa: BLE001 - a missing driver is a Java exception of Spark's own bridge
             self.wrong(table, self.redacted(error), formats.advice(format_, str(error)))
             return None
@@ -231,7 +231,7 @@ class _Opening:
     def opened(
         self, table: str, given: Mapping[str, Any], format_: object, options: dict[str, str]
     ) -> DataFrame | None:
-        """The frame of a source."""
+        """The DataFrame of a source, without `where`."""
         if given.get("query") is not None:
             query = self.text(table, given["query"])
             if format_ is None:
@@ -295,7 +295,7 @@ class _Opening:
         return made
 
     def expression(self, where: str, frame: DataFrame, given: object) -> Column | None:
-        """A column of the source, an expression, a constant, or an entity from names."""
+        """The Column for a column name, an expression, a constant, or an entity made of names."""
         match given:
             case str():
                 return self.tried(where, frame, given)
@@ -313,7 +313,7 @@ class _Opening:
                 return None
 
     def entity(self, where: str, frame: DataFrame, type_: object, names: Sequence[object]) -> Column | None:
-        """`type:path` from the columns with its names; where the type is an expression, the last names may be null."""
+        """`type:path` from the columns with its names; if the type is an expression, trailing names may be null."""
         parts = [self.expression(where, frame, name) for name in names]
         constant = isinstance(type_, str)
         head = fn.lit(type_) if constant else self.expression(where, frame, type_)
@@ -328,7 +328,7 @@ class _Opening:
         return fn.when(~gap, fn.concat(head.cast("string"), fn.lit(":"), fn.concat_ws("/", *path)))
 
     def tried(self, where: str, frame: DataFrame, text: str) -> Column | None:
-        """An expression that the source can answer."""
+        """The Column for an expression; None, with an error reported, if the source cannot resolve it."""
         if text in frame.columns:
             return fn.col(f"`{text}`")
         bare = text.strip("`")
@@ -344,7 +344,7 @@ class _Opening:
             return None
         column = fn.expr(text)
         try:
-            frame.select(column).schema  # noqa: B018 - looks whether the names are known
+            frame.select(column).schema  # noqa: B018 - checks that the names can be resolved
         except AnalysisException as error:
             unknown = re.search(r"name `(.+?)` cannot be resolved", str(error))
             if unknown:
@@ -361,7 +361,7 @@ class _Opening:
         return column
 
     def text(self, where: str, value: object) -> str:
-        """A setting with `${NAME}` replaced from the environment; such values are never shown."""
+        """A setting with `${NAME}` replaced from the environment; these values are never shown."""
 
         def replaced(found: re.Match[str]) -> str:
             secret = os.environ.get(found[1])
@@ -377,10 +377,10 @@ class _Opening:
         return _VARIABLE.sub(replaced, str(value).lower() if isinstance(value, bool) else str(value))
 
     def redacted(self, error: BaseException) -> str:
-        """The first line of an exception that says something, without what came from the environment."""
+        """The first useful line of an exception's text, without values from the environment."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-            # The bridge to the JVM tells the exception in its second line.
+            # Py4J puts the exception into the second line.
             lines = [re.sub(r"^: (?:[\w$]+\.)+", "", lines[1])]
         text = lines[0] if lines else type(error).__name__
         for secret in sorted(self.secrets, key=len, reverse=True):
@@ -388,10 +388,10 @@ class _Opening:
         return text.strip()
 
     def wrong(self, where: str, message: str, advice: str | None = None) -> None:
-        """Note one thing that is wrong."""
+        """Record an error."""
         self.problems.append(f"{where}: {message}" + (f" ({advice})" if advice else ""))
 
 
 def _encoded(name: Column) -> Column:
-    """A name as paths have it. A wildcard stays what it is, to be found; and so does the spelling of one that is meant."""
+    """A name encoded for paths. Wildcards are kept, to be reported, and so are names that are already encoded wildcards."""
     return fn.when(name.rlike(r"\A(?:[*?%]+|(?:%2A|%3F)+)\z"), name).otherwise(paths.encoded(name))

@@ -1,4 +1,4 @@
-"""A validated state as DataFrames: what plans in Spark join with."""
+"""A validated state as DataFrames."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkState:
-    """Good rows by table, each once, with the columns of `CANONICAL`; privileges are those that a grant gives on its type."""
+    """Valid rows by table without duplicates, with the columns of `CANONICAL`; aliases and sets of privileges are resolved."""
 
     tables: Mapping[str, DataFrame]
-    """All of `TABLES`; a table without rows is an empty frame."""
+    """Has all of `TABLES`; a table without rows is an empty frame."""
     quarantined: DataFrame
-    """The wrong rows and why: the columns of `schemas.FINDINGS`."""
+    """The findings about invalid rows, with the columns of `schemas.FINDINGS`."""
     system: str | None = None
-    """Whose rows they are; None where nobody said."""
+    """The system that the rows are for; None if unknown."""
     names: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What they were checked and resolved by (`vocabulary.names_of`); None for those of a bundle, which does not tell."""
+    """The names by which the rows were validated and resolved (`vocabulary.names_of`); None for a bundle, which lacks them."""
     _counts: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
-        """The rows of a validated state; without a program its grants must name privileges that stand for themselves."""
+        """The rows of a validated state; without a program, its grants must not name aliases or sets."""
         names = None if program is None else StateNames(program)
         rows = {table: list(dict.fromkeys(_rows(table, state, names))) for table in TABLES}
         tables = {table: local_frame(spark, table, rows[table]) for table in TABLES}
@@ -51,9 +51,9 @@ class SparkState:
         )
 
     def fitting(self, policy: object) -> SparkState:
-        """The state itself; raises UsageError where it was read for another system, or for a policy with other names.
+        """The state unchanged; raises UsageError if it was read for another system, or for a policy with other names.
 
-        A row that means something to one of them may have been left out, or resolved otherwise, for the other.
+        For such a policy, valid rows may have been left out or privileges resolved differently.
         """
         program = program_of(policy)
         if self.system is not None and self.system != program.system:
@@ -68,7 +68,7 @@ class SparkState:
         return self
 
     def counts(self) -> Mapping[str, int]:
-        """How many rows each table has; counted once."""
+        """The number of rows of each table, counted once."""
         missing = [table for table in TABLES if table not in self._counts]
         if missing:
             counted = [self.tables[t].select(fn.lit(t).alias("table")) for t in missing]
@@ -80,14 +80,14 @@ class SparkState:
         return dict(self._counts)
 
     def local(self, limit: int = 5_000_000) -> State | None:
-        """The state in this process where it has at most `limit` rows, else None."""
+        """The state collected in this process, or None if it has more than `limit` rows."""
         if sum(self.counts().values()) > limit:
             return None
         return from_arrow({t: self.tables[t].toArrow() for t in TABLES if self._counts[t]})
 
 
 def local_frame(spark: SparkSession, table: str, rows: list[tuple[str | None, ...]]) -> DataFrame:
-    """A frame of a table from rows of this process, as few partitions as the session likes."""
+    """The DataFrame of a table from rows in this process."""
     names = CANONICAL[table]
     if not rows:
         return spark.createDataFrame([], schema(table))
@@ -97,7 +97,7 @@ def local_frame(spark: SparkSession, table: str, rows: list[tuple[str | None, ..
 
 
 def from_arrow(tables: Mapping[str, Any]) -> State:
-    """A State from Arrow tables with the columns of `CANONICAL`; entities that are equal are one object."""
+    """A State from Arrow tables with the columns of `CANONICAL`; equal entities share one object."""
     entities: dict[tuple[str, str], Entity] = {}
 
     def columns(table: str) -> list[list[Any]]:

@@ -1,7 +1,7 @@
-"""JSON text from Arrow arrays: nested objects by one `take` of ready pieces, no Python object for a row.
+"""Write nested JSON objects from Arrow arrays without a Python object for each row.
 
 The text of an object is a sequence of pieces: `"USE":{`, `"catalog:m":{`, `"role:r":true`, `,"role:s":true`, `}`. Every piece
-stands once in an array of text; numpy works out which follows which; the data buffer of `pieces.take(order)` is the text.
+occurs once in an array of strings; numpy computes their order; the data buffer of `pieces.take(order)` is the text.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Texts: TypeAlias = Any
 """A pyarrow array of `large_string`."""
 
 _ROWS = 1 << 20
-"""Rows whose pieces are put together at a time: what is needed beside the text stays small."""
+"""Number of rows whose pieces are assembled at a time, which limits memory."""
 
 
 def large(values: Sequence[str] | Any) -> Texts:
-    """Texts as an Arrow array whose size knows no bound."""
+    """Strings as an Arrow array with 64-bit offsets."""
     if isinstance(values, pa.ChunkedArray):
         return values.cast(pa.large_string()).combine_chunks()
     return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
 
 
 def is_ascii(values: Texts) -> bool:
-    """Whether all texts are ASCII without DEL, so that their JSON is the same with and without escapes for the rest."""
+    """Whether all strings are ASCII without DEL, so that `ensure_ascii` makes no difference to their JSON."""
     return _as_they_are(values) or not pc.any(_beyond_ascii(values)).as_py()
 
 
 def json_texts(values: Texts, *, ascii_: bool = False) -> Texts:
-    r"""Each text as JSON writes it, byte for byte as `json.dumps` does; `ascii_`: other characters as `\uXXXX`.
+    r"""Each string as JSON, byte for byte like `json.dumps`; `ascii_`: with other characters as `\uXXXX`.
 
     >>> json_texts(large(['a"b', "c"])).to_pylist()
     ['"a\\"b"', '"c"']
@@ -63,7 +63,7 @@ _LOOKED_AT = 1 << 20
 
 
 def _as_they_are(values: Texts) -> bool:
-    """Whether no text has a byte that JSON may write in another way: one look at all bytes, faster than any match."""
+    """Whether no string has a byte that JSON may escape; one pass over all bytes, faster than a regular expression."""
     data = memoryview(_bytes(values))
     parts = (data[start : start + _LOOKED_AT] for start in range(0, len(data), _LOOKED_AT))
     return not any(bool(_ODD[np.frombuffer(part, np.uint8)].any()) for part in parts)
@@ -74,13 +74,13 @@ def _beyond_ascii(values: Texts) -> Any:
 
 
 def joined(*parts: Texts | str) -> Texts:
-    """Texts put together element by element; a `str` stands in each."""
+    """Concatenate arrays element by element; a `str` is repeated for each element."""
     values = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*values, pa.scalar("", pa.large_string()))
 
 
 def ranks(values: Texts) -> Codes:
-    """The place of each text among all of them in order; equal texts must not occur."""
+    """The rank of each string in sorted order; strings must be distinct."""
     order = np.asarray(pc.sort_indices(values)).astype(np.int64)
     found = np.empty(len(order), np.int64)
     found[order] = np.arange(len(order))
@@ -88,7 +88,7 @@ def ranks(values: Texts) -> Codes:
 
 
 def in_order(*columns: Codes) -> Codes | slice:
-    """What puts rows of numbers in order; nothing is moved where they are in order already."""
+    """An index that sorts rows of numbers; a full slice if they are sorted already."""
     wrong = np.zeros(max(len(columns[0]) - 1, 0), bool)
     alike = ~wrong
     for column in columns:
@@ -98,10 +98,10 @@ def in_order(*columns: Codes) -> Codes | slice:
 
 
 def nested(levels: Sequence[tuple[Codes, Texts]], leaves: tuple[Codes, Texts]) -> list[bytes]:
-    """Nested objects: for each level the code of its key in every row, and the keys as JSON; the same for the leaves.
+    """Write nested objects: `levels` has, for each level, the code of its key in every row and the keys as JSON; `leaves` likewise.
 
-    Rows must be sorted by all levels, each (keys, leaf) once. A leaf is a whole member: `"role:r":true`. Gives the text with
-    its braces in pieces.
+    Rows must be sorted by all levels and distinct. A leaf is a complete member: `"role:r":true`. Returns the text, with its outer
+    braces, in pieces.
     """
     count = len(leaves[0])
     if count == 0:
@@ -133,12 +133,12 @@ def _rows(
     first: int,
     last: int,
 ) -> bytes:
-    """The text of some rows, without what closes the last."""
+    """The text of rows `first` to `last`, without the braces that close the last."""
     size = last - first
     depth = len(levels)
     order = np.full((size, depth + 2), -1, np.int64)
     fresh = np.zeros(size, bool)
-    """Where an object of a level above begins."""
+    """Rows at which an object of a level above begins."""
     closed = np.zeros(size, np.int64)
     for level, (codes, _) in enumerate(levels):
         begins = fresh.copy()
@@ -160,7 +160,7 @@ def _rows(
 
 
 def _is_first(size: int, first: int) -> Any:
-    """True for the very first row of all."""
+    """A mask of the first row of the whole text."""
     found = np.zeros(size, bool)
     if first == 0:
         found[0] = True
@@ -168,12 +168,12 @@ def _is_first(size: int, first: int) -> Any:
 
 
 def buffer(texts: Texts) -> bytes:
-    """All texts of an array, one after the other."""
+    """All strings of an array, concatenated."""
     return bytes(_bytes(texts))
 
 
 def _bytes(texts: Texts) -> memoryview:
-    """The same without a copy; what stands behind nulls is part of it."""
+    """The same without a copy; includes the bytes behind nulls."""
     data, offsets = texts.buffers()[2], texts.buffers()[1]
     if data is None or offsets is None or not len(texts):
         return memoryview(b"")

@@ -1,4 +1,4 @@
-"""What rows of a state are checked by: a policy's names, without its conditions; and whether those of two policies are the same."""
+"""The names of a policy by which rows of a state are validated, without conditions, and their comparison."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from privtab.ir.nodes import Program
 
 
 def names_of(program: Program) -> dict[str, Any]:
-    """What rows are told good from wrong by, and resolved by, as JSON.
+    """The names by which rows are validated and resolved, as JSON.
 
-    Where two policies agree in it, a state of one is one of the other, whatever their conditions are.
+    If they are equal for two policies, a state of one is valid for the other, whatever their conditions.
     """
     owner = program.semantics.owner
     return {
@@ -27,7 +27,7 @@ def names_of(program: Program) -> dict[str, Any]:
 
 
 def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> list[str]:
-    """In what the names that a state was read by are others than a policy's, in words; empty where they are the same."""
+    """Descriptions of how the names by which a state was read differ from a policy's; empty if they are equal."""
     found = []
     for part in ("types", "privileges", "aliases", "sets", "roles", "denials", "owners"):
         one, other = of_state.get(part, {}), of_policy[part]

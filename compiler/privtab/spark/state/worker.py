@@ -1,4 +1,4 @@
-"""What an executor does with the rows of some roots: judge, index, bundle, write, and say what it found."""
+"""Process the rows of roots on an executor: validate, index, bundle, write, and report."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RESULTS = f"`kind` string, `root` string, {FINDINGS}"
 def work_on(
     program: Program, root: Root, not_text: Mapping[str, Mapping[str, str]], orphans: str | None, batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """For `mapInArrow`: the rows of some roots → their bundles, written; reports, findings and who is granted anything.
+    """For `mapInArrow`: write the bundles of roots from their rows; returns reports, findings and the principals of grants and owners.
 
-    With the column `h`, fingerprints too: those of `scan.fingerprints` over the same rows.
+    If the rows have the column `h`, also returns fingerprints, as `scan.fingerprints` over the same rows.
     """
     found = [batch for batch in batches if batch.num_rows]
     if not found:
@@ -58,7 +58,7 @@ def work_on(
 
 
 def _fingerprint(rows: Any) -> list[int]:
-    """How many rows have a hash, and the sums of the halves of the hashes and of their hashes."""
+    """The number of rows with a hash, and the sums of the halves of the hashes and of their hashes."""
     hashes = np.asarray(rows.column("h").drop_null()).astype(np.int64).view(np.uint64)
     sums = [len(hashes)]
     for values in (hashes, hashed(hashes)):
@@ -67,7 +67,7 @@ def _fingerprint(rows: Any) -> list[int]:
 
 
 def hashed(values: Any) -> Any:
-    """XXH64 of 64-bit numbers with the seed 42, as `xxhash64` of a column of them.
+    """XXH64 of 64-bit numbers with the seed 42, as in Spark's `xxhash64`.
 
     Source: the specification of xxHash by Y. Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 
@@ -102,7 +102,7 @@ def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 def _principals(key: str, shard: RootHoldings) -> Iterator[Any]:
-    """Everyone that a grant or an owner of the shard names."""
+    """The principals that a grant or an owner of the shard names."""
     named = np.zeros(len(shard.names), bool)
     for codes in (*(grants[2] for grants in shard.grants.values()), shard.owners[1]):
         named[codes] = True
@@ -126,5 +126,5 @@ def _arrow_schema() -> Any:
 
 
 def file_name(key: str) -> str:
-    """A root key as part of a file's name: readable, and no two alike."""
+    """A root key as part of a file name: readable and unique."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", key)[:60] + "-" + hashlib.sha256(key.encode()).hexdigest()[:10]
