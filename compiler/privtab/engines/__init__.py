@@ -1,4 +1,4 @@
-"""Engines in process: they run the program of a policy bundle over the index of a state bundle, and need no server.
+"""Engines in process: they run the program of a policy bundle over the index of a state bundle, without a server.
 
 `ENGINES` lists them. Each is a module of this folder with an `Opener`; clients, commands and tests find them by the list.
 """
@@ -13,36 +13,36 @@ from typing import Any, Protocol, TypeAlias
 from privtab.request import Decision, Entity, Request
 
 ENGINES = ("python", "wasm")
-"""By name; the first is the one that runs where nobody chooses."""
+"""By name; the first is the default."""
 
 Quick: TypeAlias = Mapping[tuple[str, str], Callable[[str, str], bool | None]]
-"""By (type, operation): yes or no to (user, path); None: ask the long way."""
+"""By (type, operation): the decision for (user, path); None if it takes the long way."""
 
 
 class Engine(Protocol):
     """Decides requests whose names were checked, by one policy and one state."""
 
     def allow(self, request: Request) -> bool:
-        """Yes or no."""
+        """Whether the request is allowed."""
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
-        """Yes or no, by position."""
+        """Whether each request is allowed, by position."""
 
     def decide(self, request: Request) -> Decision:
-        """The answer with its explanation."""
+        """The decision with its explanation."""
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """The positions of the items that pass."""
+        """The positions of the items that are allowed."""
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
-        """As `allow_many` for requests that nobody has checked; None where that cannot be or one of them is none."""
+        """As `allow_many`, for unchecked requests; None if the engine cannot do that or a request is not valid."""
 
 
 class NoQuickWays(dict[tuple[str, str], Callable[[str, str], bool | None]]):
-    """For engines without quick ways: every request goes the long way."""
+    """For engines without quick ways: every request takes the long way."""
 
     def __missing__(self, key: tuple[str, str]) -> Callable[[str, str], bool | None]:
         return lambda user, path: None  # noqa: ARG005  (what a quick way takes)
@@ -56,21 +56,21 @@ class Opened:
     revision: str | None
     """Of the state."""
     missing: frozenset[str] = frozenset()
-    """The root entities, by key, whose shards of the state are not there."""
+    """The keys of the root entities whose shards of the state are missing."""
     quick: Quick = field(default_factory=NoQuickWays)
 
 
 class Opener(Protocol):
-    """Makes an engine of what bundles hold. It can be pickled with what it knows."""
+    """Opens an engine on the content of bundles. It can be pickled, with its data."""
 
     takes_wasm: bool
-    """Whether a bundle with the policy's Wasm comes before one with its Rego."""
+    """Whether a bundle with the policy's Wasm is preferred to one with its Rego."""
 
     def keep(self, document: Mapping[str, Any]) -> Any:
-        """What is kept of a state's document, or of that of one of its parts."""
+        """Return what the engine keeps of a state's document, or of that of one of its parts."""
 
     def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
-        """The engine. `state`: what was kept, whole or in parts; `module`: the policy's Wasm. PolicyError, UsageError."""
+        """Open the engine. `state`: what was kept, whole or in parts; `module`: the policy's Wasm. Raises PolicyError, UsageError."""
 
 
 def opener(name: str) -> Opener:

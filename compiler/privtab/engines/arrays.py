@@ -12,14 +12,14 @@ from privtab.engines.index import Index
 from privtab.engines.lookups import WORD, Bits, Codes, HashIndex, Lists, TextDictionary, Truth, pair, words
 
 HEAVY = 32
-"""Principals of a user from which on it may be better to go through those who hold something on an entity."""
+"""Principals of a user above which it may be faster to go through those that hold something on an entity."""
 
 
 class Kind:
-    """The entities of one type: those that the state names, and those that contain others that it names."""
+    """The entities of one type that the state names, and those that contain entities that it names."""
 
     def __init__(self, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> None:
-        """`paths`: each with its number. `above`: those of the type that contains this one; None for a root."""
+        """`paths`: each with its number. `above`: those of the containing type; None for a root."""
         self.name = name
         self.single = single
         self.count = len(paths)
@@ -32,7 +32,7 @@ class Kind:
         self._children = HashIndex(self._keys)
 
     def paths(self, above: Sequence[str]) -> list[str]:
-        """All paths by number, from those of the type that contains this one; the other way round."""
+        """All paths by number, given those of the containing type; the inverse of `find`."""
         names = list(self.names)
         parents = (self._keys >> 32).tolist()
         if self.single:
@@ -43,7 +43,7 @@ class Kind:
         return [f"{above[parent]}/{name}" if above[parent] else name for parent, name in zip(parents, own, strict=True)]
 
     def find(self, above: Codes, names: pa.Array | None) -> Codes:
-        """Numbers from those of the entities above and the last names; `names` are not looked at for a single type."""
+        """The numbers of entities, given those of the containing entities and the last names; a single type ignores `names`."""
         own = np.zeros(len(above), np.int64) if self.single or names is None else self.names.find(names)
         return self._children.find(pair(above, own))
 
@@ -66,7 +66,7 @@ class Entries:
         return zip(self.principals.tolist(), self.places.tolist(), bits, strict=True)
 
     def column(self, numbers: Sequence[tuple[int, int]]) -> Column:
-        """The entries with chosen bits alone: (bit of the index, bit of the column)."""
+        """The entries with the chosen bits only: (bit of the index, bit of the column)."""
         bits = np.zeros(len(self.places) + 1, np.uint64)
         for source, target in numbers:
             word, at = divmod(source.bit_length() - 1, WORD)
@@ -82,7 +82,7 @@ class Entries:
         return Lists(self.places, np.arange(len(self.places)), self._count)
 
     def find(self, principals: Codes, places: Codes) -> Codes:
-        """The entries of pairs; -1: none."""
+        """The entries of (principal, place) pairs; -1 if there is none."""
         return self._table.find(principals << 32 | places)
 
 
@@ -90,18 +90,18 @@ class Column:
     """What principals hold of a few privileges on the entities of one type."""
 
     def __init__(self, entries: Entries, bits: Bits, used: Truth) -> None:
-        """`bits` and `used` have one more at their end, for what is not there."""
+        """`bits` and `used` have one more element at the end, for missing entries and places."""
         self._entries = entries
         self._bits = bits
         self.used = used
-        """By place: whether anybody holds anything."""
+        """By place: whether any principal holds something on it."""
 
     def held(self, principals: Codes, places: Codes) -> Bits:
         """Bits by (principal, place)."""
         return self._bits[self._entries.find(principals, places)]
 
     def holders(self, places: Codes) -> Codes:
-        """How many principals hold anything on each place."""
+        """How many principals hold something on each place."""
         return self._entries.by_place.counts(places)
 
     def all_held(self, places: Codes) -> tuple[Codes, Codes, Bits]:
@@ -124,7 +124,7 @@ class UserPrincipals:
         )
         self.within = index.within
         self.groups = index.groups
-        """Of policies whose requests bring groups along."""
+        """For policies that take groups from requests."""
         self.group_scoped = index.group_scoped
         self.service_admins = index.service_admins
         self.users = TextDictionary(named)
@@ -137,7 +137,7 @@ class UserPrincipals:
         self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
 
     def listed(self) -> dict[str, tuple[str, ...]]:
-        """The principals of each user that has any, as the index has them."""
+        """The principals of each user that has any, as in the index."""
         names = list(self.principals)
         flat = [names[at] for at in self._lists.values.tolist()]
         first = self._lists.first[:-1].tolist()
@@ -145,7 +145,7 @@ class UserPrincipals:
         return {user: tuple(flat[begin:end]) for user, begin, end in spans if end > begin}
 
     def counts(self, users: Codes) -> Codes:
-        """How many principals each user has; `users`: not negative."""
+        """How many principals each user has; `users` must not be negative."""
         return self._lists.counts(users)
 
     @cached_property
@@ -156,14 +156,14 @@ class UserPrincipals:
         return HashIndex(users[at] << 32 | self._lists.values[principals])
 
     def have(self, users: Codes, principals: Codes) -> Truth:
-        """Whether users with many principals have these."""
+        """Whether users with many principals have the given ones."""
         found: Truth = self._heavy.find(users << 32 | principals) >= 0
         return found
 
     def spread(self, users: Codes) -> tuple[Codes, Codes, Codes]:
-        """All principals of some users: the positions of those that have any, where each begins, and the principals.
+        """All principals of some users: the positions of those that have any, where each one's begin, and the principals.
 
-        `users`: not negative.
+        `users` must not be negative.
         """
         some = np.flatnonzero(self.counts(users))
         counts = self.counts(users[some])
@@ -171,7 +171,7 @@ class UserPrincipals:
         return some, np.cumsum(counts) - counts, self._lists.values[at]
 
     def unite(self, users: Codes, bits: Bits) -> Bits:
-        """What each user has by all their principals; `bits` are by principal."""
+        """The union of `bits`, which are by principal, over all principals of each user."""
         distinct, inverse = np.unique(users, return_inverse=True)
         united = np.zeros(len(distinct), np.uint64)
         known = np.flatnonzero(distinct >= 0)
@@ -181,7 +181,7 @@ class UserPrincipals:
         return united[inverse]
 
     def label(self, kind: str) -> tuple[TextDictionary, Codes]:
-        """The names of the principals of a kind, and the number of each principal's name; -1 where it is of another kind."""
+        """The names of the principals of a kind, and the number of each principal's name; -1 if it is of another kind."""
         if kind not in self._labels:
             names = [self._name(kind, principal) for principal in self.principals]
             known = TextDictionary(name for name in names if name is not None)
@@ -204,21 +204,21 @@ class Scopes:
         self.roles = list(held.values())
 
     def find(self, users: Codes, places: Codes) -> Codes:
-        """Positions in `roles`; -1: none."""
+        """Positions in `roles`; -1 if there is none."""
         return self._table.find(pair(users, places))
 
 
 class Arrays:
-    """All of an index but where its rows came from. Pickled it is a few flat buffers (`engines/packed.py`)."""
+    """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`engines/packed.py`)."""
 
     def __init__(self, index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> None:
         self.revision = index.revision
         self.numbers = index.numbers
         self.people = UserPrincipals(index)
         self.kinds: dict[str, Kind] = {}
-        """Those that contain others come first."""
+        """Containing types come first."""
         self.above: dict[str, str | None] = {}
-        """By type, the one that contains it."""
+        """For each type, the one that contains it."""
         self.entries: dict[str, Entries] = {}
         self._members: dict[str, Codes] = {}
         self.members: dict[str, HashIndex] = {}
@@ -252,11 +252,11 @@ class Arrays:
         self.scopes = {type_: Scopes(of_type) for type_, of_type in held.items()}
 
     def __len__(self) -> int:
-        """How much is held: entries of all types."""
+        """The number of entries of all types."""
         return sum(len(entries.places) for entries in self.entries.values())
 
     def index(self) -> Index:
-        """The index again, for what is asked row by row; it knows no origins, so it explains nothing."""
+        """Rebuild the index for evaluation row by row; it has no origins, so it cannot explain decisions."""
         found = self.hollow()
         people = self.people
         names = list(people.principals)
@@ -280,7 +280,7 @@ class Arrays:
         return found
 
     def hollow(self) -> Index:
-        """An index to make plans with, and nothing else: it has numbers and names nobody."""
+        """An index that serves only to make plans: it has the numbers of privileges, but no grants and no members."""
         found = Index.__new__(Index)
         found.revision = self.revision
         found.numbers = self.numbers
@@ -296,7 +296,7 @@ class Arrays:
                 continue
             for principal, held in holders.items():
                 code = self.people.principals[principal]
-                if code >= 0:  # nobody is a principal that no user has
+                if code >= 0:  # skip principals that no user has
                     principals.append(code)
                     places.append(place)
                     bits.append(held)
@@ -304,7 +304,7 @@ class Arrays:
 
 
 def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, dict[str, None]]:
-    """For each type the paths that matter, in a fixed order."""
+    """For each type the relevant paths, in a fixed order."""
     found: dict[str, dict[str, None]] = {type_: {} for type_ in chains}
     scopes = (key.partition(":") for scopes in index.scoped.values() for key in scopes)
     named = [
@@ -313,7 +313,7 @@ def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dic
         *((type_, path) for type_, _, path in scopes),
     ]
     for type_, path in named:
-        # A state may be older than the policy, and name what it has no more.
+        # A state may be older than the policy and name entities that the policy no longer has.
         if type_ in chains and (path.count("/") + 1 if path else 0) == chains[type_][-1][1]:
             found[type_][path] = None
     for type_ in sorted(chains, key=lambda name: -len(chains[name])):

@@ -1,7 +1,7 @@
-"""Columns of requests in, one answer for each row out: what the kernel is reached by.
+"""Decide columns of requests with the kernel: one answer for each row.
 
-`decide_columns` takes Arrow or numpy columns, as a Spark task has them; `allow_requests` takes Request objects. Rows that are no
-requests are denied, each with the reason.
+`decide_columns` takes Arrow or numpy columns, as a Spark task has them; `allow_requests` takes Request objects. Rows that are
+not valid requests are denied, each with the reason.
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ class Answers:
 
     allowed: Truth
     reasons: Reasons
-    """Why a row was not asked and is denied: positions in REASONS, 0 where it was asked."""
+    """Why a row is denied without evaluation: positions in REASONS, 0 if it was evaluated."""
 
     def reason(self, row: int) -> str | None:
-        """In words; None where the row was asked."""
+        """The reason as text; None if the row was evaluated."""
         return REASONS[self.reasons[row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Rows that share everything but names: operation, types and flags."""
+    """Rows that differ only in names: they share operation, types and flags."""
 
     type: str
     action: str
     flags: frozenset[str]
     withs: Mapping[str, str | None]
-    """The type of each `with` object that came along; None: a null."""
+    """The type of each given `with` object; None for a null."""
 
 
 class Batches:
-    """Answers batches for an engine; keeps the arrays that it makes from the engine's index. Threads may share it."""
+    """Answers batches for an engine; keeps the arrays made from the engine's index. Threads may share it."""
 
     def __init__(self, engine: PythonEngine) -> None:
         self.engine = engine
-        """Of batches that were made from arrays it knows nobody, and makes plans alone."""
+        """If the batches were made from arrays, its index serves only to make plans."""
         self._arrays: Arrays | None = None
         self._kernels: dict[tuple[Any, ...], Kernel | None] = {}
         self._hollow = False
 
     @classmethod
     def of(cls, program: Mapping[str, Any], arrays: Arrays) -> Batches:
-        """Batches without an index: they need the arrays alone."""
+        """Make batches from arrays alone, without an index."""
         batches = cls(PythonEngine(program, arrays.hollow()))
         batches._arrays = arrays
         batches._hollow = True
@@ -90,12 +90,12 @@ class Batches:
 
     @cached_property
     def one_by_one(self) -> PythonEngine:
-        """What is asked row by row: made from the arrays at the first need, where they are all there is."""
+        """The engine for evaluation row by row; made from the arrays on first use if there is nothing else."""
         return PythonEngine(self.engine.program, self.arrays.index()) if self._hollow else self.engine
 
     @property
     def arrays(self) -> Arrays:
-        """The index as arrays, made at the first need."""
+        """The index as arrays, made on first use."""
         if self._arrays is None:
             self._arrays = Arrays(self.engine.index, self.engine.reader.chains)
         return self._arrays
@@ -111,13 +111,13 @@ class Batches:
         flags: Iterable[str] | Mapping[str, bool | Truths] = (),
         groups: pa.Array | None = None,
     ) -> Answers:
-        """Whether each user may do the action on the resource of their row.
+        """Decide for each row whether the user may perform the action on the resource.
 
-        `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: for each object
-        by name its type and its paths. `flags`: set for all rows, or by name a column that says so. `groups`: a column of lists
-        of names, for policies that take groups from requests. Columns are Arrow or numpy arrays or lists, equally long. A row
-        with a null, a malformed path or an operation that the policy does not know is denied, with the reason; a null among
-        flags is a flag that is set.
+        `users`: names. `resources`: paths. `action` and `type`: one text for all rows, or a column. `with_`: the type and the paths of
+        each object, by its name. `flags`: set for all rows, or a column of booleans for each name. `groups`: a column of lists
+        of names, for policies that take groups from requests. Columns are Arrow or numpy arrays or lists of equal length. A row
+        with a null, a malformed path or an unknown operation is denied, with the reason; a null in a flag's column means that
+        the flag is set.
         """
         names, ids = texts(users), texts(resources)
         withs = {slot: texts(paths) for slot, (_, paths) in (with_ or {}).items()}
@@ -146,7 +146,7 @@ class Batches:
         return answers
 
     def allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
-        """Yes or no by position; None where something is no request, and asking one by one will say what."""
+        """Whether each request is allowed, by position; None if one is not valid: evaluating them one by one reports the error."""
         if not set(map(type, requests)) <= {Request}:
             return None
         try:
@@ -205,7 +205,7 @@ class Batches:
         withs: Mapping[str, pa.Array],
         groups: pa.Array | None = None,
     ) -> Answers:
-        """Rows that share operation, types and flags."""
+        """Decide rows that share operation, types and flags."""
         answers = _none(len(names))
         rule = self.engine.program["rules"].get(group.type, {}).get(group.action)
         if rule is None:
@@ -275,7 +275,7 @@ class Batches:
         columns: Mapping[str, tuple[str, pa.Array]],
         groups: pa.Array,
     ) -> Truth:
-        """Rows whose users bring groups along."""
+        """Decide rows whose requests bring groups, one by one."""
         paths = {slot: (kind, _take(column, rows).to_pylist()) for slot, (kind, column) in columns.items()}
         asked = zip(_take(names, rows).to_pylist(), _take(groups, rows).to_pylist(), strict=True)
         return np.fromiter(
@@ -297,7 +297,7 @@ class Batches:
         )
 
     def _empty(self, names: pa.Array, codes: Codes, reasons: Reasons) -> None:
-        """A user without a name is nobody."""
+        """Deny rows with an empty user name."""
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
             nobody = unknown[pc.equal(pc.binary_length(_take(names, unknown)), 0).to_numpy(zero_copy_only=False)]
@@ -331,7 +331,7 @@ class Batches:
         return np.fromiter(asked, np.bool_, len(users))
 
     def _kernel(self, group: _Group, *, named: bool) -> Kernel | None:
-        """None for what columns cannot say."""
+        """The kernel for a group, or None if it cannot be evaluated in columns."""
         flags, slots = self.engine.shapes[group.type, group.action]
         withs = {slot: str(group.withs[slot]) for slot in slots}
         key = (group.type, group.action, group.flags & flags, named, *withs.items())
@@ -346,7 +346,7 @@ def _none(rows: int) -> Answers:
 
 
 def _names(values: list[str]) -> pa.Array:
-    """As an array of strings; raises TypeError for bytes, which Arrow would take for text where it is told to."""
+    """The values as an array of strings. Raises TypeError for bytes, which Arrow would accept as text if told to."""
     array = pa.array(values)
     if array.type not in (pa.string(), pa.null()):
         raise TypeError(f"{array.type} is no text")
@@ -354,7 +354,7 @@ def _names(values: list[str]) -> pa.Array:
 
 
 def _odd(users: pa.Array) -> bool:
-    """Whether some name can be no user's, as `check_user` has it."""
+    """Whether some name cannot be a user's, according to `check_user`."""
     signs = bytes(users.buffers()[2] or b"") if len(users) else b""
     if not any(sign in signs for sign in (b":", b"*", b"?", b"%")):
         return False
@@ -362,7 +362,7 @@ def _odd(users: pa.Array) -> bool:
 
 
 def _well_formed(request: Request) -> bool:
-    """Whether what a request brings beside its resource is of the right kinds; what is not is refused one by one."""
+    """Whether flags, groups and `with` objects have the right types; a request where they do not is refused one by one."""
     flags: object = request.flags
     groups: object = request.groups
     withs: object = request.with_

@@ -27,7 +27,7 @@ REASONS = (
     "not of a type that the operation takes",
     "a required flag is not said",
 )
-"""Why a row is denied without having been asked, by its code; 0: it was asked."""
+"""Why a row is denied without evaluation, by code; 0: it was evaluated."""
 OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG = range(len(REASONS))
 
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
@@ -35,7 +35,7 @@ WILDCARD = r"\A[*?]+\z"
 
 
 def texts(column: Texts) -> pa.Array:
-    """A column as one array of strings; raises pyarrow.ArrowException for what is no text."""
+    """A column as one array of strings. Raises pyarrow.ArrowException if it is not text."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if not isinstance(column, pa.Array):
@@ -44,12 +44,12 @@ def texts(column: Texts) -> pa.Array:
 
 
 class Paths:
-    """A column of paths of entities of one type, all with the same number of names and well formed."""
+    """A column of well-formed paths of entities of one type, all with the same number of names."""
 
     def __init__(
         self, parts: pa.Array, width: int, rows: int, arrays: Arrays, chains: Mapping[str, Sequence[tuple[str, int]]]
     ) -> None:
-        """`parts`: the names of the first path, of the second, and so on; `width` of each."""
+        """`parts`: the names of the first path, then of the second, and so on; `width` for each."""
         self._parts = parts
         self._width = width
         self._rows = rows
@@ -59,7 +59,7 @@ class Paths:
         self._places: dict[str, Codes] = {}
 
     def name(self, depth: int) -> pa.Array:
-        """The names at a depth, from 1 on."""
+        """The names at a depth, counted from 1."""
         if depth == 0:
             return pa.array([""] * self._rows, pa.string())
         if depth not in self._names:
@@ -68,7 +68,7 @@ class Paths:
         return self._names[depth]
 
     def path(self, depth: int) -> pa.Array:
-        """The beginnings of the paths with that many names, as text."""
+        """The first `depth` names of each path, as text."""
         return (
             pc.binary_join_element_wise(*(self.name(at) for at in range(1, depth + 1)), "/") if depth else self.name(0)
         )
@@ -78,7 +78,7 @@ class Paths:
         return self.path(self._width)
 
     def places(self, type_: str) -> Codes:
-        """The entities of a type on the paths, by number; -1: the state names none such."""
+        """The entities of a type on the paths, by number; -1 if the state does not name the entity."""
         if type_ not in self._places:
             chain = self._chains[type_]
             above = np.zeros(self._rows, np.int64) if len(chain) == 1 else self.places(chain[-2][0])
@@ -88,7 +88,7 @@ class Paths:
 
 
 def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
-    """The names of paths without nulls, how many each has, and which paths are well formed."""
+    """Split paths without nulls: their names, how many each has, and which paths are well formed."""
     lists = pc.split_pattern(ids, "/")
     widths = np.diff(lists.offsets.to_numpy())
     lengths = pc.binary_length(lists.values).to_numpy(zero_copy_only=False)
@@ -106,7 +106,7 @@ def split(ids: pa.Array) -> tuple[pa.ListArray, Codes, Truth]:
 
 
 def _bytes(texts: pa.Array) -> bytes:
-    """The bytes of all texts, one after another; looking through them at once is much faster than text by text."""
+    """The bytes of all texts in one piece; searching them at once is much faster than text by text."""
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return b""
@@ -115,7 +115,7 @@ def _bytes(texts: pa.Array) -> bytes:
 
 
 def decoded(names: pa.Array) -> pa.Array:
-    """Names of paths as the names of principals are written."""
+    """Names of paths, decoded to the form of principals' names."""
     for sign, escape in reversed(ESCAPES):
         names = pc.replace_substring(names, escape, sign)
     return names

@@ -1,4 +1,4 @@
-"""Conditions from the program's JSON: read for one kind of request, and compiled to closures over the bits of facts."""
+"""Conditions from the program's JSON: read for one form of request, and compiled to closures over the bits of facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal["has", "owner", "member", "self", "holds", "service_ad
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """What may hold for a caller: something about the object on a slot's path that has a type."""
+    """A fact that may hold for a caller, about the object of a type on a slot's path."""
 
     kind: Kind
     slot: str = RESOURCE
@@ -31,7 +31,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Some part holds."""
+    """At least one part holds."""
 
     parts: tuple[Condition, ...] = ()
 
@@ -46,11 +46,11 @@ NEVER = AnyOf()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestShape:
-    """What a condition depends on beside facts: the flags set, the types of `with` objects, whether a name is left off."""
+    """What a condition depends on besides facts: the flags set, the types of `with` objects, whether the last name is given."""
 
     flags: frozenset[str] = frozenset()
     types: Mapping[str, str]
-    """By slot, the resource's among them."""
+    """By slot, including the resource's."""
     named: bool = True
 
 
@@ -63,21 +63,21 @@ class ConditionReader:
             name: tuple((link["type"], link["depth"]) for link in entity["chain"])
             for name, entity in program["entities"].items()
         }
-        """For each type the types on its path, from the root to itself, with the number of names that they have."""
+        """For each type, the types on its path from the root to itself, each with the number of names of its path."""
         self.principal: dict[str, str | None] = {n: e["principal"] for n, e in program["entities"].items()}
 
     def depth(self, type_: str) -> int:
-        """How many names an entity of a type has."""
+        """The number of names in the path of an entity of a type."""
         return self.chains[type_][-1][1]
 
     def condition(self, type_: str, operation: str, form: RequestShape) -> Condition:
-        """What a request of this form needs."""
+        """The condition for a request of this form."""
         rule = self.rules[type_][operation]
         parts = [rule["call"]] if rule["each"] is None or not form.named else [rule["call"], rule["each"]]
         return _all(self._read(part, RESOURCE, form) for part in parts)
 
     def _read(self, formula: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
-        """`slot` is where a formula's resource is."""
+        """Read a formula; `slot` is that of its resource."""
         ((name, value),) = formula.items()
         match name:
             case "and":
@@ -132,7 +132,7 @@ def fold(
     all_of: Callable[[Iterable[T]], T],
     any_of: Callable[[Iterable[T]], T],
 ) -> T:
-    """The value of a condition: from that of each fact, and how the values of parts are combined."""
+    """The value of a condition, from the values of its facts and how the values of parts are combined."""
     match condition:
         case Atom():
             return fact(condition)
@@ -145,7 +145,7 @@ def fold(
 
 
 def facts(condition: Condition) -> Iterable[Atom]:
-    """Every fact that a condition asks for; may repeat."""
+    """Every fact in a condition; may repeat."""
     match condition:
         case Atom():
             yield condition
@@ -157,7 +157,7 @@ def facts(condition: Condition) -> Iterable[Atom]:
 
 
 def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int], bool]:
-    """The condition as a function of the bits of all facts; `bit` says which is whose."""
+    """Compile a condition to a function of the bits of all facts; `bit` returns the bit of a fact."""
     match condition:
         case Atom():
             own = bit(condition)

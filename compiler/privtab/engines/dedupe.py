@@ -1,4 +1,4 @@
-"""Requests that repeat: each is decided once, and every row that asks the same gets its answer."""
+"""Find repeated requests, so that each is decided once for all its rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pyarrow as pa
 from privtab.engines.lookups import Codes
 
 WORTH = 0.7
-"""The share of distinct rows up to which deciding each once is worth finding them."""
+"""The largest share of distinct rows at which finding them pays off."""
 SAMPLE = 1 << 13
-"""Rows that are looked at first."""
+"""Rows in the sample that is examined first."""
 ALONE = 0.9
-"""The share of distinct ones among them from which on the others are not looked at."""
+"""The share of distinct rows in the sample above which the others are not examined."""
 _LARGEST = 1 << 62
 
 
 def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
-    """The first row of each distinct request, and for each row which of these it is; None where too few repeat.
+    """The first row of each distinct request, and the number of each row's request; None if too few repeat.
 
-    `columns`: equally long; a null equals a null.
+    `columns`: of equal length; a null equals a null.
     """
     rows = len(columns[0]) if columns else 0
     if not rows:
@@ -45,7 +45,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
     if count > (WORTH if rows > SAMPLE else 1) * rows:
         return None
     first = np.empty(count, np.int64)
-    # Of writes to one place the last stands: backwards that is the first row.
+    # The last write to a position wins: in reverse order, that is the first row.
     first[inverse[::-1]] = np.arange(rows - 1, -1, -1)
     return first, inverse
 

@@ -1,4 +1,4 @@
-"""Why a decision is what it is, from the minimal sets that the program carries: the context that OPA gives, word for word."""
+"""Explain a decision by the minimal sets in the program: the same context that OPA returns, word for word."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from privtab.engines.plan import Caller, Semantics, groups_of, roles_of
 from privtab.names import last_name, refers_to
 
 Atom = Mapping[str, Any]
-"""An atom of the program's JSON: `kind`, and where it is about an entity `slot`, `type`, perhaps `privilege`."""
+"""An atom of the program's JSON: `kind`, and if it concerns an entity, `slot`, `type` and possibly `privilege`."""
 
 
 class GrantPath(NamedTuple):
-    """A grant that counts: how far above the object, on which entity, through whom. The least is the one to tell."""
+    """A grant that applies: its distance above the object, its entity, its principal. The smallest one is reported."""
 
     distance: int
     on: str
@@ -24,7 +24,7 @@ class GrantPath(NamedTuple):
 
 
 class Explanation:
-    """One request, its caller, and what is to be said of the answer."""
+    """Explains the decision for one request."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Explanation:
         self._held: dict[int, bool] = {}
 
     def context(self, revision: str | None, *, allowed: bool) -> dict[str, Any]:
-        """Rule, source and revision; reasons and effects of an allow, what is missing for a denial."""
+        """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
         context = {
             "rule": self.rule["id"],
             "missing": [] if allowed else self.missing(),
@@ -69,19 +69,19 @@ class Explanation:
 
     @cached_property
     def sets(self) -> Sequence[Sequence[int]]:
-        """The minimal sets for this form of request, as numbers of atoms; none where there are too many forms to list."""
+        """The minimal sets for this form of request, as numbers of atoms; empty if there are too many forms to list."""
         form, variant = self._variant
         sets: Sequence[Sequence[int]] = self.rule["minimal"][form].get(variant, ())
         return sets
 
     @property
     def complete(self) -> bool:
-        """Whether these are all."""
+        """Whether these are all minimal sets."""
         form, variant = self._variant
         return variant in self.rule["minimal"][form] and variant not in self.rule.get("minimal_cut", {}).get(form, ())
 
     def missing(self) -> list[list[str]]:
-        """The smallest sets of atoms that would turn a denial, smallest first; a denial in the way is named as such."""
+        """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
         return _smallest([text for number in numbers for text in self._missing_of(number)] for numbers in self.sets)
 
     def _missing_of(self, number: int) -> list[str]:
@@ -94,7 +94,7 @@ class Explanation:
         return denied if any(self.grants(atom)) else [self.text(atom), *denied]
 
     def reasons(self) -> list[dict[str, str]]:
-        """Each atom of the first minimal set that holds: on which entity and through whom."""
+        """Each atom of the first minimal set that holds: on which entity and through which principal."""
         for numbers in self.sets:
             if all(map(self.holds, numbers)):
                 return [self._reason(self.atoms[number]) for number in numbers]
@@ -146,13 +146,13 @@ class Explanation:
                 return any(refers_to(role, path) for role in roles_of(self.index, self.caller.principals))
 
     def path(self, atom: Atom) -> str | None:
-        """The path of an atom's entity; None where the request does not name it."""
+        """The path of an atom's entity; None if the request does not name it."""
         beginnings = self.paths[atom["slot"]]
         depth = self.reader.depth(atom["type"])
         return beginnings[depth] if depth < len(beginnings) else None
 
     def key_or_type(self, atom: Atom) -> str:
-        """The key of an atom's entity, or its type alone where the request does not name it."""
+        """The key of an atom's entity, or its type alone if the request does not name it."""
         path = self.path(atom)
         type_: str = atom["type"]
         return type_ if path is None else f"{type_}:{path}"
@@ -170,7 +170,7 @@ class Explanation:
                 return f"{kind} ({self.key_or_type(atom)})"
 
     def looked_at(self, atom: Atom) -> list[tuple[str, str]]:
-        """(type, path) of the entities on which a grant or a denial counts, the nearest first; none where it is not named."""
+        """(type, path) of the entities whose grants and denials count, nearest first; empty if the entity is not named."""
         if self.path(atom) is None:
             return []
         beginnings = self.paths[atom["slot"]]
@@ -178,19 +178,19 @@ class Explanation:
         return chain if self.meaning.down else chain[:1]
 
     def owners(self, type_: str, path: str) -> Iterable[str]:
-        """Through whom the caller owns an entity."""
+        """The principals through which the caller owns an entity."""
         holders = self.index.table(type_).get(path, {})
         return (p for p in self.caller.principals if holders.get(p, 0) & OWNER)
 
     def owner_ways(self, atom: Atom) -> Iterable[GrantPath]:
-        """Through what an owner holds an atom's privilege."""
+        """The ownerships that give an atom's privilege."""
         if atom["privilege"] in self.meaning.owner_holds:
             for distance, (type_, path) in enumerate(self.looked_at(atom)):
                 for owner in self.owners(type_, path):
                     yield GrantPath(distance, f"{type_}:{path}", f"owner {owner}")
 
     def memberships(self, atom: Atom) -> Iterable[tuple[int, str]]:
-        """Through what the caller belongs to an entity: themselves, or a group that it is."""
+        """How the caller belongs to an entity: as its member, or through a group that it is."""
         path, type_ = self.path(atom), atom["type"]
         if path is None:
             return
@@ -215,13 +215,13 @@ class Explanation:
                     yield GrantPath(distance, f"{type_}:{path}", role)
 
     def denials(self, atom: Atom) -> Iterable[tuple[str, str]]:
-        """The denials of an atom's privilege that stand in the way: (key, principal)."""
+        """The denials of an atom's privilege that apply: (key, principal)."""
         return self._entries("deny", atom) if self.meaning.denies else ()
 
     def _entries(self, effect: str, atom: Atom) -> Iterable[tuple[str, str]]:
-        """(key, principal) of the rows of the state that concern an atom's privilege and the caller.
+        """(key, principal) of the state's rows with an atom's privilege that apply to the caller.
 
-        A role within a scope is told by its own name, and by the entities that the rows name.
+        A role within a scope is reported by its own name, and with the entities that the rows name.
         """
         privilege: str = atom["privilege"]
         numbers = self.index.numbers
@@ -243,7 +243,7 @@ class Explanation:
 
 
 def _smallest(sets: Iterable[Iterable[str]]) -> list[list[str]]:
-    """The sets that hold no other, each sorted, smallest first."""
+    """The sets that contain no other, each sorted, smallest first."""
     kept: list[frozenset[str]] = []
     for candidate in sorted(set(map(frozenset, sets)), key=len):
         if not any(known <= candidate for known in kept):

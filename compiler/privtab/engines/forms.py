@@ -1,4 +1,4 @@
-"""Columns that say of which form a request is: rows with the same values are asked together."""
+"""Columns that determine the form of a request: rows with the same values are decided together."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from privtab.request import NOT_SET
 Value: TypeAlias = str | Texts
 """A constant, or a column."""
 Truths: TypeAlias = pa.Array | npt.NDArray[np.bool_] | Sequence[bool | None]
-"""A column of truths."""
+"""A column of booleans."""
 
 YES, NO = "yes", "no"
 
 
 def separate(flags: Iterable[str] | Mapping[str, bool | Truths]) -> tuple[dict[str, pa.Array], frozenset[str]]:
-    """Those that are set for some rows, as columns of texts, and what is said of the others for all."""
+    """The flags that vary by row, as columns of text, and what is stated about the others for all rows."""
     if not isinstance(flags, Mapping):
         return {}, frozenset(flags)
     columns = {name: pa.array(value) for name, value in flags.items() if not isinstance(value, bool)}

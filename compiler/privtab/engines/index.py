@@ -1,10 +1,10 @@
 """The index of a state bundle, packed for look-ups by dictionary: what each principal holds on an entity is one number.
 
-Bits of such a number: 0 they own it; for the privilege with number n, 1 + 2n they are allowed it here, 2 + 2n they are denied it.
-So the privileges that stand are `bits & ~(bits >> 1)`, however many entities' bits were put together before.
+Bits of that number: bit 0, the principal owns the entity; for the privilege with number n, bit 1 + 2n, it is allowed here, and
+bit 2 + 2n, it is denied here. So the privileges in effect are `bits & ~(bits >> 1)`, also after combining several entities.
 
-A state may come in parts (docs/how-to/shards.md): what goes by people's names, and a shard for each root entity. `StatePart` holds what
-one bundle brings, `Index.of` puts parts together; shards that there are but that nobody brought are `missing`.
+A state may be sharded (docs/how-to/shards.md): `people` for what is looked up by user or group, and a shard for each root entity.
+`StatePart` holds the content of one bundle, `Index.of` combines parts; shards that exist but were not loaded are `missing`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from privtab.shard_names import combined, shard_name
 Holders: TypeAlias = dict[str, int]
 """Principal → bits."""
 Table: TypeAlias = dict[str, Holders]
-"""Path of an entity → who holds something on it."""
+"""Path of an entity → what principals hold on it."""
 
 OWNER = 1
 SEPARATOR = "\n"
@@ -26,22 +26,22 @@ _WRONG = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class PrivilegeNumbers:
-    """The privileges of a policy and of a state by number; a new one takes the next."""
+    """Numbers for the privileges of a policy and of a state; a new one gets the next number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def allowed(self, privilege: str) -> int:
-        """The bit that says a privilege is allowed."""
+        """The bit for an allowed privilege."""
         return 2 << 2 * self._numbers.setdefault(privilege, len(self._numbers))
 
     def denied(self, privilege: str) -> int:
-        """The bit that says a privilege is denied."""
+        """The bit for a denied privilege."""
         return self.allowed(privilege) << 1
 
 
 class EntityHoldings:
-    """What is held on entities: all of it, or what one shard has. Equal texts are one object."""
+    """What is held on entities, in a whole state or in one shard. Equal texts share one object."""
 
     def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: dict[str, str]) -> None:
         self.tables: dict[str, Table] = {}
@@ -78,7 +78,7 @@ class EntityHoldings:
             holders[text(principal)] = holders.get(principal, 0) | bit
 
     def _share(self) -> None:
-        """One object for equal numbers: there are few of them, and many places."""
+        """Share one object for equal numbers: there are few of them, and many places."""
         known: dict[int, int] = {}
         for table in self.tables.values():
             for holders in table.values():
@@ -90,10 +90,10 @@ class EntityHoldings:
 
 
 class StatePart:
-    """What one bundle brings of a state in parts: its people, or shards, or both."""
+    """The content of one bundle of a sharded state: its people, or shards, or both."""
 
     def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers) -> None:
-        """Read what stands at `data.privtab_state.<system>`; parts that come together share `numbers`. PolicyError."""
+        """Read the document at `data.privtab_state.<system>`; parts to be combined share `numbers`. Raises PolicyError."""
         self.numbers = numbers
         try:
             self.people: Mapping[str, Any] | None = (
@@ -110,13 +110,13 @@ class StatePart:
 
 
 class Index:
-    """Who holds what, as the state's bundles say it. Equal texts are one object, so it is a fraction of the document's size."""
+    """Who holds what, according to the state's bundles. Equal texts share one object, so it takes a fraction of the document's size."""
 
     missing: frozenset[str] = frozenset()
-    """The root entities, by key, whose shards there are but not here: of them nobody can tell."""
+    """The keys of the root entities whose shards exist but were not loaded: nothing is known about these entities."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        """Read `data.privtab_state.<system>`; raises PolicyError where it is not an index."""
+        """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
         try:
             if in_parts(document):
                 self._take([StatePart(document, PrivilegeNumbers())])
@@ -129,7 +129,7 @@ class Index:
 
     @classmethod
     def of(cls, parts: Iterable[StatePart]) -> Index:
-        """The index of a state in parts, which share their numbers; PolicyError without its people, UsageError where two are the same."""
+        """Combine the parts of a sharded state, which share their numbers. Raises PolicyError without people, UsageError for duplicates."""
         found = cls.__new__(cls)
         try:
             found._take(list(parts))  # noqa: SLF001  (its own)
@@ -174,12 +174,12 @@ class Index:
 
     def _read_people(self, document: Mapping[str, Any], texts: dict[str, str]) -> None:
         self.users: dict[str, tuple[str, ...]] = dict(_people(document["principals"], texts))
-        """User → their principals: themselves, their groups, their roles; absent where nothing is held by any."""
+        """User → their principals: the user, their groups, their roles; absent if none of them holds anything."""
         self.groups: dict[str, tuple[str, ...]] = dict(_people(document["group_principals"], texts))
         self.within: dict[str, tuple[str, str]] = {
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
-        """The role and the scope that a principal for a role within a scope is made of."""
+        """The role and the scope for which a principal stands."""
         self.scoped = _scopes(document["scoped"])
         """User → key of a scope → the declared roles that they hold there."""
         self.group_scoped = _scopes(document["group_scoped"])
@@ -198,7 +198,7 @@ class Index:
         return tuple(dict.fromkeys((*own, *brought)))
 
     def scopes(self, user: str, groups: Iterable[str] = ()) -> Mapping[str, Iterable[str]]:
-        """The declared roles by the key of the scope that a user holds them in."""
+        """The declared roles that a user holds within scopes, by the scope's key."""
         own = self.scoped.get(user, {})
         if not groups:
             return own
@@ -210,12 +210,12 @@ class Index:
 
 
 def in_parts(document: Mapping[str, Any]) -> bool:
-    """Whether what stands at `data.privtab_state.<system>` is a state in parts, or some of them."""
+    """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts."""
     return "shards" in document or "at" in document
 
 
 def revisions(state: object) -> dict[str, Any] | None:
-    """By name the revisions of what a bundle brings of a state in parts; None for a whole state."""
+    """The revisions of the parts of a sharded state in a bundle, by name; None for a whole state."""
     if isinstance(state, StatePart):
         people = {"people": state.people["revision"]} if state.people is not None else {}
         return people | {f"at/{name}": revision for name, (revision, _) in state.shards.items()}
@@ -226,7 +226,7 @@ def revisions(state: object) -> dict[str, Any] | None:
 
 
 def together(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Parts as one whole document, for what reads no other, and the root keys of missing shards; errors as `Index.of`."""
+    """Combine parts into one document, for engines that take no parts; also returns missing root keys. Errors as `Index.of`."""
     people: list[Mapping[str, Any]] = []
     shards: dict[str, Mapping[str, Any]] = {}
     for document in documents:

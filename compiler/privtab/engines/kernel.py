@@ -1,7 +1,7 @@
-"""Many decisions at once, column by column, with numpy and pyarrow: what `check_many` runs on, and what Spark runs on each core.
+"""Decide many requests column by column, with numpy and pyarrow: for `check_many`, and for Spark on each core.
 
 Users and entities become numbers, what is held becomes bits in arrays, and a condition becomes a few operations on whole
-columns. What columns cannot say is asked row by row; `in_columns` tells.
+columns. `in_columns` tells which conditions fit; the others are evaluated row by row.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from privtab.engines.plan import Plan, Step, needed
 Truths: TypeAlias = Callable[[Atom], Truth]
 
 MOST_PRIVILEGES = 31
-"""That one condition may ask for in columns: two bits of 64 for each, and one for ownership."""
+"""Limit on the privileges of one condition in columns: two bits of 64 for each, and one for ownership."""
 MOST_SPREAD = 1 << 23
-"""Elements of the arrays that rows are spread to at once."""
+"""Limit on the elements of the arrays to which rows are expanded at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Batch:
 
 
 def in_columns(plan: Plan) -> bool:
-    """Whether a form of request can be asked column by column; else it asks for too many privileges at once."""
+    """Whether a form of request can be decided in columns; otherwise its condition has too many privileges."""
     return len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
@@ -51,7 +51,7 @@ def _privileges(plan: Plan) -> list[str]:
 
 
 class Kernel:
-    """One plan over arrays."""
+    """Evaluates one plan over arrays."""
 
     def __init__(self, plan: Plan, arrays: Arrays) -> None:
         self.plan = plan
@@ -67,13 +67,13 @@ class Kernel:
         self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.meaning.owner_holds))
         self._defaults = [self._default(step) for step in plan.steps]
         self._needed: dict[tuple[str, str], int] = {}
-        """By place, the privileges without which the answer is no."""
+        """By place, the privileges without which the request is denied."""
         for fact in needed(plan.condition):
             place = fact.slot, fact.type
             self._needed[place] = self._needed.get(place, 0) | self._bit[fact.privilege]
 
     def decide(self, batch: Batch) -> Truth:
-        """One answer for each request."""
+        """Whether each request is allowed."""
         known: dict[tuple[str, str], tuple[Bits, Bits]] = {}
         found: list[Bits] = []
         scopes: list[list[tuple[int, Codes]]] = []
@@ -94,7 +94,7 @@ class Kernel:
                 place = step.slot, step.type
                 known[place] = self._standing(here), own
                 if place in self._needed:
-                    # Rows whose answer is no already: what else their users hold is not looked for.
+                    # These rows are denied already: do not look up what else their users hold.
                     bits = np.uint64(self._needed[place])
                     users = np.where(known[place][0] & bits == bits, users, -1)
         return self._evaluate(self.plan.condition, batch, known)
@@ -112,7 +112,7 @@ class Kernel:
         asked = np.flatnonzero((users >= 0) & column.used[places])
         if not len(asked):
             return bits
-        # Most rows share user and catalog, and so on, with another.
+        # Most rows share their user and entity, such as a catalog, with other rows.
         distinct = pa.array(pair(users[asked], places[asked])).dictionary_encode()
         pairs = distinct.dictionary.to_numpy()
         bits[asked] = self._each(pairs >> 32, pairs & 0xFFFFFFFF, column)[distinct.indices.to_numpy()]
@@ -124,7 +124,7 @@ class Kernel:
         counts = self._people.counts(users)
         heavy = counts > HEAVY
         if heavy.any():
-            # Users with thousands of roles: those who hold something on a place are mostly fewer.
+            # For users with thousands of roles, the principals that hold something on a place are usually fewer.
             heavy[heavy] = column.holders(places[heavy]) < counts[heavy]
             rows = np.flatnonzero(heavy)
             for part in parts(rows, column.holders(places[rows])):
@@ -140,7 +140,7 @@ class Kernel:
         return each
 
     def _default(self, step: Step) -> dict[str, int]:
-        """What each declared role gives on a step's entities, in the bits of the columns."""
+        """The default grants of each declared role on a step's entities, in the bits of the columns."""
         given = {
             role: sum(bit for name, bit in self._bit.items() if name in grants.get(step.type, ()))
             for role, grants in self.plan.meaning.roles.items()
@@ -148,7 +148,7 @@ class Kernel:
         return {role: bits for role, bits in given.items() if bits}
 
     def _by_default(self, number: int, users: Codes, scopes: Iterable[tuple[int, Codes]]) -> Bits:
-        """What declared roles give: those held everywhere, and those whose scope the entity lies in."""
+        """What declared roles give: those held everywhere, and those whose scope contains the entity."""
         given = self._defaults[number]
         bits = np.zeros(len(self._people.principals), np.uint64)
         for role, own in given.items():
@@ -180,7 +180,7 @@ class Kernel:
         return fold(condition, fact, partial(all_true, count=rows), partial(any_true, count=rows))
 
     def _test(self, fact: Atom, batch: Batch) -> Truth:
-        """Whether something that no grant gives holds."""
+        """Evaluate a fact that is not a privilege or an ownership."""
         if fact.kind == "service_admin":
             admins = np.zeros(len(self._people.users) + 1, np.bool_)
             admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
@@ -202,7 +202,7 @@ class Kernel:
                 return belongs
 
     def _named(self, kind: str, paths: Paths, depth: int, users: Codes) -> Truth:
-        """Whether an entity is a principal of its user's: by its last name, or by its whole path."""
+        """Whether an entity is a principal of the row's user, by its last name or by its whole path."""
         names, label = self._people.label(kind)
         last, whole = names.find(decoded(paths.name(depth))), names.find(paths.path(depth))
         truth = np.zeros(len(users), np.bool_)
@@ -218,7 +218,7 @@ class Kernel:
 
 
 def parts(rows: Codes, counts: Codes) -> Iterator[Codes]:
-    """`rows` in parts whose counts come to a bounded sum: what they are spread to has to fit the memory."""
+    """Split `rows` into parts with a bounded sum of counts, since the arrays to which they expand must fit in memory."""
     ends = np.cumsum(counts)
     if not len(rows) or ends[-1] <= MOST_SPREAD:
         yield rows

@@ -1,4 +1,4 @@
-"""Look-ups in bulk: texts and numbers to numbers, for whole columns at once."""
+"""Bulk look-ups from texts and numbers to numbers, for whole columns at once."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Codes: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of users, entities and so on; -1: none such."""
+"""Numbers of users, entities and so on; -1 if there is none."""
 Bits: TypeAlias = npt.NDArray[np.uint64]
 Truth: TypeAlias = npt.NDArray[np.bool_]
 
 WORD = 60
-"""Bits of an index's number in one word of an array."""
+"""Bits of the index's numbers in one word of an array."""
 _EMPTY = -1
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""The golden ratio: neighbouring numbers come to lie far apart."""
+"""From the golden ratio: spreads neighbouring numbers far apart."""
 
 
 def pair(one: Codes, other: Codes) -> Codes:
-    """Two numbers as one, which is negative where either is -1."""
+    """Combine two numbers into one, which is negative if either is -1."""
     return one << 32 | other
 
 
@@ -36,7 +36,7 @@ def words(numbers: Sequence[int]) -> list[Codes]:
 
 
 def all_true(truths: Iterable[Truth], count: int) -> Truth:
-    """Where all hold, of `count` rows."""
+    """Where all are true, for `count` rows."""
     result = np.ones(count, np.bool_)
     for truth in truths:
         result &= truth
@@ -44,7 +44,7 @@ def all_true(truths: Iterable[Truth], count: int) -> Truth:
 
 
 def any_true(truths: Iterable[Truth], count: int) -> Truth:
-    """Where some holds, of `count` rows."""
+    """Where any is true, for `count` rows."""
     result = np.zeros(count, np.bool_)
     for truth in truths:
         result |= truth
@@ -52,10 +52,10 @@ def any_true(truths: Iterable[Truth], count: int) -> Truth:
 
 
 class HashIndex:
-    """An open-addressing table: numbers to their positions among the keys it was made from."""
+    """An open-addressing table from numbers to their positions among its keys."""
 
     def __init__(self, keys: Codes) -> None:
-        """`keys`: not negative, each once."""
+        """`keys`: not negative, without duplicates."""
         bits = max(4, int(2 * len(keys)).bit_length())
         self._shift = np.uint64(64 - bits)
         self._mask = (1 << bits) - 1
@@ -75,7 +75,7 @@ class HashIndex:
         return home
 
     def find(self, keys: Codes) -> Codes:
-        """The position of each key; -1 where it is none, as no negative number is."""
+        """The position of each key; -1 if it is not in the table, as for every negative number."""
         at = self._home(keys)
         there = self._keys[at]
         found: Codes = np.where(there == keys, self._values[at], np.int64(_EMPTY))
@@ -95,16 +95,16 @@ class Lists:
     """Numbers by number: for each of `count` owners a run of values."""
 
     def __init__(self, owners: Codes, values: Codes, count: int) -> None:
-        """Pairs in any order."""
+        """Pairs of an owner and a value, in any order."""
         order = np.argsort(owners, kind="stable")
         self.values = values[order]
         self.first = np.zeros(count + 2, np.int64)
         np.cumsum(np.bincount(owners, minlength=count), out=self.first[1:-1])
-        # One more, empty, for the number -1.
+        # One more, empty run for the owner -1.
         self.first[-1] = self.first[-2]
 
     def counts(self, owners: Codes) -> Codes:
-        """How many values each has; -1 has none."""
+        """How many values each owner has; -1 has none."""
         counted: Codes = np.where(owners < 0, 0, self.first[owners + 1] - self.first[owners])
         return counted
 
@@ -118,7 +118,7 @@ class Lists:
 
 
 class TextDictionary:
-    """Texts by number. What is pickled is one Arrow array; the dictionary is made where it is needed."""
+    """Numbers for texts. Pickles to one Arrow array; the dictionary is rebuilt on first use."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
@@ -144,9 +144,9 @@ class TextDictionary:
         return {text: number for number, text in enumerate(self._array.to_pylist())}
 
     def find(self, texts: pa.Array) -> Codes:
-        """The number of each text; -1 where it has none."""
+        """The number of each text; -1 if it has none."""
         if len(texts) * 8 < len(self):
-            # Arrow builds its table of all names anew for each call.
+            # Arrow rebuilds its table of all names for each call.
             return np.fromiter(map(self.__getitem__, texts.to_pylist()), np.int64, len(texts))
         found: Codes = pc.fill_null(pc.index_in(texts, value_set=self._array), -1).to_numpy(zero_copy_only=False)
         return found.astype(np.int64)

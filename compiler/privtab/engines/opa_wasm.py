@@ -1,6 +1,6 @@
-"""One module that OPA compiled to WebAssembly, run by wasmtime: OPA's Wasm ABI, from version 1.2 on.
+"""Run a module that OPA compiled to WebAssembly, with wasmtime: OPA's Wasm ABI, 1.2 or a later 1.x.
 
-A call is one write to the module's memory, its one-shot `opa_eval`, and one read: for a single decision anything more would
+A call is one write to the module's memory, its one-shot `opa_eval`, and one read: for a single decision, anything more would
 cost more than the decision.
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import wasmtime
 
 _ADDRESSES = (1 << 32) - 1
-"""Addresses come as signed numbers."""
+"""Mask for addresses, which arrive as signed numbers."""
 _PAGE = 64 * 1024
 LONGEST = 60.0
-"""Seconds that a call into a module may take: one that somebody tampered with may never end."""
+"""Seconds that a call into a module may take; a manipulated module may never return."""
 _TICK = 1.0
-"""Seconds between two looks at that."""
+"""Seconds between two checks of that limit."""
 _MOST_PAGES = 16384
-"""Memory that a module may need before it runs: 1 GiB."""
+"""Limit on the memory that a module may need before it runs: 1 GiB."""
 _HOST = f"""
 (module
   (global (export "message") (mut i32) (i32.const 0))
@@ -39,14 +39,14 @@ _HOST = f"""
   (func (export "opa_println") (param i32))
   {" ".join(f'(func (export "opa_builtin{n}") (param {"i32 " * (n + 2)}) (result i32) unreachable)' for n in range(5))})
 """
-"""What a module of OPA's imports beside its memory. No Python function: wasmtime keeps those in a list without a lock."""
+"""What OPA's modules import besides memory. Not Python functions, since wasmtime keeps those in a list without a lock."""
 
 
 class Instance:
-    """One instance with its data; callers take turns."""
+    """One instance with its data; concurrent calls wait for each other."""
 
     def __init__(self, module: bytes, data: bytes, entrypoints: Sequence[str]) -> None:
-        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that there must be, `privtab/cdap/allow`."""
+        """`data`: the document below `data`, as JSON in UTF-8. `entrypoints`: those that must exist, such as `privtab/lake/allow`."""
         try:
             import wasmtime
         except ImportError as error:
@@ -59,7 +59,7 @@ class Instance:
         self._host = wasmtime.Module(self._engine, _HOST)
         self._tick()
         try:
-            if not module.startswith(b"\0asm"):  # wasmtime would take its text form, too.
+            if not module.startswith(b"\0asm"):  # wasmtime would accept the text format, too
                 raise ValueError("it is not WebAssembly")
             self._module = wasmtime.Module(self._engine, module)
         except (wasmtime.WasmtimeError, ValueError) as error:
@@ -67,12 +67,12 @@ class Instance:
         self._start()
 
     def _tick(self) -> None:
-        """Let time pass for the engine, as long as there is one; a forked process needs a thread of its own for that."""
+        """Advance the engine's epoch in a thread while the engine exists; a forked process needs a thread of its own."""
         self._pid = os.getpid()
         threading.Thread(target=_passes, args=(weakref.ref(self._engine),), name="privtab-wasm", daemon=True).start()
 
     def _start(self) -> None:
-        """Make the instance and give it its data. PolicyError."""
+        """Create the instance and load its data. Raises PolicyError."""
         import wasmtime
 
         _, data, wanted = self._given
@@ -128,7 +128,7 @@ class Instance:
             try:
                 return linker.instantiate(store, self._module).exports(store)
             except wasmtime.Trap as trap:
-                # What the module was compiled with is copied into its memory at the start, and may need more than it says.
+                # The module's initial data is copied into its memory at the start, and may need more than it declares.
                 if trap.trap_code is not wasmtime.TrapCode.MEMORY_OUT_OF_BOUNDS or pages >= _MOST_PAGES:
                     raise
                 pages *= 2
@@ -140,12 +140,12 @@ class Instance:
         self.__init__(*state["given"])  # type: ignore[misc]
 
     def call(self, entrypoint: str, sent: bytes) -> Any:
-        """The result set of an entrypoint for an input, as JSON gives it."""
+        """Evaluate an entrypoint for an input, and return the parsed result set."""
         with self._lock:
             if self._pid != os.getpid():
                 self._tick()
             if self._failed:
-                # What a call that broke off leaves in its memory is anybody's guess.
+                # An interrupted call leaves the memory in an unknown state.
                 self._start()
             self._failed = True
             self._limit(LONGEST)
@@ -160,7 +160,7 @@ class Instance:
             raise PolicyError(f"the Wasm of the policy answered with no JSON: {error}") from None
 
     def _limit(self, seconds: float) -> None:
-        """Let a call into the module end in time."""
+        """Limit the time of the next call into the module."""
         self._store.set_epoch_deadline(math.ceil(seconds / _TICK) + 1)
 
     def _evaluated(self, number: int, sent: bytes) -> bytes:
@@ -177,9 +177,9 @@ class Instance:
         ctypes.memmove(ctypes.addressof(memory.data_ptr(store).contents) + at, content, len(content))
 
     def _text(self, at: int) -> bytes:
-        """What stands in memory up to a zero byte.
+        """The bytes at an address, up to a zero byte.
 
-        A module that was made to do harm may leave that off, and what lies behind its memory is this process's.
+        A malicious module may omit that byte, and the memory after its own belongs to this process.
         """
         memory, store = self._memory, self._store
         at, size = at & _ADDRESSES, memory.data_len(store)
@@ -194,7 +194,7 @@ class Instance:
         return answer
 
     def _why(self, error: Exception) -> str:
-        """What the module said when it gave up, else what the runtime says."""
+        """The message with which the module aborted, or that of the runtime."""
         try:
             if self._message is not None and (at := self._message.value(self._store)):
                 return self._text(at)[:1000].decode("utf-8", "replace")
@@ -204,7 +204,7 @@ class Instance:
 
 
 def _function(store: wasmtime.Store, exports: Mapping[str, Any], name: str, takes: int) -> wasmtime.Func:
-    """A function of OPA's ABI: numbers of 32 bits in, one out."""
+    """A function of OPA's ABI: 32-bit numbers in, one out."""
     import wasmtime
 
     found, number = exports.get(name), wasmtime.ValType.i32()

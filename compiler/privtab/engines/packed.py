@@ -1,7 +1,7 @@
-"""Values as one flat file: what a pickle holds, then the buffers of its arrays, each where a memory map can take it from.
+"""Values as one flat file: a pickle, then the buffers of its arrays, aligned so that they can be memory-mapped.
 
-Reading such a file copies nothing: the arrays of all processes that map it are the same memory. Like every pickle it is
-for those alone who trust the writer.
+Reading such a file copies nothing: all processes that map it share the memory of its arrays. Like every pickle, it must only be
+read if its writer is trusted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALIGNED = 64
 
 
 def packed(value: Any) -> bytes:
-    """A value with numpy and Arrow arrays in it as bytes that `unpacked` reads without copying the arrays."""
+    """Serialise a value with numpy and Arrow arrays, so that `unpacked` reads it without copying the arrays."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, 5, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]
@@ -34,7 +34,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(content: bytes | memoryview | mmap.mmap) -> Any:
-    """The value again; its arrays lie in `content`, and cannot be written. Raises ValueError for what is no such file."""
+    """Read a packed value; its arrays are read-only views of `content`. Raises ValueError for any other file."""
     view = memoryview(content)
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise ValueError("not a packed value")
@@ -51,11 +51,11 @@ def unpacked(content: bytes | memoryview | mmap.mmap) -> Any:
 
 
 def mapped(path: str | Path) -> Any:
-    """The value in a file, its arrays mapped from there."""
+    """Read the value in a file, with its arrays memory-mapped."""
     with Path(path).open("rb") as file:
         return unpacked(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def digest(content: bytes) -> str:
-    """What a packed value goes by."""
+    """The hash that identifies a packed value."""
     return hashlib.sha256(content).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""How one form of request is answered: which entities on its paths are looked at, and the condition over what is found.
+"""The plan for one form of request: which entities on its paths to look at, and the condition over what is found.
 
-A plan gathers the facts that its condition asks for into one number, and the compiled condition says yes or no to it.
+A plan gathers the facts that its condition needs into one number, on which the compiled condition decides.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
 
 Special: TypeAlias = Callable[[str, Sequence[str], str], bool]
-"""Whether something that no grant gives holds for a user and their principals, about the entity with a path."""
+"""Whether a fact other than a grant holds for a user and their principals, about the entity with a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Semantics:
-    """The file-wide meaning of grants, as an engine needs it."""
+    """The file-wide semantics of grants, as an engine needs them."""
 
     down: bool
     denies: bool
@@ -30,7 +30,7 @@ class Semantics:
 
     @classmethod
     def read(cls, program: Mapping[str, Any]) -> Semantics:
-        """From the program's JSON."""
+        """Read them from the program's JSON."""
         semantics = program["semantics"]
         owner = semantics["owner"]
         return cls(
@@ -48,7 +48,7 @@ class Semantics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: their name, their principals, and the declared roles that they hold within scopes, by the scope's key."""
+    """The caller: their name, their principals, and the declared roles that they hold within scopes, by the scope's key."""
 
     user: str
     principals: tuple[str, ...]
@@ -57,13 +57,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One entity to look at. What is found goes to bits of the facts from `shift` on; `mask` says which of them are asked."""
+    """One entity to look at. Its facts begin at bit `shift`; `mask` selects those that the condition needs."""
 
     slot: str
     type: str
     depth: int
     above: int
-    """The number of the step whose grants count here too; -1: none."""
+    """The number of the step whose grants count here too; -1 if there is none."""
     table: Table
     defaults: Holders
     mask: int
@@ -72,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
-    """A fact that is no privilege and no ownership."""
+    """A fact that is not a privilege or an ownership."""
 
     bit: int
     slot: str
@@ -81,7 +81,7 @@ class Test:
 
 
 class Plan:
-    """The answer to every request of one form."""
+    """Decides every request of one form."""
 
     def __init__(
         self, condition: Condition, form: RequestShape, reader: ConditionReader, meaning: Semantics, index: Index
@@ -100,7 +100,7 @@ class Plan:
         self.owner_bits = sum(map(self._holds, meaning.owner_holds))
 
     def _lay_out(self, asked: Iterable[Atom]) -> None:
-        """Give each fact its bit: tests first, then the steps one after another."""
+        """Assign a bit to each fact: tests first, then the steps one after another."""
         looked: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
         for fact in asked:
@@ -114,7 +114,7 @@ class Plan:
                 tests.append(Test(bit=bit, slot=fact.slot, depth=depth, holds=self._special(fact)))
                 self._bits[fact] = bit
         self.tests = tuple(tests)
-        # A step reads what those above it found.
+        # A step uses the results of those above it.
         places = sorted(looked, key=lambda place: len(self.reader.chains[place[1]]))
         numbers = {place: at for at, place in enumerate(places)}
         shift = len(tests)
@@ -144,7 +144,7 @@ class Plan:
         return OWNER if fact.kind == "owner" else self._holds(fact.privilege)
 
     def _above(self, fact: Atom) -> Iterable[tuple[str, str]]:
-        """The places that count for a fact, the root first, its own last."""
+        """The places that count for a fact, from the root to its own."""
         chain = self.reader.chains[fact.type]
         if fact.kind == "owner" or not (self.meaning.down or self.meaning.roles):
             chain = chain[-1:]
@@ -175,11 +175,11 @@ class Plan:
                 raise AssertionError(fact.kind)
 
     def holds(self, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
-        """Whether the condition holds; `paths` are the beginnings of each slot's path by their number of names."""
+        """Whether the condition holds; `paths` has the prefixes of each slot's path by their number of names."""
         return self.decide(self.gather(caller, paths))
 
     def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
-        """The facts, as one number."""
+        """The facts as one number."""
         known = 0
         for test in self.tests:
             if test.holds(caller.user, caller.principals, paths[test.slot][test.depth] if test.depth else ""):
@@ -215,18 +215,18 @@ class Plan:
 
 
 def groups_of(principals: Sequence[str]) -> Iterable[str]:
-    """The groups among a caller's principals, where the policy asks for membership in groups."""
+    """The groups among a caller's principals, for conditions on membership in groups."""
     return [p[6:] for p in principals if p.startswith("group:")]
 
 
 def roles_of(index: Index, principals: Sequence[str]) -> set[str]:
-    """The roles of a caller, within scopes too, where the policy asks which they hold."""
+    """The roles of a caller, also those within scopes, for conditions on holding a role."""
     within = index.within
     return {(within[p][0] if p in within else p)[5:] for p in principals if p in within or p.startswith("role:")}
 
 
 def beginnings(path: str) -> list[str]:
-    """The beginnings of a path by their number of names.
+    """The prefixes of a path by their number of names.
 
     >>> beginnings("m/c/s")
     ['', 'm', 'm/c', 'm/c/s']
@@ -241,6 +241,6 @@ def beginnings(path: str) -> list[str]:
 
 
 def needed(condition: Condition) -> tuple[Atom, ...]:
-    """The privileges that a condition cannot do without."""
+    """The privileges without which a condition cannot hold."""
     parts = condition.parts if isinstance(condition, AllOf) else (condition,)
     return tuple(part for part in parts if isinstance(part, Atom) and part.kind == "has")

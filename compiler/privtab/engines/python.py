@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
 
 MANY = 1000
-"""Requests from which on columns are worth their making."""
+"""Requests from which on columns pay off."""
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
 
 
 def _long_way(user: str, path: str) -> None:
-    """For what no quick way is known of."""
+    """For requests without a quick way."""
 
 
 class QuickWays(dict[tuple[str, str], Quick]):
-    """Quick answers by (type, operation), each made when it is first asked for."""
+    """Quick ways by (type, operation), each made on first use."""
 
     def __init__(self, engine: PythonEngine) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ class QuickWays(dict[tuple[str, str], Quick]):
 
 
 class PythonEngine:
-    """Answers requests whose names were checked. Nothing in it changes, so threads share it; it can be pickled."""
+    """Decides requests whose names were checked. Threads may share it; it can be pickled."""
 
     name = "python"
 
     def __init__(self, program: Mapping[str, Any], index: Index, *, partial: bool = False) -> None:
-        """`program` is what the policy bundle carries at `data.privtab_program.<name>`; PolicyError where it is none.
+        """`program` is the document at `data.privtab_program.<name>` of the policy bundle. Raises PolicyError for any other.
 
-        `partial`: the caller does not ask about what lies in missing shards; else DecisionUnavailable where there are some.
+        `partial`: the caller does not ask about entities in missing shards; otherwise missing shards raise DecisionUnavailable.
         """
         if index.missing and not partial:
             raise DecisionUnavailable(
@@ -60,7 +60,7 @@ class PythonEngine:
         self.index = index
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._batches: Batches | Literal[False] | None = None
-        """False: what they need is not installed."""
+        """False: numpy or pyarrow is not installed."""
         try:
             self._read()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -69,7 +69,7 @@ class PythonEngine:
     def _read(self) -> None:
         self.meaning = Semantics.read(self.program)
         self.reader = ConditionReader(self.program)
-        # All numbers are given now: threads that make plans later change nothing in the index.
+        # Number all privileges now, so that threads that make plans later do not change the index.
         for privilege in self.program["privileges"]:
             self.index.numbers.allowed(privilege)
         for type_ in self.program["entities"]:
@@ -79,7 +79,7 @@ class PythonEngine:
             for type_, rules in self.program["rules"].items()
             for operation, rule in rules.items()
         }
-        """By (type, operation): the flags that are asked about, and the names of the `with` objects."""
+        """By (type, operation): the flags that the condition depends on, and the names of the `with` objects."""
 
     def __getstate__(self) -> tuple[Mapping[str, Any], Index]:
         return self.program, self.index
@@ -88,7 +88,7 @@ class PythonEngine:
         PythonEngine.__init__(self, *state, partial=True)
 
     def allow(self, request: Request) -> bool:
-        """Yes or no."""
+        """Whether the request is allowed."""
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
         plan = self.plan(request, paths[RESOURCE])
@@ -97,14 +97,14 @@ class PythonEngine:
         return plan.holds(self.caller(request), paths)
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
-        """Yes or no, by position."""
+        """Whether each request is allowed, by position."""
         answers = self.columns(requests)
         return answers if answers is not None else [self.allow(request) for request in requests]
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
-        """As `allow_many`, column by column, for requests that nobody has checked; None: ask one by one.
+        """As `allow_many`, column by column, for unchecked requests; None: decide them one by one.
 
-        For that there must be many, numpy and pyarrow have to be installed, and every request has to be one.
+        Columns need many requests, all of them valid, and numpy and pyarrow.
         """
         if len(requests) < MANY or self._batches is False:
             return None
@@ -115,9 +115,9 @@ class PythonEngine:
             return None
 
     def batches(self) -> Batches:
-        """For columns; kept, since it holds the index as arrays. Raises ImportError where numpy or pyarrow is missing.
+        """The evaluator for columns, cached because it holds the index as arrays. Raises ImportError without numpy or pyarrow.
 
-        DecisionUnavailable: shards of the state are missing, and a column has no room for what nobody knows.
+        Raises DecisionUnavailable if shards of the state are missing, since a column cannot express that a decision is unknown.
         """
         if self.index.missing:
             raise DecisionUnavailable(
@@ -130,7 +130,7 @@ class PythonEngine:
         return self._batches
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """The positions of the items that pass, ascending; the request's resource gives the type alone."""
+        """The positions of the allowed items, ascending; only the type of the request's resource is used."""
         resource = request.resource
         named = beginnings("/".join("x" * self.reader.depth(resource.type)))
         plan = self.plan(request, named)
@@ -145,7 +145,7 @@ class PythonEngine:
         return found
 
     def decide(self, request: Request) -> Decision:
-        """The answer with its explanation."""
+        """The decision with its explanation."""
         resource = request.resource
         paths = {RESOURCE: beginnings(resource.id)}
         plan = self.plan(request, paths[RESOURCE])
@@ -158,11 +158,11 @@ class PythonEngine:
         return Decision(allowed=allowed, context=told.context(self.program.get("revision"), allowed=allowed))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
         return [self.decide(request) for request in requests]
 
     def plan(self, request: Request, path: Sequence[str]) -> Plan:
-        """How requests of this one's form are answered."""
+        """The plan for requests of the same form as this one."""
         resource = request.resource
         flags, slots = self.shapes[resource.type, request.action]
         types = {slot: request.with_[slot].type for slot in slots}
@@ -172,7 +172,7 @@ class PythonEngine:
     def plan_of(
         self, type_: str, operation: str, flags: frozenset[str], withs: Mapping[str, str], *, named: bool
     ) -> Plan:
-        """How requests of a form are answered; `withs` are the types of the `with` objects."""
+        """The plan for requests of a form; `withs` are the types of the `with` objects."""
         asked, slots = self.shapes[type_, operation]
         flags = flags & asked
         key = (type_, operation, flags, named, *(withs[slot] for slot in slots))
@@ -185,17 +185,17 @@ class PythonEngine:
         return plan
 
     def alone(self, type_: str, operation: str) -> bool:
-        """Whether a request for an operation needs nothing beside its resource."""
+        """Whether a request for an operation needs nothing besides its resource."""
         rule = self.program["rules"][type_][operation]
         return not rule["with"] and not rule.get("required_flags")
 
     def single(self, type_: str) -> bool:
-        """Whether an entity of a type has the path of what contains it."""
+        """Whether an entity of a type has the path of the entity that contains it."""
         chain = self.reader.chains[type_]
         return len(chain) > 1 and chain[-1][1] == chain[-2][1]
 
     def caller(self, request: Request) -> Caller:
-        """Who asks."""
+        """The caller of a request."""
         groups = request.groups if self.meaning.request_groups else ()
         index, user = self.index, request.user
         scopes = index.scopes(user, groups) if self.meaning.roles else _NOTHING
@@ -214,7 +214,7 @@ class Opener:
         """The index, or a part of it."""
         if not in_parts(document):
             return Index(document)
-        # Parts that are fetched one by one become one index: they must number privileges alike.
+        # Parts that are loaded one by one become one index, so they must number privileges alike.
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)
 

@@ -1,4 +1,4 @@
-"""The usual question, a user and a named resource alone, as one function with nothing left to look up but the state."""
+"""The common request, with only a user and a named resource, as one function that looks up nothing but the state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privtab.engines.plan import Plan, Special, needed
 from privtab.names import is_wildcard
 
 Quick: TypeAlias = Callable[[str, str], bool | None]
-"""Answers (user, path of the resource). None: the path or the user may be no name, ask the long way, which says so."""
+"""Decides (user, path of the resource). None: the path or the user may be malformed, which the long way reports."""
 Users: TypeAlias = Mapping[str, tuple[str, ...]]
 
 _NOBODY: tuple[str, ...] = ()
@@ -19,13 +19,13 @@ _NOTHING: Table = {}
 
 
 class Level(NamedTuple):
-    """One entity of the path and all that is asked about it."""
+    """One entity of the path and all that is checked on it."""
 
     table: Table
     needed: int
-    """The privileges without which the answer is no."""
+    """The privileges without which the request is denied."""
     looked: int
-    """Those, and their denials."""
+    """The same, and their denials."""
     mask: int
     shift: int
     """As in Step."""
@@ -33,9 +33,9 @@ class Level(NamedTuple):
 
 
 def quick(plan: Plan) -> Quick | None:
-    """A plan as such a function; None where its form has more to it."""
+    """Compile a plan to such a function; None if its form needs more."""
     chain = plan.reader.chains[plan.form.types[RESOURCE]]
-    # One name more for each entity down the path.
+    # Each entity down the path adds one name.
     straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
     on_path = all(any(step.type == type_ for type_, _ in chain) for step in plan.steps)
     alone = len(plan.form.types) == 1 and plan.form.named and not plan.meaning.roles
@@ -56,7 +56,7 @@ def _level(plan: Plan, type_: str, depth: int, first: Sequence[Atom]) -> Level:
     step = next((step for step in plan.steps if step.type == type_), None)
     allowed = plan.index.numbers.allowed
     bits = sum({allowed(fact.privilege) for fact in first if fact.type == type_})
-    # What is about the caller alone is asked at the root.
+    # Facts about the caller alone are checked at the root.
     tests = [test for test in plan.tests if max(test.depth, 1) == depth]
     return Level(
         table=step.table if step else _NOTHING,
@@ -69,7 +69,7 @@ def _level(plan: Plan, type_: str, depth: int, first: Sequence[Atom]) -> Level:
 
 
 def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
-    """For conditions that need a few privileges and nothing else, where grants count below and can be denied."""
+    """For conditions that need some privileges and nothing else, with inheritance and denials."""
     upper = tuple((level.table, level.needed, level.looked) for level in levels[:-1])
     last, last_needed, last_looked = levels[-1][:3]
 
@@ -91,7 +91,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
                     for principal in who:
                         if principal in holders:
                             known |= holders[principal]
-                # The rest of the path has still to be looked at: it may be none.
+                # The rest of the path must still be checked: it may be malformed.
                 denied = known & looked != wanted
         if path.find("/", end + 1) >= 0 or end + 1 == len(path):
             return None
@@ -108,7 +108,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Quick:
 
 
 def _gathering(plan: Plan, levels: Sequence[Level]) -> Quick:
-    """For all other conditions: the facts along the path as one number, which the condition is asked of."""
+    """For all other conditions: gather the facts along the path into one number, and evaluate the condition on it."""
     users, decide, held = plan.index.users, plan.decide, plan.owner_bits
     down, denies = plan.meaning.down, plan.meaning.denies
     whole = len(levels) - 1

@@ -1,4 +1,4 @@
-"""The `wasm` engine: the policy's Rego as OPA compiled it to WebAssembly, in this process, with OPA's own meaning.
+"""The `wasm` engine: the policy's Rego, compiled to WebAssembly by OPA and run in this process, with OPA's own semantics.
 
 `opa_wasm` runs the module.
 """
@@ -19,23 +19,23 @@ from privtab.vocabulary import Vocabulary
 
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 BATCH = 1000
-"""Requests of one call into the module: its memory grows with them and does not shrink."""
+"""Requests in one call into the module, whose memory grows with them and does not shrink."""
 
 _quoted = json.encoder.encode_basestring
 FEW = 100
-"""Requests up to which nothing is won by asking for all of them unchecked."""
+"""Requests up to which deciding all of them unchecked gains nothing."""
 
 _text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-"""All JSON for a module is written by this, as UTF-8: OPA's Wasm misreads the surrogate pairs that ASCII needs beyond U+FFFF."""
+"""Writes all JSON for a module, as UTF-8: OPA's Wasm misreads the surrogate pairs that ASCII needs beyond U+FFFF."""
 
 
 class WasmEngine:
-    """Answers requests whose names were checked. Threads take turns; a pickled one is instantiated anew."""
+    """Decides requests whose names were checked. Threads take turns; a pickled one is instantiated again."""
 
     name = "wasm"
 
     def __init__(self, module: bytes | None, program: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        """`module` is the bundle's; `program` and `state` what the bundles carry. PolicyError, UsageError."""
+        """`module` is the bundle's; `program` and `state` are the documents of the bundles. Raises PolicyError, UsageError."""
         if module is None:
             raise UsageError("the policy's bundle has no Wasm: make one with `privtab compile --wasm`")
         self._package = f"privtab/{program['name']}"
@@ -52,14 +52,14 @@ class WasmEngine:
         self._instance = Instance(module, encoded, wanted)
 
     def allow(self, request: Request) -> bool:
-        """Yes or no."""
+        """Whether the request is allowed."""
         answer = self._ask("allow", request.to_json())
         if not isinstance(answer, bool):
             raise PolicyError("`allow` is not a boolean")
         return answer
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
-        """Yes or no, by position. Requests that share operation and type, with nothing beside them, go in the faster form."""
+        """Whether each request is allowed, by position. Plain requests that share operation and type are sent in a faster form."""
         answers = [False] * len(requests)
         plain, mixed = _sorted_out(requests)
         for (action, type_), positions in plain.items():
@@ -68,7 +68,7 @@ class WasmEngine:
         return answers
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
-        """As `allow_many` for requests that nobody has checked; None where one of them is in any way unusual."""
+        """As `allow_many`, for unchecked requests; None if one of them is in any way unusual."""
         if len(requests) < FEW or not set(map(type, requests)) <= {Request}:
             return None
         try:
@@ -83,14 +83,14 @@ class WasmEngine:
         return answers
 
     def _alone(self, type_: str, action: str) -> bool:
-        """Whether the policy has an operation, and a request for it needs nothing beside its resource."""
+        """Whether the policy has an operation, and a request for it needs nothing besides its resource."""
         shape = self._vocabulary.operations.get(type_, {}).get(action)
         return shape is not None and not shape.withs and not shape.required_flags
 
     def _items(self, requests: Sequence[Request], type_: str, *, checked: bool) -> Callable[[int], str]:
-        """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is made once.
+        """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is built once.
 
-        Unless `checked`, whatever may be no request raises.
+        Unless `checked`, raises for any request that may not be valid.
         """
         chain = self._vocabulary.chains[type_]
         straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
@@ -99,7 +99,7 @@ class WasmEngine:
         known: dict[str, str] = {}
 
         def begun(path: str, depth: int) -> str:
-            """The keys down to an entity, open to more."""
+            """The keys down to an entity, ready for more to be appended."""
             if not depth:
                 return ""
             found = known.get(path)
@@ -134,11 +134,11 @@ class WasmEngine:
         return item if straight else lambda at: odd(requests[at])
 
     def decide(self, request: Request) -> Decision:
-        """The answer with its explanation."""
+        """The decision with its explanation."""
         return _decision(self._ask("decision", request.to_json()))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
         found: list[Decision] = []
         for start in range(0, len(requests), BATCH):
             chunk = requests[start : start + BATCH]
@@ -149,7 +149,7 @@ class WasmEngine:
         return found
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """The positions of the items that pass, ascending; the request's resource gives the type alone."""
+        """The positions of the allowed items, ascending; only the type of the request's resource is used."""
         document = request.to_json()
         del document["resource"]["id"]
         found: list[int] = []
@@ -169,7 +169,7 @@ class WasmEngine:
         item: Callable[[int], str],
         shared: Mapping[str, Any] | None,
     ) -> None:
-        """Ask for the requests at some positions: as items of what they share, or each whole."""
+        """Decide the requests at some positions: as items with shared fields, or each as a whole."""
         begin = '{"requests":[' if shared is None else f'{_text(shared)[:-1]},"items":['
         for start in range(0, len(positions), BATCH):
             chunk = positions[start : start + BATCH]
@@ -194,7 +194,7 @@ class WasmEngine:
 
 
 class _UnusualError(Exception):
-    """A request that may be none, or not of the usual form."""
+    """A request that may not be valid, or does not have the usual form."""
 
 
 def _shared(action: str, type_: str) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _shared(action: str, type_: str) -> dict[str, Any]:
 
 
 def _sorted_out(requests: Sequence[Request]) -> tuple[dict[tuple[str, str], Sequence[int]], Sequence[int]]:
-    """Positions of requests with nothing beside them, by (operation, type), and of the others."""
+    """The positions of plain requests by (operation, type), and those of the others."""
     kinds = {request.action for request in requests}, {request.resource.type for request in requests}
     if all(len(kind) == 1 for kind in kinds) and not [1 for r in requests if r.with_ or r.groups or r.flags]:
         ((action,), (type_,)) = kinds
@@ -230,7 +230,7 @@ class Opener:
     takes_wasm = True
 
     def keep(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The document itself: it goes into the module's memory."""
+        """Keep the document itself, which is loaded into the module's memory."""
         return document
 
     def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None) -> Opened:
