@@ -38,7 +38,7 @@ class HypotheticalHoldings(Holdings):
         return allow, deny
 
     def owners(self, key: str) -> frozenset[str]:
-        """The owners in the state, and the user where hypothetical."""
+        """The owners in the state, and the user if their ownership is hypothetical."""
         owners = self._base.owners(key)
         return owners | {f"user:{self.user}"} if key in self.owned else owners
 
@@ -108,11 +108,11 @@ class Caller(EvaluationContext):
 
 
 class EquivalenceClasses:
-    """Groups entities that one caller has the same rights on.
+    """Groups entities on which one caller has the same rights.
 
-    Two entities are equivalent if they have the same type and the same nearest ancestor (or self) on which the caller
-    holds something: below that ancestor every atom gets its value from above, so the entity's own name makes no
-    difference. Entities of principal types are never equivalent, because conditions compare their names.
+    Two entities are equivalent if they have the same type and the same nearest entity, on their path, that a row about
+    the caller names: below it every atom gets its value from above, so an entity's own name makes no difference.
+    Entities of principal types are never equivalent, because conditions compare their names.
     """
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
@@ -126,7 +126,7 @@ class EquivalenceClasses:
                 self.touched |= set(universe.by_type[type_.name])
 
     def of(self, entity: Entity) -> tuple[str, str]:
-        """The class of an entity: its type, and the path of the nearest entity on which the caller holds something."""
+        """The class of an entity: its type, and the path of the nearest entity that a row about the caller names."""
         path = entity.id
         while path and path not in self.touched:
             path = path.rpartition("/")[0]

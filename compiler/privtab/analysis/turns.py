@@ -204,7 +204,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
     def beside(self, alone: HypotheticalDecision) -> Iterator[Changes]:
         """The smallest sets of changes, with the additional roles and groups. `alone`: the decision without them."""
         for rest in self.sets():
-            # If sets were left out, one that suffices without the roles may be among them.
+            # If sets were left out, one that suffices without the additional roles may be among them.
             if not (self.budget.cut and alone.enough(rest)):
                 yield frozenset(self.more) | rest
 

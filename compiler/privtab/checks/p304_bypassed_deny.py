@@ -1,4 +1,4 @@
-"""P304: a privilege that is also required on an ancestor, where an allow bypasses a denial below."""
+"""P304: a privilege that also suffices on an ancestor, so that an allow there bypasses a denial below."""
 
 from __future__ import annotations
 

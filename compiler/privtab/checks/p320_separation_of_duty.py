@@ -47,7 +47,7 @@ def _broken(seen: View, rules: list[Rule], at_most: int) -> Iterator[tuple[str, 
     """Descriptions of what holds too many of the rules, each with those rules."""
     policy = seen.policy
     enough: list[frozenset[str]] = []
-    """Sets of privileges that were told of: what holds them all is not told of again."""
+    """Sets of privileges that were reported; sets that contain one of them are skipped."""
     for name in policy.privileges:
         held = [rule for rule in rules if _enough(seen, rule, _any_of((name,)))]
         if len(held) > at_most:

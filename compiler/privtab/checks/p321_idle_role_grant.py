@@ -17,7 +17,7 @@ SEVERITY = Severity.WARNING
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Privileges that a role grants on a type where neither it nor, with inheritance, anything below requires them.
+    """Privileges that a role grants on a type although no row requires them there or, with inheritance, below.
 
     A set is reported if none of its members is required. A role without any effective grant is reported once.
     """

@@ -47,7 +47,7 @@ def is_plain(text: str, *, flow: bool) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes: double ones, or single ones where that saves escapes."""
+    """A text in double quotes, or in single quotes if that saves escapes."""
     simple = _PRINTABLE.fullmatch(text) is not None and not _BREAKS.search(text) and "\t" not in text
     if simple and "'" not in text and ('"' in text or "\\" in text):
         return f"'{text}'"

@@ -78,7 +78,7 @@ class Observed:
         return sum(1 << i for i, bit in enumerate(bits) if bit)
 
     def outcome(self, rule: Rule, changed: Rule | None = None, reach: RuleDependencies | None = None) -> Mask:
-        """The cases that a rule allows; it may differ from the one they ask for. `changed`: as for `holds`."""
+        """The cases that a rule allows, which may be a changed version of their own. `changed`: as for `holds`."""
         call = self.holds(rule.requires, changed, reach)
         if rule.gate != ALWAYS:
             call &= self.holds(rule.gate, changed, reach)

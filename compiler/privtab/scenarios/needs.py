@@ -15,9 +15,9 @@ from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, smallest
 Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
 MOST = 2_000
-"""The most smallest ways to be denied that are computed; conditions of tables have a handful."""
+"""The limit on smallest ways to be denied; conditions of tables have a handful."""
 MOST_MIXED = 6
-"""The most atoms of one way to be denied for which both kinds of lacking are combined."""
+"""The limit on atoms, in one way to be denied, for which both kinds of lacking are combined."""
 
 
 @dataclass(frozen=True, slots=True)

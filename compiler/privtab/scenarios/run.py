@@ -14,7 +14,7 @@ from privtab.scenarios.nodes import Because, Case, Plan
 
 Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "report", "engines"]
 Said: TypeAlias = Callable[[int], None]
-"""Called with the number of further cases that were decided."""
+"""Called with the number of cases just decided."""
 BATCH = 1_000
 
 

@@ -1,4 +1,4 @@
-"""A diff as findings, for tools that show these beside lines."""
+"""A diff as findings, for tools that show findings next to lines."""
 
 from __future__ import annotations
 
