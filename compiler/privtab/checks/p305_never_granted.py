@@ -19,8 +19,8 @@ SEVERITY = Severity.WARNING
 def find(policy: Policy) -> Iterator[Diagnostic]:
     """One finding for each type whose privileges come from no row's effect, no role and no ownership.
 
-    Root types are skipped, since their privileges are granted by administrators. Privileges that only a core row grants
-    are reported too: nothing in the tables says that such entities are created separately.
+    Root types are skipped, since their privileges are granted from outside. Privileges that only a core row grants are
+    reported too: nothing in the tables says that such entities are created on their own.
     """
     by_rows = _granted(policy, core=False)
     anyhow = _granted(policy, core=True)
