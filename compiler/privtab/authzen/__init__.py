@@ -1,4 +1,4 @@
-"""The OpenID AuthZEN Authorization API 1.0 over HTTP, answered by any engine: what `privtab serve` runs.
+"""The OpenID AuthZEN Authorization API 1.0 over HTTP, for any engine; run by `privtab serve`.
 
-`messages` reads bodies, `service` answers them, `app` puts both on the wire. Sections (§) are those of the specification.
+`messages` reads bodies, `service` answers them, `app` serves both over HTTP. Sections (§) are those of the specification.
 """

@@ -1,4 +1,4 @@
-"""The API on the wire (§10): paths, methods, tokens, limits, request ids and the log. What is said is the service's."""
+"""The HTTP binding of the API (§10): paths, methods, tokens, limits, request ids and the log. `service` makes the answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circ
 
 
 class Scope(StrEnum):
-    """What a token may be good for where decisions are served."""
+    """The scopes of tokens for this API."""
 
     EVALUATE = "evaluate"
     SEARCH = "search"
@@ -44,17 +44,17 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What an application serves, and how."""
+    """The services of an application and its settings."""
 
     services: Mapping[str, Service]
-    """By path prefix: empty, or a slash and the name of a system. One service may stand under several."""
+    """By path prefix: empty, or a slash and the name of a system. A service may have several prefixes."""
     base: str
-    """The address that callers use, without a slash at the end."""
+    """The address that callers use, without a trailing slash."""
     tokens: Tokens | None = None
     max_body: int = 1024 * 1024
-    """Bytes of a request."""
+    """Maximum bytes of a request."""
     refresh: float | None = None
-    """Seconds between two looks for newer bundles."""
+    """Seconds between two checks for newer bundles."""
 
 
 def application(served: Served) -> ASGIApp:
@@ -87,7 +87,7 @@ def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
 
 
 async def _endpoint(served: Served, method: Method, scope: Scope, request: Request) -> Response:
-    """Check the token, and only then read the body."""
+    """Check the token before reading the body."""
 
     async def answer(request: Request) -> Response:
         authorize(served.tokens, scope, request)
@@ -102,7 +102,7 @@ async def _endpoint(served: Served, method: Method, scope: Scope, request: Reque
 
 
 def _refuse(request: Request, error: PrivtabError) -> Never:
-    """An error as §10.1.2 has it: a status and a message."""
+    """Turn an error into a status and a message (§10.1.2)."""
     del request
     if isinstance(error, Unsupported):
         raise Refused(501, str(error))
@@ -122,13 +122,13 @@ async def _metadata(served: Served, prefix: str, service: Service, request: Requ
 
 
 async def _health(request: Request) -> Response:
-    """The process answers."""
+    """200 while the process runs."""
     del request
     return Response(_encode({"status": "ok"}), media_type=_JSON)
 
 
 async def _ready(served: Served, request: Request) -> Response:
-    """Every system could be decided about now."""
+    """200 if all systems can be decided now."""
     del request
     services = {id(service): service for service in served.services.values()}.values()
     answers = {service.system: await service.point.ready() for service in services}
@@ -136,7 +136,7 @@ async def _ready(served: Served, request: Request) -> Response:
     return Response(_encode({"ready": ready, "systems": answers}), 200 if ready else 503, media_type=_JSON)
 
 
-# --- what stands before an answer --------------------------------------------------------------------------------------
+# --- checks and log notes ----------------------------------------------------------------------------------------------
 
 
 async def _body(request: Request, most: int) -> bytes:
@@ -153,7 +153,7 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 def _outcome(answer: Answer) -> str:
-    """What the log says of an answer: neither names nor reasons."""
+    """The outcome for the access log, without names and reasons."""
     if "evaluations" in answer:
         listed = answer["evaluations"]
         return f"{sum(one['decision'] for one in listed)} of {len(listed)} allowed"
@@ -162,7 +162,7 @@ def _outcome(answer: Answer) -> str:
     return "allow" if answer["decision"] else "deny"
 
 
-# --- the life of a server ------------------------------------------------------------------------------------------------
+# --- lifespan ------------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a state names: its users, and its entities with what contains them. Searches choose among these."""
+"""The names in a state: its users, and its entities with their containers. Searches select from these."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from privtab.vocabulary import Vocabulary
 
 
 class Directory:
-    """The names of one state, sorted. What no row of the state names is not found by any search."""
+    """The sorted names in one state. Searches cannot find what no row of the state names."""
 
     def __init__(self, program: Mapping[str, Any], index: Index) -> None:
-        """`program` as the policy bundle carries it."""
+        """`program`: as in the policy bundle."""
         self._entities: dict[str, set[str]] = {type_: set() for type_ in program["entities"]}
         chains = Vocabulary.from_program(program).chains
         singles: dict[str, list[str]] = {type_: [] for type_ in program["entities"]}
@@ -27,7 +27,7 @@ class Directory:
                 for link, depth in chains[type_]:
                     self._take(link, "/".join(names[:depth]), singles)
         self.people = frozenset(t for t, entity in program["entities"].items() if entity.get("principal") == "user")
-        """The types of the entities that stand for users."""
+        """The types of entities that represent users."""
         users = _users(index)
         for type_ in self.people:
             users |= {last_name(path) for path in self._entities[type_]}
@@ -35,7 +35,7 @@ class Directory:
         self._sorted: dict[str, tuple[str, ...]] = {}
 
     def paths(self, type_: str) -> tuple[str, ...]:
-        """The paths of the entities of a type; none of a type that is not there."""
+        """The paths of the entities of a type; empty for an unknown type."""
         found = self._sorted.get(type_)
         if found is None:
             found = self._sorted[type_] = tuple(sorted(self._entities.get(type_, ())))

@@ -1,7 +1,7 @@
-"""Bodies of the API as typed values: what the specification asks of a request, apart from what a policy knows.
+"""Bodies of the API as typed values, checked against the specification but not against a policy.
 
-Two things can be wrong. A body that is no request at all is `Malformed` and ends as HTTP 400. A request that is well formed
-but that the policy cannot make sense of is InvalidRequest; it is answered, and never with an allow.
+There are two kinds of errors. A body that violates the specification is `Malformed` and results in HTTP 400. A well-formed
+request with names that the policy does not declare is InvalidRequest; it is answered, but never with an allow.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Body: TypeAlias = Mapping[str, Any]
 
 PARTS = ("subject", "action", "resource", "context")
 _NEEDED = {"subject": ("type", "id"), "action": ("name",), "resource": ("type", "id")}
-"""The keys that each part of an evaluation must have."""
+"""The required keys of each part of an evaluation."""
 MOST_EVALUATIONS = 10_000
 
 
 class Malformed(Exception):
-    """The body is not what the specification asks for: HTTP 400, with this message."""
+    """The body violates the specification: HTTP 400, with this message."""
 
 
 class Semantic(StrEnum):
-    """How far the requests of one message are evaluated."""
+    """How many of the evaluations in one message are carried out."""
 
     EXECUTE_ALL = "execute_all"
     DENY_ON_FIRST_DENY = "deny_on_first_deny"
@@ -37,7 +37,7 @@ class Semantic(StrEnum):
 
 
 class Searched(StrEnum):
-    """What a search looks for."""
+    """The kind of search."""
 
     SUBJECT = "subject"
     RESOURCE = "resource"
@@ -46,7 +46,7 @@ class Searched(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluations:
-    """Several evaluations of one message: each a whole body, or what is wrong with it."""
+    """The evaluations in one message: each a complete body or an error."""
 
     items: tuple[Body | Malformed, ...]
     semantic: Semantic
@@ -54,7 +54,7 @@ class Evaluations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """The `page` of a search, as it was sent."""
+    """The `page` of a search, as sent."""
 
     limit: int | None = None
     token: str | None = None
@@ -62,7 +62,7 @@ class Paging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search: the body, whose parts have what this search needs, and where to go on."""
+    """A search: its checked body, and its page."""
 
     kind: Searched
     body: Body
@@ -70,7 +70,7 @@ class Search:
 
     @property
     def type(self) -> str:
-        """The type of what is looked for; empty for actions, which have none."""
+        """The type searched for; empty for actions, which have none."""
         return "" if self.kind is Searched.ACTION else str(self.body[self.kind.value]["type"])
 
 
@@ -78,7 +78,7 @@ class Search:
 
 
 def parse(text: bytes) -> Body:
-    """A JSON object after the I-JSON profile: UTF-8, no key twice, no half surrogates, no NaN; raises Malformed."""
+    """Parse an I-JSON object: UTF-8, no duplicate keys, no lone surrogates, no NaN; raises Malformed."""
     if not text.strip():
         raise Malformed("the body is empty; it must be a JSON object")
     try:
@@ -90,11 +90,11 @@ def parse(text: bytes) -> Body:
     return _object(value, "the body")
 
 
-# --- body → what is asked --------------------------------------------------------------------------------------------
+# --- body → request --------------------------------------------------------------------------------------------------
 
 
 def evaluations(body: Body) -> Evaluations | None:
-    """The evaluations of a message (§7.1); None where it has none and is one evaluation itself."""
+    """The evaluations of a message (§7.1); None if the message is a single evaluation."""
     listed = body.get("evaluations", [])
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise Malformed("`evaluations` must be an array")
@@ -108,7 +108,7 @@ def evaluations(body: Body) -> Evaluations | None:
 
 
 def evaluation(body: Body) -> Body:
-    """The body of one evaluation (§6.1), its parts checked; raises Malformed."""
+    """Check the body of one evaluation (§6.1); raises Malformed."""
     for part in ("subject", "action", "resource"):
         _part(body, part, _NEEDED[part])
     _context(body)
@@ -116,7 +116,7 @@ def evaluation(body: Body) -> Body:
 
 
 def search(kind: Searched, body: Body) -> Search:
-    """A search (§8.4 to §8.6); raises Malformed. The id of what is looked for is ignored."""
+    """Read a search (§8.4 to §8.6), ignoring the id of what is searched; raises Malformed."""
     parts = ("subject", "resource") if kind is Searched.ACTION else ("subject", "action", "resource")
     for part in parts:
         needed = ("type",) if part == kind.value else _NEEDED[part]
@@ -126,9 +126,9 @@ def search(kind: Searched, body: Body) -> Search:
 
 
 def request(body: Body, *, reads_groups: bool) -> Request:
-    """A checked evaluation as a request to a policy; raises InvalidRequest.
+    """Convert a checked evaluation to a request to a policy; raises InvalidRequest.
 
-    `properties.groups` is looked at only where the policy takes groups from requests: elsewhere it may be anything.
+    `properties.groups` is read only if the policy takes groups from requests; otherwise it may have any value.
     """
     subject, resource = body["subject"], body["resource"]
     if subject["type"] != "user":
@@ -141,9 +141,9 @@ def request(body: Body, *, reads_groups: bool) -> Request:
 
 
 def _whole(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:
-    """An evaluation with the message's own parts where it has none (§7.1.1).
+    """Complete an evaluation with the defaults of the message (§7.1.1).
 
-    A part that lacks a key it must have takes that key alone from the message's part, as the certification scenario asks.
+    A part without a required key takes only that key from the default, as the certification scenario requires.
     """
     try:
         own = _object(item, "an evaluation")
@@ -200,7 +200,7 @@ def _object(value: object, what: str) -> Body:
 
 
 def _shown(value: object) -> str:
-    """A wrong value in a message: never all of a long one."""
+    """An invalid value for a message, shortened if long."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""The metadata document (§9): where the decision point answers, and nothing that it does not answer."""
+"""The metadata document (§9): the endpoints that the PDP supports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SEARCH = "/access/v1/search"
 
 
 def metadata(base: str, *, searches: bool) -> dict[str, str]:
-    """The document of the decision point at an address; without `searches` it can only search for actions."""
+    """The document of the PDP at an address; without `searches` it can only search for actions."""
     found = {
         "policy_decision_point": base,
         "access_evaluation_endpoint": base + EVALUATION,

@@ -1,6 +1,6 @@
-"""Pages of a search: an opaque token says which search it goes on with, how much a page holds, and after which name.
+"""Pages of a search. The opaque token holds the search, the page size, and the name after which to continue.
 
-A token is not signed: every result is decided anew, so a made-up one only moves the place to begin at.
+Tokens are not signed: every result is decided again, so a forged one can only change where the page begins.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from privtab import strict_json
 from privtab.authzen.messages import Malformed, Search
 
 MOST_RESULTS = 1000
-"""A page never holds more, whatever `limit` says."""
+"""Maximum results of a page, regardless of `limit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePosition:
-    """Where a page begins: after which name (None: at the start), and how many results it holds at most."""
+    """Where a page begins: after which name (None: at the start), and its maximum number of results."""
 
     after: str | None
     limit: int
     asked: str
-    """Stands for everything that must stay the same from page to page."""
+    """A hash of everything that must stay the same from page to page."""
 
     def token(self, after: str | None) -> str:
-        """The token for the page that begins after another name."""
+        """The token for the page that begins after this name."""
         content = json.dumps([self.asked, self.limit, after], ensure_ascii=False, separators=(",", ":"))
         return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
 
 def place(search: Search, system: str, usual: int) -> PagePosition:
-    """Where a search begins; raises Malformed for a token of another search, or a limit that has changed (§8.2)."""
+    """Where a page begins; raises Malformed for a token of another search or a changed limit (§8.2)."""
     asked = _asked(search, system)
     page = search.page
     if page.token is None:
@@ -61,10 +61,10 @@ def _read(token: str) -> tuple[str, int, str | None]:
 
 
 def _asked(search: Search, system: str) -> str:
-    """A hash of what is searched. The id of what is looked for is ignored, so it may change."""
+    """A hash of the search, without the id of what is searched for, which is ignored and may change."""
     parts = {part: search.body[part] for part in ("subject", "action", "resource", "context") if part in search.body}
     looked = parts.pop(search.kind.value, None)
-    if isinstance(looked, dict):  # A search for actions has none, and whatever stands there is ignored.
+    if isinstance(looked, dict):  # A search for actions has none; any value is ignored.
         parts[search.kind.value] = {key: value for key, value in looked.items() if key != "id"}
     page = search.body.get("page", {})
     content = [system, search.kind, parts, page.get("properties")]

@@ -1,4 +1,4 @@
-"""Decision points as a server in an event loop asks them: in this process, or an OPA."""
+"""PDPs for a server in an event loop: bundles in process, or an OPA."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from privtab.client.embedded import Embedded
 
 FEW = 50
-"""So many decisions do not hold up the event loop; more of them go to a thread."""
+"""Maximum decisions made in the event loop; more are made in a thread."""
 
 
 class DecisionPoint(Protocol):
-    """Answers requests; every method but `ready` and `close` may raise a DecisionError."""
+    """A PDP; every method but `ready` and `close` may raise a DecisionError."""
 
     searches: bool
-    """Whether it knows who and what there is."""
+    """Whether it can list users and entities."""
 
     async def vocabulary(self) -> Vocabulary:
-        """The names of the policy that is active."""
+        """The vocabulary of the active policy."""
 
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
-        """Yes or no, by position."""
+        """Whether each request is allowed, by position."""
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Answers with explanations, by position."""
+        """Decisions with explanations, by position."""
 
     async def directory(self) -> Directory | None:
-        """Who and what the state names; None where the point cannot say."""
+        """The users and entities that the state names; None if the PDP cannot list them."""
 
     async def ready(self) -> bool:
-        """Whether it could answer now; never raises."""
+        """Whether it can answer now; never raises."""
 
     async def refresh(self) -> None:
-        """Look for a newer policy and state, where that is not the point's own concern."""
+        """Load a newer policy and state, unless the PDP does so by itself."""
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
 
 class LocalDecisionPoint:
-    """Bundles in this process."""
+    """A PDP in process."""
 
     searches = True
 
@@ -57,11 +57,11 @@ class LocalDecisionPoint:
         self._lock = asyncio.Lock()
 
     async def vocabulary(self) -> Vocabulary:
-        """As Point.vocabulary."""
+        """As DecisionPoint.vocabulary."""
         return self._embedded.vocabulary()
 
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
-        """As Point.check_many."""
+        """As DecisionPoint.check_many."""
         if len(requests) == 1:
             return [self._embedded.check(requests[0])]
         if len(requests) <= FEW:
@@ -69,16 +69,16 @@ class LocalDecisionPoint:
         return await asyncio.to_thread(self._embedded.check_many, requests)
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As Point.decide_many."""
+        """As DecisionPoint.decide_many."""
         if len(requests) == 1:
-            # Asked alone, what is wrong with it is told without a number.
+            # For a single request, errors have no position.
             return [self._embedded.decide(requests[0])]
         if len(requests) <= FEW:
             return self._embedded.decide_many(requests)
         return await asyncio.to_thread(self._embedded.decide_many, requests)
 
     async def directory(self) -> Directory | None:
-        """As Point.directory; made once for each state, in a thread, since a large state takes seconds."""
+        """As DecisionPoint.directory; built once for each state, in a thread, since a large state takes seconds."""
         program, index = self._embedded.contents()
         async with self._lock:
             if self._directory is None or self._directory[0] is not index:
@@ -86,20 +86,20 @@ class LocalDecisionPoint:
             return self._directory[1]
 
     async def ready(self) -> bool:
-        """As Point.ready."""
+        """As DecisionPoint.ready."""
         return self._embedded.health()
 
     async def refresh(self) -> None:
-        """As Point.refresh."""
+        """As DecisionPoint.refresh."""
         await asyncio.to_thread(self._embedded.refresh)
 
     async def close(self) -> None:
-        """As Point.close."""
+        """As DecisionPoint.close."""
         self._embedded.close()
 
 
 class OpaDecisionPoint:
-    """An OPA, which keeps itself current. Its state cannot be listed, so nobody and nothing can be searched for."""
+    """An OPA, which keeps itself current. Its state cannot be listed, so users and resources cannot be searched."""
 
     searches = False
 
@@ -107,33 +107,33 @@ class OpaDecisionPoint:
         self._client = client
 
     async def vocabulary(self) -> Vocabulary:
-        """As Point.vocabulary."""
+        """As DecisionPoint.vocabulary."""
         return await self._client.vocabulary()
 
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
-        """As Point.check_many."""
+        """As DecisionPoint.check_many."""
         if len(requests) == 1:
-            # Checks of one turn of the event loop go as one exchange.
+            # Checks in the same iteration of the event loop share one exchange.
             return [await self._client.check(requests[0])]
         return await self._client.check_many(requests)
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As Point.decide_many."""
+        """As DecisionPoint.decide_many."""
         if len(requests) == 1:
             return [await self._client.decide(requests[0])]
         return await self._client.decide_many(requests)
 
     async def directory(self) -> Directory | None:
-        """As Point.directory."""
+        """As DecisionPoint.directory."""
         return None
 
     async def ready(self) -> bool:
-        """As Point.ready."""
+        """As DecisionPoint.ready."""
         return await self._client.health()
 
     async def refresh(self) -> None:
-        """As Point.refresh."""
+        """As DecisionPoint.refresh."""
 
     async def close(self) -> None:
-        """As Point.close."""
+        """As DecisionPoint.close."""
         await self._client.close()

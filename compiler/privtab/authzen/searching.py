@@ -1,4 +1,4 @@
-"""Searches as walks over sorted names, each decided as an evaluation would be: what is found is what is allowed."""
+"""Searches: walk over sorted names and decide each like an evaluation; the results are the allowed ones."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CheckMany: TypeAlias = Callable[[Sequence[Request]], Awaitable[Sequence[bool]]]
 Clock: TypeAlias = Callable[[], float]
 
 AT_ONCE = 500
-"""So many names are decided at once; making their requests holds up the event loop for a millisecond."""
+"""Names decided at once; building their requests blocks the event loop for a millisecond."""
 SECONDS = 2.0
-"""A page ends after so much time, with fewer results than it could hold."""
+"""Seconds after which a page ends, even if it is not full."""
 _NOBODY = "nobody-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a search found: names in their order, and the token for more, empty at the end."""
+    """The results of a search: sorted names, and the token of the next page, empty at the end."""
 
     names: tuple[str, ...]
     next_token: str
@@ -37,14 +37,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What is asked of each name, in order."""
+    """The names to decide, in order, and the request for each."""
 
     names: Sequence[str]
     asks: Callable[[str], Request]
 
 
 def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Walk:
-    """Who may (§8.4): all users that the state names, and those that the objects of the request are named after."""
+    """Subject search (§8.4): all users that the state or the objects of the request name."""
     if search.type != "user":
         return Walk(names=(), asks=_no_request)
     body = dict(search.body)
@@ -57,7 +57,7 @@ def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Wa
 
 
 def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> Walk:
-    """On what (§8.5): the entities of a type that the state names."""
+    """Resource search (§8.5): the entities of a type that the state names."""
     shape = vocabulary.check_operation(search.type, search.body["action"]["name"])
     body = {**search.body, "resource": {"type": search.type, "id": ""}}
     asked = request(body, reads_groups=vocabulary.request_groups)
@@ -69,7 +69,7 @@ def resources(search: Search, vocabulary: Vocabulary, directory: Directory) -> W
 
 
 def actions(search: Search, vocabulary: Vocabulary) -> Walk:
-    """What (§8.6): the operations of the resource's type that can be asked about it with the objects that are given."""
+    """Action search (§8.6): the operations of the resource's type that are valid with the given objects."""
     type_ = search.body["resource"]["type"]
     asked = request({**search.body, "action": {"name": "-"}}, reads_groups=vocabulary.request_groups)
     if type_ not in vocabulary.chains:
@@ -88,7 +88,7 @@ def actions(search: Search, vocabulary: Vocabulary) -> Walk:
 
 
 async def page(walk: Walk, at: PagePosition, check_many: CheckMany, *, clock: Clock = time.monotonic) -> Page:
-    """The results of one page, and one look further: only so it is known whether there is another."""
+    """The results of one page. Looks one result further, to find out whether there is another page."""
     found: list[str] = []
     until = clock() + SECONDS
     start = bisect_right(walk.names, at.after) if at.after is not None else 0
@@ -108,12 +108,12 @@ async def page(walk: Walk, at: PagePosition, check_many: CheckMany, *, clock: Cl
 
 
 async def anyone(walk: Walk, check_many: CheckMany) -> bool:
-    """Whether somebody may whom no row names."""
+    """Whether a user that no row names is allowed."""
     return (await check_many([walk.asks(f"{_NOBODY}{uuid.uuid4()}")]))[0]
 
 
 def entries(search: Search, found: Page) -> list[dict[str, Any]]:
-    """The results as the specification has them."""
+    """The results in the format of the specification."""
     if search.kind is Searched.ACTION:
         return [{"name": name} for name in found.names]
     return [{"type": search.type, "id": name} for name in found.names]

@@ -1,4 +1,4 @@
-"""One system's answers: a checked body in, the specification's answer out. Knows nothing of HTTP."""
+"""Answer checked bodies for one system, in the format of the specification. Independent of HTTP."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from privtab.vocabulary import Vocabulary
 Answer: TypeAlias = dict[str, Any]
 
 USUAL_RESULTS = 100
-"""Results of a page where no limit is asked for."""
+"""Default number of results of a page."""
 _FIRST = 8
-"""So many requests are decided at once where the first denial or permit ends the matter; then twice as many, and so on."""
+"""Size of the first chunk if evaluation stops at the first denial or permit; each further chunk is twice as large."""
 
 
 class Unsupported(PrivtabError):
-    """This decision point does not do that: HTTP 501."""
+    """The PDP does not support this: HTTP 501."""
 
 
 class Service:
     """The five methods of the API for one system.
 
-    All raise Malformed for a body that is none, PolicyError and DecisionUnavailable where there is no decision. `brief`
-    answers with decisions alone: faster, and nobody learns from them what the policy asks for.
+    All raise Malformed for an invalid body, PolicyError and DecisionUnavailable if there is no decision. `brief` answers
+    without explanations, which is faster and does not disclose the policy.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Service:
         return {"evaluations": answers}
 
     async def search(self, kind: Searched, body: Body) -> Answer:
-        """Subject, Resource and Action Search (§8). What the policy does not know has no results, and `context` says why."""
+        """Subject, Resource and Action Search (§8). For names unknown to the policy there are no results, and `context` says why."""
         asked = messages.search(kind, body)
         at = paging.place(asked, self.system, self._page_size)
         vocabulary = await self.point.vocabulary()
@@ -78,10 +78,10 @@ class Service:
             answer["context"] = {"anyone": True}
         return answer | {"results": searching.entries(asked, found)}
 
-    # --- inside ---
+    # --- private ---
 
     async def _answers(self, bodies: Sequence[Body | Malformed], vocabulary: Vocabulary) -> list[Answer]:
-        """One answer for each body; what cannot be asked is denied, and says why."""
+        """One answer for each body; an invalid one is denied, with an error in its context."""
         asked: list[Request | Malformed | InvalidRequest] = []
         for body in bodies:
             try:
@@ -104,7 +104,7 @@ class Service:
         except InvalidRequest as error:
             if len(requests) == 1:
                 return [self._refused(error)]
-        # One of them names what the policy does not know. It is asked alone: the policy may be newer than the names.
+        # Some have names that the policy does not declare. Ask those alone: the policy may be newer than the vocabulary.
         wrong = {at for at, request in enumerate(requests) if not _fits(request, vocabulary)}
         alone = wrong or set(range(len(requests)))
         together = iter(await self._decided([r for at, r in enumerate(requests) if at not in alone], vocabulary))
@@ -132,7 +132,7 @@ class Service:
 
     async def _found(self, asked: Search, walk: searching.Walk, at: PagePosition) -> tuple[searching.Page, bool]:
         found = await searching.page(walk, at, self.point.check_many)
-        # Only the first page says so: it is true of all.
+        # Only the first page has it, since it applies to all.
         first = asked.kind is Searched.SUBJECT and at.after is None and asked.type == "user"
         return found, first and await searching.anyone(walk, self.point.check_many)
 
@@ -140,7 +140,7 @@ class Service:
         return {"decision": False, "context": self._error(error)}
 
     def _error(self, error: Malformed | InvalidRequest) -> Answer:
-        """What stands in the context of an answer to what cannot be asked."""
+        """The context of the answer to an invalid request."""
         shape = isinstance(error, Malformed)
         message = str(error) if shape or not self._brief else "the policy cannot make sense of the request"
         kind = "malformed" if shape else "invalid_request"
@@ -148,7 +148,7 @@ class Service:
 
 
 def _chunks(asked: Evaluations) -> Iterator[Sequence[Body | Malformed]]:
-    """All at once, or few at first where the rest may not be needed."""
+    """All evaluations at once, or growing chunks if later ones may not be needed."""
     if asked.semantic is Semantic.EXECUTE_ALL:
         yield asked.items
         return
@@ -167,7 +167,7 @@ def _fits(request: Request, vocabulary: Vocabulary) -> bool:
 
 
 def _told(decision: Decision, request: Request) -> dict[str, Any]:
-    """A decision; a denial also says in one sentence why, for the people behind the caller (§5.5.2)."""
+    """A decision as JSON; a denial includes a sentence with the reason, for administrators (§5.5.2)."""
     answer = decision.to_json()
     if not decision.allowed:
         answer["context"]["reason_admin"] = {"en": decision.describe(request)}

@@ -1,4 +1,4 @@
-"""Services that ask before they act: a decorator and context managers here, web frameworks in modules of their own.
+"""Guard services with decisions: a decorator and context managers here, web frameworks in separate modules.
 
 `privtab.integrations.asgi`, `.wsgi`, `.fastapi` (needs FastAPI) and `.otel` (needs the extra `otel`).
 """

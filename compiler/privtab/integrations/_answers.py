@@ -1,4 +1,4 @@
-"""What a web service says where a decision is no allow: RFC 9457 problem documents, as open as the operator wants."""
+"""The answers of a web service to refused requests: RFC 9457 problem documents with a chosen amount of detail."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class Tell(StrEnum):
-    """How much a refused caller is told."""
+    """How much detail a refused caller gets."""
 
     NOTHING = "nothing"
-    """That it is refused, and the decision's id, by which operators find the rest in the log."""
+    """Only the refusal and the decision's id, with which operators find the rest in the log."""
     RULE = "rule"
-    """Also by which rule."""
+    """Also the rule."""
     REASONS = "reasons"
-    """Also what is missing, which names privileges, roles and groups."""
+    """Also what is missing, which discloses names of privileges, roles and groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ class Answer:
 
 
 def answer(error: DecisionError, tell: Tell) -> Answer:
-    """401 where nobody asks, 403 for a denial, 400 for a question that makes no sense, 503 without an answer, else 500.
+    """401 without a caller, 403 for a denial, 400 for an invalid request, 503 if the PDP is unavailable, else 500.
 
-    What went wrong between a service and its decision point is for the log, never for the caller.
+    Errors between a service and its PDP are logged but not shown to the caller.
     """
     match error:
         case AccessDenied():

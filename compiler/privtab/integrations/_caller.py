@@ -1,4 +1,4 @@
-"""Who asks, and what was decided, for as long as a call of a service lasts."""
+"""The current caller and decision, kept in context variables for the duration of a call."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from privtab.request import Decision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A user, and the groups that count where the policy takes groups from requests."""
+    """A user, and their groups, which count if the policy takes groups from requests."""
 
     user: str
     groups: tuple[str, ...] = ()
 
 
 CallerLike: TypeAlias = Caller | str | None
-"""A Caller, the name of a user, or nobody."""
+"""A Caller, the name of a user, or None."""
 
 _CALLER: ContextVar[Caller | None] = ContextVar("privtab_caller", default=None)
 DECISION: ContextVar[Decision | None] = ContextVar("privtab_decision", default=None)
 
 
 def caller() -> Caller | None:
-    """Who asks now; None where nobody said."""
+    """The current caller, or None."""
     return _CALLER.get()
 
 
 def decision() -> Decision | None:
-    """The decision that the innermost guarded call goes by: its effects are for the service to carry out."""
+    """The decision of the innermost guarded call; the service has to carry out its effects."""
     return DECISION.get()
 
 
 @contextmanager
 def acting_as(user: CallerLike, *, groups: Iterable[str] = ()) -> Iterator[Caller | None]:
-    """Everything inside is asked in this user's name, tasks and copies of the context included; None: in nobody's."""
+    """Make decisions in the block for this user, also in tasks and copies of the context; None: for no user."""
     found = as_caller(user)
     if found is not None and groups:
         found = Caller(user=found.user, groups=tuple(groups))
@@ -50,7 +50,7 @@ def acting_as(user: CallerLike, *, groups: Iterable[str] = ()) -> Iterator[Calle
 
 
 def as_caller(value: object) -> Caller | None:
-    """A Caller from what services return; None for nobody, an empty name among them. Raises TypeError for anything else."""
+    """Convert what services return to a Caller; None for None or an empty name. Raises TypeError for anything else."""
     match value:
         case Caller(user=str(user)):
             return value if user else None

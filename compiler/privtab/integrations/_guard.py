@@ -1,4 +1,4 @@
-"""What stands between callers and the functions of a service."""
+"""Guards for the functions of a service."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 AnyAsker: TypeAlias = "Asker | AsyncClient"
-"""What is asked: a Client, an Embedded, an AsyncClient."""
+"""Any client: a Client, an Embedded or an AsyncClient."""
 
 
 class Guard:
-    """Asks before functions run. Made when modules load, bound to a client when the service starts.
+    """Requests a decision before a function runs. Created when modules load, bound to a client when the service starts.
 
-    `user` tells who asks, as a name or a Caller; left out, it is who `acting_as` says. Until a client is bound every
+    `user` returns the caller, as a name or a Caller; by default, the one set by `acting_as`. Until a client is bound, every
     guarded call raises DecisionUnavailable.
     """
 
@@ -44,12 +44,12 @@ class Guard:
         self._user = user
 
     def bind(self, asker: AnyAsker | None) -> None:
-        """Ask this client from now on; None: nobody."""
+        """Use this client from now on; None: no client."""
         self._asker = asker
 
     @property
     def asker(self) -> AnyAsker:
-        """The client that is asked; raises DecisionUnavailable where none is bound."""
+        """The bound client; raises DecisionUnavailable if there is none."""
         if self._asker is None:
             raise DecisionUnavailable("no decision point is bound to this guard: call bind(client)", retry=False)
         return self._asker
@@ -64,12 +64,12 @@ class Guard:
         flags: Iterable[str] | Mapping[str, str] = (),
         user: Callable[[], CallerLike] | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Let a function run only where its caller may do `action` on what its arguments name.
+        """Run a function only if its caller may do `action` on the entity named by its arguments.
 
         `@requires("drop", "table", arg="table_id")`: the argument is the path, or an Entity.
         `@requires("load", "table:{catalog}/{schema}/{table}")`: each argument is one name.
-        `flags={"override": "force"}` sets the flag `override` where the argument `force` is true.
-        Raises AccessDenied for a denial, another DecisionError where there is no answer; the function has not begun then.
+        `flags={"override": "force"}` sets the flag `override` if the argument `force` is true.
+        Raises AccessDenied for a denial, another DecisionError without a decision, before the function starts.
         """
         wanted = needs(action, resource, arg, with_, flags)
 
@@ -87,14 +87,14 @@ class Guard:
         groups: Iterable[str] = (),
         flags: Iterable[str] = (),
     ) -> Allowed:
-        """A block that is entered only where the caller may, with the decision.
+        """A context manager that yields the decision if the caller is allowed.
 
-        `with guard.allowed("drop", "table:m/c/s/t") as decision:`, or `async with` for a service that runs in an event loop. Raises as `requires` does.
+        `with guard.allowed("drop", "table:m/c/s/t") as decision:`, or `async with` in an event loop. Raises like `requires`.
         """
         return Allowed(self, action, resource, {"with_": with_, "groups": groups, "flags": flags})
 
     def require(self, asked_by: Caller | None, action: str, resource: EntityLike, **beside: Any) -> Decision:
-        """The decision of an allow; raises as `requires` does."""
+        """The decision if it is an allow; raises like `requires`."""
         asker = self.asker
         if not isinstance(asker, Asker):
             raise UsageError("an AsyncClient is asked by coroutines: use async functions, or bind a Client")
@@ -102,30 +102,30 @@ class Guard:
         return asker.require(user, action, resource, **beside)
 
     async def arequire(self, asked_by: Caller | None, action: str, resource: EntityLike, **beside: Any) -> Decision:
-        """`require` that leaves the event loop free; raises as `requires` does."""
+        """`require` without blocking the event loop; raises like `requires`."""
         asker = self.asker
         user, beside = _who(asker, asked_by, beside)
         if not isinstance(asker, Asker):
             return await asker.require(user, action, resource, **beside)
-        # An engine in process may wait too, while it looks for newer bundles.
+        # An engine in process may block too, while it loads newer bundles.
         return await asyncio.to_thread(asker.require, user, action, resource, **beside)
 
     def ask(self, asked_by: Caller | None, wanted: Needs, values: Mapping[str, Any]) -> Decision:
-        """The decision that a call with these arguments goes by; raises as `requires` does."""
+        """The decision for a call with these arguments; raises like `requires`."""
         filled = self._fill(wanted, values)
         if isinstance(filled, Decision):
             return filled
         return self.require(asked_by, filled.action, filled.resource, **filled.beside())
 
     async def aask(self, asked_by: Caller | None, wanted: Needs, values: Mapping[str, Any]) -> Decision:
-        """`ask` that leaves the event loop free."""
+        """`ask` without blocking the event loop."""
         filled = self._fill(wanted, values)
         if isinstance(filled, Decision):
             return filled
         return await self.arequire(asked_by, filled.action, filled.resource, **filled.beside())
 
     def _fill(self, wanted: Needs, values: Mapping[str, Any]) -> Filled | Decision:
-        """The question, or what stands in its place where arguments make none and everything passes."""
+        """The request, or an allow if the arguments are invalid and the mode lets everything pass."""
         try:
             return wanted.fill(values)
         except InvalidRequest as error:
@@ -137,20 +137,20 @@ class Guard:
             )
 
     def enforces(self) -> bool:
-        """Whether a denial is a denial, as it is where no client is bound."""
+        """Whether denials are enforced, which is also the case without a client."""
         return self._asker is None or self._asker.mode is Mode.ENFORCE
 
     def caller(self, user: Callable[[], CallerLike] | None = None) -> Caller | None:
-        """Who asks."""
+        """The current caller."""
         return as_caller((user or self._user)())
 
 
 GUARD = Guard()
-"""The guard of the module's own functions."""
+"""The guard behind the module-level functions."""
 
 
 def _who(asker: AnyAsker, asked_by: Caller | None, beside: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The user to ask for, and their groups beside the rest. Nobody is an error, unless the client lets everything pass."""
+    """The user, and `beside` with their groups; raises Unauthenticated without a caller if the client enforces decisions."""
     if asked_by is None:
         if asker.mode is Mode.ENFORCE:
             raise Unauthenticated("nobody is known to ask")
@@ -161,7 +161,7 @@ def _who(asker: AnyAsker, asked_by: Caller | None, beside: dict[str, Any]) -> tu
 
 
 class Allowed:
-    """A block that is entered with the decision of an allow."""
+    """Context manager that requires an allow and yields its decision."""
 
     def __init__(self, guard: Guard, action: str, resource: EntityLike, beside: dict[str, Any]) -> None:
         self._guard = guard
@@ -194,7 +194,7 @@ class Allowed:
 
 
 def _wrapped(function: Callable[P, R], wanted: Needs, guard: Guard, user: Callable[[], CallerLike]) -> Callable[P, R]:
-    """The function behind the guard, of the same kind and with the same signature."""
+    """The guarded function, of the same kind and with the same signature."""
     arguments = _arguments(function, wanted)
 
     def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
@@ -244,7 +244,7 @@ def _deciding(decision: Decision) -> Iterator[None]:
 def _arguments(
     function: Callable[..., Any], wanted: Needs
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], Mapping[str, Any]]:
-    """The arguments of a call by their names; raises UsageError now for those that the function does not have."""
+    """A reader of the needed arguments of a call, by name; raises UsageError for names that the function lacks."""
     if not inspect.isfunction(function):
         raise UsageError("`requires` goes on functions; on a method it stands below `@staticmethod` or `@classmethod`")
     signature = inspect.signature(function)
@@ -260,10 +260,10 @@ def _arguments(
     wanted_places = [(name, *places[name]) for name in sorted(wanted.names)]
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        # By place, since `signature.bind` takes longer than a decision; what does not fit fails when the function is called.
+        # By position, since `signature.bind` takes longer than a decision; invalid calls fail when the function is called.
         values: dict[str, Any] = {}
         for name, at, by_name, default in wanted_places:
-            # A name that only has a place is another argument where it comes by name: one of `**kwargs`.
+            # A keyword with the name of a positional-only parameter belongs to `**kwargs`.
             if by_name and name in kwargs:
                 values[name] = kwargs[name]
             elif at < len(args):

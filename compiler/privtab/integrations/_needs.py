@@ -1,4 +1,4 @@
-"""What a call needs: the question, with holes that the call's arguments fill."""
+"""Templates of requests, filled with the arguments of a call."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from privtab.names import encode_name
 from privtab.request import NOT_SET, Entity
 
 Place: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
-"""Which entity: `"table:{catalog}/{schema}/{table}"`, each argument one name of the path; `("table", "table_id")`, the argument
-being the whole path, a list of its plain names or an Entity; or a function of arguments of the call, by their names."""
+"""An entity: `"table:{catalog}/{schema}/{table}"`, where each argument is one name of the path; `("table", "table_id")`, where
+the argument is the whole path, a list of unencoded names or an Entity; or a function of arguments of the call, by name."""
 
 Filler: TypeAlias = Callable[[Mapping[str, Any]], Entity]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """The question of one call."""
+    """The request for one call."""
 
     action: str
     resource: Entity
@@ -30,13 +30,13 @@ class Filled:
     flags: tuple[str, ...]
 
     def beside(self) -> dict[str, Any]:
-        """As keyword arguments of a client's methods."""
+        """The objects and flags, as keyword arguments of a client's methods."""
         return {"with_": self.with_, "flags": self.flags}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """A question with holes; `names` are the arguments that fill them."""
+    """A template of a request; `names` are the arguments it needs."""
 
     action: str
     names: frozenset[str]
@@ -44,10 +44,10 @@ class Needs:
     with_: Mapping[str, Filler]
     flags: tuple[str, ...]
     flags_by: Mapping[str, str]
-    """Flags that are set where an argument is true."""
+    """Flags that are set if an argument is true."""
 
     def fill(self, values: Mapping[str, Any]) -> Filled:
-        """The question for these arguments; raises InvalidRequest for one that is no name, path or entity."""
+        """The request for these arguments; raises InvalidRequest for one that is not a name, path or entity."""
         flags = [flag if values[name] else f"{flag}{NOT_SET}" for flag, name in self.flags_by.items()]
         return Filled(
             action=self.action,
@@ -64,7 +64,7 @@ def needs(
     with_: Mapping[str, Place] | None = None,
     flags: Iterable[str] | Mapping[str, str] = (),
 ) -> Needs:
-    """Read how a service wrote it; raises UsageError for what can never be filled."""
+    """Build a template from the arguments of `requires`; raises UsageError if it can never be filled."""
     if not action:
         raise UsageError("the operation has no name")
     if isinstance(flags, str):
@@ -101,7 +101,7 @@ def _filler(place: Place, where: str) -> tuple[Filler, frozenset[str]]:
 
 
 def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
-    """`table:{catalog}/{schema}/{table}`."""
+    """A template such as `table:{catalog}/{schema}/{table}`."""
     type_, colon, path = text.partition(":")
     if not type_ or not colon or "{" in type_:
         raise UsageError(f"{where} is `{text}`: write `type:{{argument}}`, or a type and `arg`")
@@ -137,7 +137,7 @@ def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[st
 
 
 def _whole(type_: str, value: object, name: str) -> Entity:
-    """An argument that is a path, a list of plain names, or an Entity of the type."""
+    """The entity from an argument that is a path, a list of unencoded names, or an Entity of the type."""
     if isinstance(value, list | tuple):
         return named(type_, value, f"`{name}`")
     if isinstance(value, Entity):
@@ -148,7 +148,7 @@ def _whole(type_: str, value: object, name: str) -> Entity:
 
 
 def _text(value: object, name: str) -> str:
-    """An argument as text: an empty one would be another path."""
+    """An argument as text; raises InvalidRequest for an empty one, which would give another path."""
     if isinstance(value, int | UUID) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:

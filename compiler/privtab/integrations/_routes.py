@@ -1,4 +1,4 @@
-"""Which request of a web service is which question: methods and paths mapped to operations and resources."""
+"""Map methods and paths of a web service to operations and resources."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _HOLE = re.compile(r"\{([A-Za-z_]\w*)(:path)?\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Requests with one of `methods` and a path of this shape need what `needs` says; None: they are open to all."""
+    """The requirement for requests with one of `methods` and a path of this shape; `needs` is None if open to all."""
 
     methods: frozenset[str]
     pattern: re.Pattern[str]
     needs: Needs | None
 
     def values(self, method: str, path: str) -> Mapping[str, str] | None:
-        """The parts of the path by their names; None where this is another route."""
+        """The named parts of the path; None if it does not match."""
         if method not in self.methods:
             return None
         found = self.pattern.fullmatch(path)
@@ -38,10 +38,10 @@ def route(
     with_: Mapping[str, Place] | None = None,
     flags: Iterable[str] = (),
 ) -> Route:
-    """`route("GET", "/tables/{table_id:path}", "load", "table", arg="table_id")`; several methods are divided by spaces.
+    """`route("GET", "/tables/{table_id:path}", "load", "table", arg="table_id")`; several methods are separated by spaces.
 
-    `{name}` is one part of the path, `{name:path}` any number of them. The resource is as `requires` has it, filled by these
-    names. GET covers HEAD. Raises UsageError for what can never be filled.
+    `{name}` is one part of the path, `{name:path}` any number of them. The resource is as in `requires`, filled with these
+    parts. GET includes HEAD. Raises UsageError if it can never be filled.
     """
     wanted = needs(action, resource, arg, with_, flags)
     made = _route(methods, path, wanted)
@@ -52,12 +52,12 @@ def route(
 
 
 def open_route(methods: str, path: str) -> Route:
-    """A route that everybody may take: health, sign-in, static files."""
+    """A route open to all: health, sign-in, static files."""
     return _route(methods, path, None)
 
 
 def find(routes: Iterable[Route], method: str, path: str) -> tuple[Route, Mapping[str, str]] | None:
-    """The first route that a request takes, and the parts of its path."""
+    """The first matching route, and the named parts of the path."""
     for one in routes:
         values = one.values(method, path)
         if values is not None:

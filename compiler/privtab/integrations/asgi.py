@@ -1,4 +1,4 @@
-"""ASGI middleware: every request is a question before the application sees it."""
+"""ASGI middleware that requests a decision before the application handles a request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 User: TypeAlias = Callable[[Scope], CallerLike | Awaitable[CallerLike]]
 
 WEBSOCKET = "WEBSOCKET"
-"""The method of a route that opens a websocket."""
+"""The method of routes for websockets."""
 
 
 class AsgiMiddleware:
-    """Asks by `routes` before `app` runs; what no route maps is refused, unless `unmapped="allow"`.
+    """Checks requests by `routes` before `app` runs; unmapped requests are refused, unless `unmapped="allow"`.
 
-    `user` tells who asks from the connection's scope, as a name, a Caller or None; left out it is who the guard says. They are
-    whom guarded functions below act for too. `guard` is a Guard or a client. A websocket is refused before it is accepted.
+    `user` returns the caller from the connection's scope, as a name, a Caller or None; by default, the caller of the guard.
+    It is also the caller for guarded functions in `app`. `guard` is a Guard or a client. A websocket is refused before it
+    is accepted.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class AsgiMiddleware:
         self._open = _unmapped(unmapped)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection."""
+        """Handle one connection."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -85,14 +86,14 @@ class AsgiMiddleware:
 
 
 def _unmapped(value: str) -> bool:
-    """Whether requests that no route maps pass."""
+    """Whether unmapped requests pass."""
     if value not in ("deny", "allow"):
         raise ValueError(f"unmapped is `{value}`: write `deny` or `allow`")
     return value == "allow"
 
 
 def _path(scope: Scope) -> str:
-    """The path as the application's own router sees it: below the path that the application is mounted at."""
+    """The path as the application's own router sees it, relative to where the application is mounted."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     if root and (path == root or path.startswith(f"{root}/")):
         return path.removeprefix(root) or "/"
@@ -101,7 +102,7 @@ def _path(scope: Scope) -> str:
 
 async def _refuse(scope: Scope, send: Send, refusal: Answer) -> None:
     if scope["type"] == "websocket":
-        # Before it is accepted, closing is an HTTP 403.
+        # Closing before accepting results in an HTTP 403.
         await send({"type": "websocket.close", "code": 1008})
         return
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.fields()]

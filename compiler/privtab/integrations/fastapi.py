@@ -1,4 +1,4 @@
-"""FastAPI: a dependency that asks before the handler runs, and answers for guarded functions further down."""
+"""FastAPI: a dependency that requests a decision before the handler runs, and handlers for errors of guarded functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from privtab.request import Decision
 
 try:
     from fastapi import Depends, FastAPI, HTTPException, Request, Response
-except ImportError:  # pragma: no cover  (it is there wherever tests run)
+except ImportError:  # pragma: no cover  (tests run with it)
     raise UsageError("privtab.integrations.fastapi needs FastAPI: pip install fastapi") from None
 
 __all__ = ["Requires", "answer_errors"]
 
 
-def Requires(  # noqa: N802  (it stands where FastAPI's `Depends` and `Security` stand)
+def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
     action: str,
     resource: Place,
     *,
@@ -31,12 +31,12 @@ def Requires(  # noqa: N802  (it stands where FastAPI's `Depends` and `Security`
     user: Callable[..., Any] | None = None,
     tell: Tell | str = Tell.REASONS,
 ) -> Callable[..., Awaitable[Decision]]:
-    """A dependency that gives the decision of an allow, and answers in the handler's place where there is none.
+    """A dependency that returns the decision of an allow, or else answers instead of the handler.
 
-    `Depends(Requires("load", "table", arg="table_id", user=current_user))`: arguments are those of the path, then of the
-    query. `user` is a dependency of yours that gives a name, a Caller or None; left out it is who the guard says. `guard`
-    is a Guard or a client. What the handler converts (a number, another case) is better guarded by `@requires`, which sees
-    what the handler gets. 403 for a denial, with as much as `tell` says; 401 for nobody, 400, 503 and 500 for no answer.
+    `Depends(Requires("load", "table", arg="table_id", user=current_user))`: arguments are taken from the path, then from the
+    query. `user` is a dependency that returns a name, a Caller or None; by default, the caller of the guard. `guard` is a
+    Guard or a client. If the handler converts arguments (a number, another case), use `@requires`, which sees the converted
+    values. 403 for a denial, with the detail set by `tell`; 401 without a caller; 400, 503 and 500 without a decision.
     """
     wanted = needs(action, resource, arg, with_, flags)
     behind = guard if isinstance(guard, Guard) else Guard(guard)
@@ -45,7 +45,7 @@ def Requires(  # noqa: N802  (it stands where FastAPI's `Depends` and `Security`
     async def nobody_said() -> Any:
         return behind.caller()
 
-    async def permitted(request: Request, asked_by: Any = Depends(user or nobody_said)) -> Decision:  # noqa: B008  (how FastAPI is told)
+    async def permitted(request: Request, asked_by: Any = Depends(user or nobody_said)) -> Decision:  # noqa: B008  (FastAPI's notation)
         try:
             return await behind.aask(as_caller(asked_by), wanted, _values(wanted, request))
         except DecisionError as error:
@@ -55,7 +55,7 @@ def Requires(  # noqa: N802  (it stands where FastAPI's `Depends` and `Security`
 
 
 class Refused(HTTPException):
-    """What `Requires` answers: `detail` is a sentence, as FastAPI's errors have it; with `answer_errors`, a problem document."""
+    """The error of `Requires`: `detail` is a sentence, as in FastAPI's errors; with `answer_errors`, a problem document."""
 
     def __init__(self, refusal: Answer) -> None:
         sentence = refusal.problem.get("detail", refusal.problem["title"])
@@ -64,7 +64,7 @@ class Refused(HTTPException):
 
 
 def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.REASONS) -> None:
-    """Answer with problem documents where `Requires`, a handler, or a function below it refuses or has no decision."""
+    """Answer with problem documents if `Requires`, a handler or a guarded function it calls refuses or has no decision."""
     told = Tell(tell)
 
     async def handle(_: Request, error: Exception) -> Response:
@@ -77,9 +77,9 @@ def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.REASONS) -> None:
 
 
 def _values(wanted: Needs, request: Request) -> dict[str, Any]:
-    """The arguments by their names, None for those that are not there.
+    """The arguments by name; None for missing ones.
 
-    One that is there twice could be another for the handler than for us, so it is no argument: a set of texts.
+    The handler could read another value of a repeated argument, so they become a set of texts, which is no valid name or path.
     """
     values: dict[str, Any] = {}
     for name in wanted.names:

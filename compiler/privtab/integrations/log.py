@@ -1,4 +1,4 @@
-"""Decisions in the service's own log: one record for each call, with its parts for structured handlers."""
+"""Log decisions in the service's log: one record for each call, with fields for structured handlers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["DecisionLog"]
 
 
 class DecisionLog(Hook):
-    """Logs every call: `Client(url, hooks=[DecisionLog()])`. A record's `privtab` holds the parts of the decision by name.
+    """Logs every call: `Client(url, hooks=[DecisionLog()])`. A record's `privtab` has the fields of the decision.
 
-    Denials have the level `denied`, calls without a decision ERROR. `identities=False` leaves out users and resources.
+    Denials have the level `denied`, calls without a decision ERROR. `identities=False` omits users and resources.
     """
 
     def __init__(

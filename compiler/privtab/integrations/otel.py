@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for every call, metrics of all of them, and the trace carried on to OPA. Needs the extra `otel`."""
+"""OpenTelemetry: a span for every call, metrics, and propagation of the trace to OPA. Needs the extra `otel`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privtab.integrations.trace import followed
 try:
     from opentelemetry import context, metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:  # pragma: no cover  (the extra is there wherever tests run)
+except ImportError:  # pragma: no cover  (tests run with the extra)
     raise UsageError(f"privtab.integrations.otel needs the extra `otel`: {how_to_install('otel')}") from None
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ __all__ = ["Telemetry"]
 
 NAME = "privtab"
 BOUNDARIES = (0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds: from an engine in process to a call that ran out of time."""
+"""Histogram buckets in seconds, from an engine in process to a call that timed out."""
 _W3C = TraceContextTextMapPropagator()
 
 
 class Telemetry(Hook):
     """Spans and metrics of a client: `Client(url, hooks=[Telemetry()])`.
 
-    Providers are the global ones where none are given. `identities` puts the user and the resource's path on spans; names
-    of groups, further objects, tokens and messages of errors are never there.
+    Providers default to the global ones. `identities` adds the user and the resource's path to spans; groups, further
+    objects, tokens and error messages are never included.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Telemetry(Hook):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process is made from; there it goes by the global providers."""
+        """The settings from which another process builds its copy, with the global providers."""
         return {"identities": self._identities}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
     def before(self, question: Question) -> object:
-        """Begin a span, in the trace that is current or followed, and make it the current one."""
+        """Start a span in the current or followed trace, and make it the current one."""
         parent = None
         if followed() and not trace.get_current_span().get_span_context().is_valid:
             parent = _W3C.extract(followed())
@@ -68,13 +68,13 @@ class Telemetry(Hook):
         return span, context.attach(trace.set_span_in_context(span, parent))
 
     def after(self, question: Question, outcome: Outcome, begun: object) -> None:
-        """End the span and count."""
+        """End the span and record metrics."""
         if isinstance(begun, tuple):
             self._end_span(question, outcome, *begun)
         self._count(question, outcome)
 
     def headers(self) -> Mapping[str, str]:
-        """The current span as `traceparent` and `tracestate`; baggage stays here."""
+        """The current span as `traceparent` and `tracestate`; baggage is not sent."""
         carrier: dict[str, str] = {}
         _W3C.inject(carrier)
         return carrier
@@ -88,7 +88,7 @@ class Telemetry(Hook):
             span.set_attributes({f"privtab.{name}": value for name, value in values.items()})
             span.set_attribute("privtab.seconds", seconds)
             if error is not None:
-                # Its message may hold what the caller or OPA wrote.
+                # Its message may contain text from the caller or OPA.
                 span.set_attribute("error.type", error)
                 span.set_status(trace.StatusCode.ERROR)
         span.end()

@@ -1,4 +1,4 @@
-"""W3C Trace Context passed on to the decision point, without any tracing library."""
+"""Pass W3C Trace Context on to the PDP, without a tracing library."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FOLLOWED: ContextVar[Mapping[str, str] | None] = ContextVar("privtab_trace", de
 
 @contextmanager
 def following(traceparent: str | None, tracestate: str | None = None) -> Iterator[None]:
-    """Everything asked inside belongs to this trace, as the `traceparent` of an incoming request names it.
+    """Make decisions in the block part of a trace, given by the `traceparent` of an incoming request.
 
-    What is no trace context is left out, as the specification wants it: it comes from strangers.
+    Invalid headers are ignored, as the specification requires: they are untrusted.
     """
     token = _FOLLOWED.set(_headers(traceparent, tracestate))
     try:
@@ -31,12 +31,12 @@ def following(traceparent: str | None, tracestate: str | None = None) -> Iterato
 
 
 def followed() -> Mapping[str, str]:
-    """The headers of the trace that is followed; none where there is none."""
+    """The headers of the followed trace; empty if there is none."""
     return _FOLLOWED.get() or {}
 
 
 class TraceHeaders(Hook):
-    """Sends the trace that `following` names with every exchange: `Client(url, hooks=[TraceHeaders()])`."""
+    """Sends the trace of `following` with every exchange: `Client(url, hooks=[TraceHeaders()])`."""
 
     def headers(self) -> Mapping[str, str]:
         """`traceparent` and `tracestate`."""
@@ -53,5 +53,5 @@ def _headers(traceparent: str | None, tracestate: str | None) -> Mapping[str, st
 
 
 def _visible(text: str) -> bool:
-    """One line of ASCII, so that it can be a header."""
+    """Whether a text is one line of printable ASCII, as headers require."""
     return all(32 <= ord(letter) <= 126 for letter in text)

@@ -1,4 +1,4 @@
-"""WSGI middleware: every request is a question before the application sees it."""
+"""WSGI middleware that requests a decision before the application handles a request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ User: TypeAlias = "Callable[[WSGIEnvironment], CallerLike]"
 
 
 class WsgiMiddleware:
-    """Asks by `routes` before `app` runs; what no route maps is refused, unless `unmapped="allow"`.
+    """Checks requests by `routes` before `app` runs; unmapped requests are refused, unless `unmapped="allow"`.
 
-    `user` tells who asks from the environment, as a name, a Caller or None; left out it is who the guard says, else
-    REMOTE_USER, which the server sets and no header can. They are whom guarded functions below act for too, while the
-    application's call lasts. `guard` is a Guard or a client.
+    `user` returns the caller from the environment, as a name, a Caller or None; by default, the caller of the guard, else
+    REMOTE_USER, which is set by the server and not by a header. It is also the caller for guarded functions during the call
+    of `app`. `guard` is a Guard or a client.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class WsgiMiddleware:
         self._open = unmapped == "allow"
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """One request."""
+        """Handle one request."""
         method = str(environ["REQUEST_METHOD"])
         path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace") or "/"
         found = find(self._routes, method, path)

@@ -1,4 +1,4 @@
-"""What every HTTP server of privtab needs: sockets and TLS, limits, bearer tokens, error answers, the access log, metrics.
+"""Shared by the HTTP servers of privtab: sockets and TLS, limits, bearer tokens, error answers, the access log, metrics.
 
-It knows nothing of decisions or registries; `authzen` and `registry.server` bring the endpoints.
+Independent of decisions and registries; `authzen` and `registry.server` provide the endpoints.
 """

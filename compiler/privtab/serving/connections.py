@@ -1,6 +1,6 @@
-"""What a connection may cost before anybody knows whose it is: time for a request's head, room for each address.
+"""Limits on unauthenticated connections: time for the head of a request, and connections per address.
 
-uvicorn bounds neither, so this stands between it and h11, for both servers.
+uvicorn limits neither, so both servers use this protocol on top of its h11 protocol.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_SECONDS = 10.0
-"""From the first byte of a request, or from the start of a connection, to the end of the request's head."""
+"""Seconds from the first byte of a request, or from the start of a connection, to the end of the request's head."""
 STALLED_SECONDS = 60.0
-"""For a client that takes nothing of its answer."""
+"""Seconds after which a client that reads nothing of its answer is disconnected."""
 GOODBYE_SECONDS = 2.0
-"""For what is still to be sent on a connection that is closed."""
+"""Seconds to send the remaining data of a closed connection."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Bounds:
-    """The bounds of one server, and the connections that there are by address."""
+    """The limits of one server, and its open connections by address."""
 
     head_seconds: float = HEAD_SECONDS
     stalled_seconds: float = STALLED_SECONDS
     each: int = 0
-    """Connections of one address; 0: any number. Behind a proxy all are of one address."""
+    """Maximum connections per address; 0: no limit. Behind a proxy, all have the same address."""
     open: Counter[str] = field(default_factory=Counter)
 
 
 class BoundedProtocol(H11Protocol):
-    """Speaks HTTP/1.1 as uvicorn does, within bounds."""
+    """uvicorn's HTTP/1.1 protocol with limits."""
 
     def __init__(self, bounds: Bounds, **given: Any) -> None:
         super().__init__(**given)
@@ -44,7 +44,7 @@ class BoundedProtocol(H11Protocol):
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless its address has too many."""
+        """Accept a connection unless its address has too many."""
         super().connection_made(transport)
         self._address = network(self.client[0] if self.client else "")
         self._bounds.open[self._address] += 1
@@ -54,7 +54,7 @@ class BoundedProtocol(H11Protocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it no more."""
+        """Remove the connection from the count."""
         self._cancel()
         if self._address is not None:
             self._bounds.open[self._address] -= 1
@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; the time for a head runs from its first byte."""
+        """Receive data; the time for a head starts with its first byte."""
         if self.transport.is_closing():
             return
         if self._head is None and self._is_between():
@@ -72,7 +72,7 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """See what has come, and whether a request is among it."""
+        """Process received data; the time for the head ends once a request starts."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and self._head is not None:
@@ -80,22 +80,22 @@ class BoundedProtocol(H11Protocol):
             self._head = None
 
     def pause_writing(self) -> None:
-        """The client takes less than is sent: look whether it takes anything at all."""
+        """The client reads more slowly than data is sent: check whether it reads at all."""
         super().pause_writing()
         self._watch(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """The client takes what is sent."""
+        """The client reads again."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
         super().resume_writing()
 
-    # --- inside ---
+    # --- private ---
 
     def _is_between(self) -> bool:
-        """Whether what comes next is the head of a request."""
-        cycle: RequestResponseCycle | None = self.cycle  # None at first, whatever its type says.
+        """Whether the head of a request comes next."""
+        cycle: RequestResponseCycle | None = self.cycle  # None at first, despite its declared type.
         return cycle is None or cycle.response_complete
 
     def _await_head(self) -> None:
@@ -106,14 +106,14 @@ class BoundedProtocol(H11Protocol):
         self._refuse(408, b"Request Timeout", b"the head of the request did not come in time\n")
 
     def _refuse(self, status: int, reason: bytes, says: bytes) -> None:
-        """Say why, if nothing was said before, and close."""
+        """Send an error, unless an answer has started, and close."""
         if self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE or self.conn.our_state is h11.SEND_RESPONSE:
             head = b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
             self.transport.write(head % (status, reason, len(says)) + says)
         self.transport.close()
-        # What the client does not take is not waited for.
+        # Do not wait for a client that does not read.
         self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 
     def _watch(self, left: int) -> None:
@@ -135,17 +135,17 @@ class BoundedProtocol(H11Protocol):
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers wait for the end of a TLS handshake as long as for the head of a request."""
+    """An event loop whose servers limit TLS handshakes to the time for the head of a request."""
 
     async def create_server(self, *given: Any, **more: Any) -> Any:
-        """As asyncio has it."""
+        """As in asyncio."""
         if more.get("ssl") is not None:
             more.setdefault("ssl_handshake_timeout", HEAD_SECONDS)
         return await super().create_server(*given, **more)
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits that a customer has.
+    """What counts as one address; for IPv6 the /64 network, which is usually one customer's.
 
     >>> network("10.0.0.7"), network("2001:db8::7"), network("::ffff:10.0.0.7")
     ('10.0.0.7', '2001:db8::/64', '10.0.0.7')

@@ -1,4 +1,4 @@
-"""Around an endpoint: a bounded body in, an answer out whatever goes wrong, and tasks that run as long as the server."""
+"""Helpers for endpoints: reading bounded bodies, turning errors into answers, and background tasks of a server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from privtab.serving.tokens import Tokens
 LOG = logging.getLogger("privtab.serve")
 
 SECONDS = 10.0
-"""Until a body has come in whole."""
+"""Seconds within which a body must have arrived."""
 _DRAINED = 8
-"""Read and drop a body up to so many times the limit: a client that is still sending does not read the answer."""
+"""How many times the limit is read and dropped: a client that is still sending does not read the answer."""
 
 
 async def answered(
@@ -29,7 +29,7 @@ async def answered(
     endpoint: Callable[[Request], Awaitable[Response]],
     refuse: Callable[[Request, PrivtabError], Never],
 ) -> Response:
-    """The answer of an endpoint, or the error as an answer. `refuse` turns an error of privtab into Refused."""
+    """The answer of an endpoint, or its error as an answer. `refuse` turns an error of privtab into Refused."""
     try:
         try:
             return await endpoint(request)
@@ -45,7 +45,7 @@ async def answered(
 
 
 async def read_body(request: Request, most: int, seconds: float = SECONDS) -> bytes:
-    """The body of a request as it comes, `most` bytes within `seconds`; raises Refused."""
+    """Read the body of a request, at most `most` bytes within `seconds`; raises Refused."""
     too_large = Refused(413, f"a request has {most} bytes at most", Connection="close")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most * _DRAINED:
@@ -69,7 +69,7 @@ async def read_body(request: Request, most: int, seconds: float = SECONDS) -> by
 
 @asynccontextmanager
 async def running(coroutines: Sequence[Coroutine[Any, Any, None]], tokens: Tokens | None) -> AsyncIterator[None]:
-    """Run coroutines, and read the tokens again when their file changes, until the server ends."""
+    """Run coroutines until the server ends, and reload the tokens when their file changes."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     if tokens is not None:
         tasks.append(asyncio.create_task(every(1.0, partial(asyncio.to_thread, tokens.refresh))))
@@ -84,7 +84,7 @@ async def running(coroutines: Sequence[Coroutine[Any, Any, None]], tokens: Token
 
 
 async def every(seconds: float, look: Callable[[], Awaitable[Any]]) -> None:
-    """Call something again and again. A failure is logged once, until it changes."""
+    """Call `look` periodically. Repeated failures are logged once."""
     logged = ""
     while True:
         await asyncio.sleep(seconds)

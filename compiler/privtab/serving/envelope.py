@@ -1,4 +1,4 @@
-"""What goes around every answer, whatever it is: the request's id (§10.1.3), and a line in the log."""
+"""Add the request's id (AuthZEN §10.1.3) to every answer, and write the access log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTE = "privtab"
 def note(
     scope: MutableMapping[str, Any], outcome: str | None, *, caller: str | None = None, routine: bool = False
 ) -> None:
-    """Say what the log is to say of a request: how it ended, and whose token it came with; nothing if it is routine and ends well."""
+    """Set what the access log says of a request: its outcome and the name of its token; successful routine ones are not logged."""
     noted = scope.setdefault(_NOTE, {})
     if outcome is not None:
         noted["outcome"] = outcome
@@ -32,25 +32,25 @@ def note(
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> str:
-    """Whose token a request came with; empty where none was known."""
+    """The name of a request's token; empty if there is none or it is unknown."""
     return str(scope.get(_NOTE, {}).get("caller", ""))
 
 
 class Envelope:
-    """Gives each answer the id of its request, a new one where it has none, and logs both. No header or body is logged."""
+    """Adds the id of the request, or a new one, to each answer and to the log. Headers and bodies are not logged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """As in ASGI."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
         given = [value for name, value in scope["headers"] if name == _ID]
         request_id = given[0] if given else str(uuid.uuid4()).encode()
-        # What inner parts note goes into this very object, even where they work on a copy of the scope.
+        # Inner layers write notes to this object, even if they have a copy of the scope.
         noted: dict[str, str] = scope.setdefault(_NOTE, {})
         status = 0
 
@@ -63,7 +63,7 @@ class Envelope:
 
         try:
             if _is_ambiguous(scope):
-                # Something in front may have seen another end of it, and taken what follows for a request of its own.
+                # A proxy in front may have seen another end of the body and taken the rest for a new request.
                 await _REFUSED(scope, receive, named)
             else:
                 await self.app(scope, receive, named)
@@ -74,7 +74,7 @@ class Envelope:
 
 
 def _is_ambiguous(scope: Scope) -> bool:
-    """Whether a request says twice where its body ends."""
+    """Whether a request declares its length in two ways."""
     names = {name for name, _ in scope["headers"]}
     return b"content-length" in names and b"transfer-encoding" in names
 

@@ -1,4 +1,4 @@
-"""Who may ask: bearer tokens before anything of a request is read, and how a refusal is said."""
+"""Authorize requests by bearer tokens before reading their bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privtab.serving.tokens import Bearer, Tokens
 
 
 class Refused(Exception):
-    """An answer that is no answer of the service: a status, a message and headers."""
+    """An error answer: a status, a message and headers."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer | None:
-    """Whose token the request shows; raises Refused unless it is good for this. Without tokens anybody may: None."""
+    """The bearer of the request's token; raises Refused unless it has the scope. None if the server has no tokens."""
     if tokens is None:
         return None
     kind, _, token = request.headers.get("authorization", "").partition(" ")
@@ -39,7 +39,7 @@ def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer
 
 
 def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, labels: Mapping[str, str]) -> None:
-    """Raise Refused for a sidecar that shows another one's token, or has a name that is another token's."""
+    """Raise Refused for a sidecar with a token bound to another one, or with a name bound to another token."""
     if tokens is None or bearer is None:
         return
     says = f"and the request says `{instance}`" if instance else "and the request has no `X-Privtab-Instance`"

@@ -1,4 +1,4 @@
-"""A server for the application: a socket, TLS, and an orderly end."""
+"""Serve an ASGI application: socket, TLS, graceful shutdown."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from privtab.serving.connections import HEAD_SECONDS, BoundedProtocol, Bounds
 LOG = logging.getLogger("privtab.serve")
 
 SECONDS_TO_END = 10
-"""After a signal, for requests that are under way."""
+"""Seconds that running requests have after a signal."""
 IDLE_SECONDS = 30
-"""How long a connection may wait for its next request."""
+"""Seconds for which a connection may be idle between requests."""
 MOST_AT_ONCE = 1000
-"""Connections and requests, where nothing else is said."""
+"""Default maximum of concurrent connections and requests."""
 
 WAITING = 1024
-"""Connections that nobody has taken yet."""
+"""Maximum connections waiting to be accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files: the server's certificate and key, and the authorities whose clients may connect (None: any client)."""
+    """Files: the server's certificate and key, and the CA certificates for clients (None: any client)."""
 
     cert: Path
     key: Path
     client_ca: Path | None = None
 
     def check(self) -> None:
-        """Raise FileError where a file cannot be read, UsageError where they do not belong together."""
+        """Raise FileError if a file cannot be read, UsageError if they do not match."""
         for path in (self.cert, self.key, *([self.client_ca] if self.client_ca else [])):
             try:
                 path.read_bytes()
@@ -50,7 +50,7 @@ class Tls:
                 raise FileError(f"{path}: {error.strerror}") from None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # A key that asks for a password has none to give here.
+            # An empty password, so that an encrypted key fails instead of prompting.
             context.load_cert_chain(self.cert, self.key, password="")
             if self.client_ca:
                 context.load_verify_locations(self.client_ca)
@@ -59,7 +59,7 @@ class Tls:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -67,11 +67,11 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; raises FileError where there can be none."""
+    """A listening socket; raises FileError if it cannot be opened."""
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        # The event loop sends at once (TCP_NODELAY) only on sockets that say they are TCP. Else each answer that goes out
-        # in two parts waits 40 ms for the other side.
+        # asyncio sets TCP_NODELAY only on sockets created as TCP. Without it, each answer sent in two parts is delayed
+        # by 40 ms.
         made = socket.socket(family, kind, socket.IPPROTO_TCP)
     except OSError as error:
         raise FileError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
@@ -86,7 +86,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, host: str, tls: Tls | None) -> str:
-    """The address of a server, as its callers write it."""
+    """The URL of a server."""
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}"
 
@@ -102,11 +102,11 @@ def serve(
     each: int | None = None,
     head_seconds: float = HEAD_SECONDS,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then let what is under way end.
+    """Serve until SIGINT or SIGTERM, then let running requests finish.
 
-    `ready` is called when connections are taken, `ending` when no new ones are. `at_once`: connections and requests; what
-    comes beyond is answered 503. `each`: connections of one address, half of all where nothing is said, 0 for any number;
-    `head_seconds`: until the head of a request has come.
+    `ready` is called once connections are accepted, `ending` when they no longer are. `at_once`: maximum connections and
+    requests; further ones get 503. `each`: maximum connections per address, by default half of all, 0 for no limit;
+    `head_seconds`: time for the head of a request.
     """
     bounds = Bounds(head_seconds=head_seconds, each=at_once // 2 if each is None else each)
     config = uvicorn.Config(
@@ -128,14 +128,14 @@ def serve(
         ssl_ca_certs=str(tls.client_ca) if tls and tls.client_ca else None,
         ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
     )
-    # uvicorn raises a signal again when it has ended; it was asked for, so it is no failure.
+    # uvicorn raises the signal again after shutdown; that is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     _Server(config, ready, ending).run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
-    """Tells when it takes connections, and when it ends."""
+    """A uvicorn server that calls back when it accepts connections and when it stops."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None] | None) -> None:
         super().__init__(config)

@@ -1,12 +1,12 @@
-"""Bearer tokens from a file: who may ask, and what.
+"""Bearer tokens from a file.
 
-A line has a name for the log, the token or its hash as `sha256:…`, and scopes; without scopes it may do everything:
+A line has a name for the log, the token or its hash as `sha256:…`, and scopes; without scopes it has all of them:
 
     # name   token                    scopes
     gateway  Zk3vX0Qm9sTq1rJ8uYw2
     console  sha256:9f86d081884c7d65…  evaluate search
 
-Where sidecars report (`bindings`), a token may be bound to the name of one, or to the names that begin so, and to labels:
+With `bindings`, a token may be bound to the name of a sidecar, or to a pattern of names, and to labels:
 
     web      sha256:60303ae22b998861…  sidecar  instance=web-*  labels=app=web,zone=north
 """
@@ -27,33 +27,33 @@ from privtab.errors import FileError, UsageError
 LOG = logging.getLogger("privtab.serve")
 
 SHORTEST = 16
-"""Characters; a shorter token is one that somebody made up."""
+"""Minimum length of a token in characters; a shorter one was not generated randomly."""
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bearer:
-    """Who shows a token, and what it is good for. The token itself is not kept."""
+    """The name and scopes of a token. The token itself is not kept."""
 
     name: str
     digest: bytes
     scopes: frozenset[StrEnum]
     instance: str = ""
-    """Whose token it is, `*` for any characters; empty: anybody's."""
+    """The sidecar it is bound to, `*` for any characters; empty: not bound."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that whoever shows it must have."""
+    """Labels that a sidecar with this token must have."""
 
     def is_for(self, instance: str) -> bool:
-        """Whether it is bound to this name, by itself or as one of several."""
+        """Whether it is bound to this name, exactly or by a pattern."""
         pattern = ".*".join(map(re.escape, self.instance.split("*")))
         return bool(self.instance) and re.fullmatch(pattern, instance) is not None
 
 
 class Tokens:
-    """The tokens of a file; read again when it changes. A file that has become wrong leaves the last good ones in force."""
+    """The tokens of a file, read again when it changes. If the file becomes invalid, the last good ones remain."""
 
     def __init__(self, path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> None:
-        """Raises FileError, UsageError. `scopes`: all that there are; `bindings`: whether tokens may be bound to sidecars."""
+        """`scopes`: all scopes; `bindings`: whether tokens may be bound to sidecars. Raises FileError, UsageError."""
         self._path = path
         self._scopes = scopes
         self._bindings = bindings
@@ -61,7 +61,7 @@ class Tokens:
         self._bearers = read(path, scopes, bindings=bindings)
 
     def find(self, token: str) -> Bearer | None:
-        """Whose token it is; takes as long for a wrong one as for a right one."""
+        """The bearer of a token, found in constant time."""
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
         for bearer in self._bearers:
@@ -70,7 +70,7 @@ class Tokens:
         return found
 
     def bound(self, instance: str) -> bool:
-        """Whether a name is that of a token."""
+        """Whether a token is bound to this name."""
         return any(bearer.is_for(instance) for bearer in self._bearers)
 
     def refresh(self) -> None:
@@ -95,7 +95,7 @@ class Tokens:
 
 
 def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
-    """The bearers of a file; raises FileError, and UsageError that names the line and never the token."""
+    """The bearers in a file; raises FileError, and UsageError, which names the line but not the token."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -130,7 +130,7 @@ def _bearer(where: str, words: list[str], scopes: type[StrEnum], *, bindings: bo
     try:
         own = frozenset(map(scopes, given)) or frozenset(scopes)
     except ValueError:
-        # What stands there is not shown: it may be a token.
+        # Do not show the word: it may be a token.
         raise UsageError(f"{where}: unknown scope; scopes are {', '.join(scopes)}") from None
     return Bearer(name=name, digest=digest, scopes=own, instance=instance, labels=labels)
 

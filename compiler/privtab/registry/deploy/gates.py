@@ -75,7 +75,7 @@ class Gate:
         return self.outcome is not Outcome.FAILED
 
     def record(self) -> dict[str, Any]:
-        """The record of the gate that is stored with the release."""
+        """The result without its details, as JSON."""
         return {"gate": self.name, "outcome": str(self.outcome), "says": self.says}
 
     def json(self) -> dict[str, Any]:
