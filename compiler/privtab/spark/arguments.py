@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
 from privtab.errors import InvalidRequest, UsageError

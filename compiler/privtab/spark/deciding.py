@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked

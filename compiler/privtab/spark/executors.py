@@ -170,7 +170,7 @@ def _made(point: _Point) -> Asker:
             return found
         return Embedded(point.where, refresh=point.refresh / 2, max_staleness=point.refresh or STRICT)
     assert point.made is not None
-    made = pickle.loads(point.made)  # noqa: S301  (our driver's)
+    made = pickle.loads(point.made)  # noqa: S301  (pickled by our driver)
     client = made if isinstance(made, Asker) else made()
     if not isinstance(client, Asker):
         raise UsageError(f"`connect` made a {type(client).__name__}, which is no client")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

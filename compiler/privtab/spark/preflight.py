@@ -23,7 +23,7 @@ _LOCK = threading.Lock()
 
 def check_executors(spark: SparkSession) -> None:
     """Run one tiny task; raises DecisionUnavailable, which says what the executors' Python lacks and how to set another."""
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     with _LOCK:
         if spark in _LOOKED:

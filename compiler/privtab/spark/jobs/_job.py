@@ -160,7 +160,7 @@ def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None
     """The `groups` argument given by the options; raises UsageError for a column of strings without `--groups-separator`."""
     if options.groups is None or options.groups not in frame.columns:
         return options.groups  # type: ignore[no-any-return]  # `decide` reports a missing column
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
     from pyspark.sql.types import StringType
 
     if not isinstance(frame.schema[options.groups].dataType, StringType):
@@ -237,7 +237,7 @@ def write(
 ) -> dict[str, Any]:
     """Write a result atomically; returns its location and number of rows and, for answers, the numbers of allowed and invalid ones."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     kind = options.output_format or _format(options.output) or "parquet"
     seen = Observation("privtab")

@@ -58,13 +58,13 @@ class ProgressReporter:
     def watch(self, spark: SparkSession) -> None:
         """Follow the number of completed tasks of a Connect session; a Classic session draws its own progress bar on a terminal."""
 
-        def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (Spark calls it so)
+        def heard(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: FBT001, ARG001  (the signature is given by Spark)
             found = list(stages or ())
             ready, all_ = sum(s.num_completed_tasks for s in found), sum(s.num_tasks for s in found)
             self.detail = f"{ready:,} of {all_:,} tasks" if all_ else ""
 
         if not self.quiet and "connect" in type(spark).__module__:
-            spark.registerProgressHandler(heard)  # type: ignore[arg-type]  # a function will do
+            spark.registerProgressHandler(heard)  # type: ignore[arg-type]  # a function is accepted, too
 
     @contextmanager
     def choice(self) -> Iterator[None]:

@@ -45,7 +45,7 @@ def _wanted(options: argparse.Namespace) -> None:
 
 
 def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     from privtab.spark import decide, plan
 

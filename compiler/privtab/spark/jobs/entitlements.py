@@ -120,7 +120,7 @@ def _entities(path: Path) -> list[str]:
 
 
 def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     from privtab.spark import entitlements
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ConditionReader
 from privtab.engines.plan import Semantics

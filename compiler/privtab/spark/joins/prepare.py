@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.spark.joins.figures import JoinLimits
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Holdings

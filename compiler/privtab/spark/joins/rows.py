@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, REASONS, UNKNOWN, WITH
 from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.request import Entity
@@ -115,7 +115,7 @@ def _apart(
     frames: list[DataFrame] = []
     if _is_frame(users):
         frames.append(_first(users).select(F.regexp_replace("user", "^user:", "").alias("user")).na.drop())
-    listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # no DataFrame: a list
+    listed_ones = asked_about(None if frames else users, principals) or []  # type: ignore[arg-type]  # not a DataFrame, so a list
     if people := [principal[5:] for principal in listed_ones if principal.startswith("user:")]:
         frames.append(_local(session, "user", people))
     asked = MatrixRequest(
@@ -131,7 +131,7 @@ def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None
     if entities is None:
         return None
     if not _is_frame(entities):
-        return _local(session, "entity", named.texts(entities))  # type: ignore[arg-type]  # no DataFrame: a list
+        return _local(session, "entity", named.texts(entities))  # type: ignore[arg-type]  # not a DataFrame, so a list
     frame = without_padding(cast("DataFrame", entities))
     names = {name.lower() for name in frame.columns}
     if "entity" in names:
@@ -176,7 +176,7 @@ def user_names(users: UsersLike) -> Collection[str] | None:
     if _is_frame(users):
         table = _first(users).distinct().toArrow()
         return sorted(name for name in table.column(0).to_pylist() if name is not None)
-    return users  # type: ignore[return-value]  # no DataFrame
+    return users  # type: ignore[return-value]  # not a DataFrame
 
 
 def _first(users: UsersLike) -> DataFrame:

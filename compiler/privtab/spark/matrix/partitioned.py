@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, facts
 from privtab.errors import UsageError

@@ -40,7 +40,7 @@ def versioned(spark: SparkSession, path: str) -> str | None:
         return table_format(Path(path))
     for format_ in ("delta", "hudi"):
         try:
-            spark.read.text(f"{path.rstrip('/')}/{LOGS[format_]}").schema  # noqa: B018 - looks whether it is there
+            spark.read.text(f"{path.rstrip('/')}/{LOGS[format_]}").schema  # noqa: B018 - checks that the folder exists
         except PySparkException:
             continue
         return format_

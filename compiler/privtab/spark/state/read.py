@@ -130,7 +130,7 @@ class Read:
             names=names_of(self.program),
         )
 
-    def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - Spark's word for it
+    def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
         """Write valid rows and findings to a folder, and a manifest last, so that readers see all old or all new tables.
 
         Returns the manifest.
