@@ -1,4 +1,4 @@
-"""The same question for Cedar: roles are sets on the securables, and a user is in their groups and roles."""
+"""The same operation for Cedar: entities have sets of roles as attributes, and users are in their groups and roles."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from workload import World, ancestors
 
 TYPES = ("Metalake", "Catalog", "Schema", "Table")
 SETS = {"USE_CATALOG": 1, "USE_SCHEMA": 2, "SELECT_TABLE": 3}
-"""Each privilege and the depth of the entity that must be below a grant of it."""
+"""Each privilege, with the depth of the entity on which it is required."""
 
 
 def policies() -> str:
-    """One permit and one forbid, written out over the path of a table."""
+    """One permit and one forbid, expanded over the path of a table."""
 
     def above(depth: int, attribute: str) -> list[str]:
         return [f"principal in resource{'.parent' * (3 - at)}.{attribute}" for at in range(depth + 1)]
@@ -25,7 +25,7 @@ def policies() -> str:
 
 
 def request(user: str, table: str) -> dict[str, Any]:
-    """One question."""
+    """One request."""
     return {
         "principal": {"type": "User", "id": user},
         "action": {"type": "Action", "id": "SELECT_TABLE"},
@@ -34,7 +34,7 @@ def request(user: str, table: str) -> dict[str, Any]:
 
 
 def entities(world: World) -> list[dict[str, Any]]:
-    """All users, groups and securables."""
+    """All users, groups and protected entities."""
     return list(_entities(world))
 
 

@@ -1,4 +1,4 @@
-"""What the clients cost: one call beside a bare connection, many calls beside a batch loop, 64 callers beside each other."""
+"""The overhead of the clients: one call against a bare connection, many against a batch loop, and 64 concurrent callers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = 1_000
 SINGLES = 2_000
 CALLERS = 64
 ALONE = 512
-"""Checks of the contestant that sends each on its own: httpx takes milliseconds for one."""
+"""Number of checks for the contestant that sends each separately: httpx takes milliseconds for one."""
 
 BARE, BY_REQUESTS = "bare http.client, one per call", "requests.Session, one per call"
 CHECK, REQUIRE = "Client.check", "Client.decide"

@@ -1,4 +1,4 @@
-"""Compile times of whole processes: the shipped policies, and generated ones that grow tenfold."""
+"""Compile times of whole processes, for the shipped policies and for generated ones of 1,000 and 10,000 rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ROWS_PER_AREA = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds of a process: by the clock, and of the processor."""
+    """Seconds that a process takes: wall time and processor time."""
 
     wall: float
     processor: float
 
 
 def report(_sizes: Sequence[str], repetitions: int) -> Report:
-    """Shipped policies together and one by one, then the generated ones."""
+    """Shipped policies, together and one by one, and generated ones."""
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         folder = Path(name)
         policies = {"every shipped policy": SHIPPED} | {short_name(path): path for path in find_policies([SHIPPED])}
@@ -86,7 +86,7 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def policy_text(rows: int) -> Iterator[str]:
-    """A policy with that many rows: areas of four types, each with its privileges and operations, under one root."""
+    """A policy with that many rows: under one root, areas of four types, each with its own privileges and operations."""
     areas = range(rows // ROWS_PER_AREA)
     yield from (
         "privtab: 1",
@@ -135,7 +135,7 @@ def _area(n: int) -> Iterator[str]:
 
 
 def _race(policies: Mapping[str, Path | None], folder: Path, repetitions: int) -> dict[str, list[Cost]]:
-    """The costs of each policy; None starts the program and ends it."""
+    """The costs of compiling each policy; None runs `--help` only."""
     costs: dict[str, list[Cost]] = {name: [] for name in policies}
     for _ in range(repetitions):
         for name, path in policies.items():
@@ -149,7 +149,7 @@ def _race(policies: Mapping[str, Path | None], folder: Path, repetitions: int) -
 
 
 def cost(arguments: Sequence[str], codes: Sequence[int] = (0,)) -> Cost:
-    """Run privtab; raises CalledProcessError where it ends with none of the exit codes."""
+    """Run privtab and measure it; raises CalledProcessError unless its exit code is one of `codes`."""
     command = [sys.executable, "-m", "privtab", *arguments]
     before = os.times()
     started = time.perf_counter()
@@ -163,7 +163,7 @@ def cost(arguments: Sequence[str], codes: Sequence[int] = (0,)) -> Cost:
 
 
 def spread(costs: Sequence[Cost], what: str) -> Spread:
-    """One figure of each cost: `wall` or `processor`."""
+    """The `wall` or `processor` time of each cost."""
     return Spread(values=tuple(getattr(cost, what) for cost in costs))
 
 
@@ -173,5 +173,5 @@ def _beyond(costs: Sequence[Cost], start: dict[str, list[Cost]]) -> float:
 
 
 def short_name(path: Path) -> str:
-    """How a shipped policy is called: `cdap/final`."""
+    """The name of a shipped policy: `cdap/final`."""
     return path.relative_to(SHIPPED).with_suffix("").as_posix()

@@ -1,4 +1,4 @@
-"""Decisions a second: the compiled policy beside what an expert would write by hand for one question."""
+"""Decisions a second: the compiled policy compared with Rego that an expert would write by hand for one operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privtab import Client, Entity, Request
 
 BATCH = 1_000
 SINGLES = 2_000
-"""Requests that are asked one by one: they take that much longer."""
+"""Number of requests that are sent one by one; fewer, because they take longer."""
 
 OURS, HAND = "ours, select, items", "by hand, select, items"
 LOAD, MIXED = "ours, load, items", "ours, select, mixed requests"

@@ -1,4 +1,4 @@
-"""Policies that cost exact tools the most: seconds and memory of whole processes, for each command."""
+"""Time and memory of each command, as a whole process, on policies that are the most expensive for exact analysis."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "paths --operation": ("paths", "all", "RESOURCE", "--operation", "OPERATION", "-p", "g.yaml", "-s", "s.json"),
 }
 SECONDS = 60
-"""Of processor, when a process is ended."""
+"""Processor time after which a process is ended."""
 
 
 def report(_sizes: Sequence[str], _repetitions: int) -> Report:
-    """Each policy with each command, once: what counts is whether it ends."""
+    """Each policy with each command, once: the point is whether it ends in time."""
     only = os.environ.get("HOSTILE", "")
     rows = []
     for name, make in hostile.POLICIES.items():

@@ -1,4 +1,4 @@
-"""What it costs that the keys of items are checked: the same policy with and without, by the processor time of their OPAs."""
+"""The cost of checking the keys of items: processor time of an OPA with and without the check in the policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ decisions := [answer |
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
-    """Each question at every size. Batches take turns, so that both sides have the same machine."""
+    """Each operation at every size. Batches alternate between both sides, so that noise affects both equally."""
     seconds: dict[tuple[str, str, str], list[float]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-bench-")))
@@ -81,7 +81,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def without_check(program: Program) -> bytes:
-    """The policy bundle with a rule for batches that takes the keys of items as they come."""
+    """The policy bundle with a rule for batches that does not check the keys of items."""
     artifacts = policy_artifacts(program)
     path = f"privtab/{artifacts.name}/policy.rego"
     text, count = _RULE.subn(lambda _: _UNCHECKED, artifacts.modules[path])
@@ -93,7 +93,7 @@ def without_check(program: Program) -> bytes:
 def _raced(
     prepared: Prepared, operation: str, truth: Sequence[bool], servers: Mapping[str, OpaServer]
 ) -> dict[str, float]:
-    """Microseconds of the processor for each item, by side; every answer is compared with the truth."""
+    """Microseconds of processor time for each item, by side; every answer is checked."""
     items = [(user, [entity(path) for path in ancestors(table)]) for user, table in prepared.world.requests]
     callers = {side: Caller(server.url) for side, server in servers.items()}
     before = {side: _processor(server) for side, server in servers.items()}
@@ -112,6 +112,6 @@ def _raced(
 
 
 def _processor(server: OpaServer) -> float:
-    """Seconds of the processor that an OPA has used, in the system as well."""
+    """Seconds of processor time that an OPA has used, user and system."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

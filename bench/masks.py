@@ -1,4 +1,4 @@
-"""What an expert writes in Python for one question and nothing else: dictionaries and bit masks. Nothing here imports privtab."""
+"""What an expert would write in Python for a single operation, with dictionaries and bit masks. Nothing here imports privtab."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ QUESTION = ("USE_CATALOG", "USE_SCHEMA", "SELECT_TABLE")
 
 
 class Masks:
-    """May a user select from a table? Roles of a user are bits of one number, and so are the holders of a privilege."""
+    """Decides whether a user may select from a table. The roles of a user are bits of a number, as are the holders of a privilege."""
 
     def __init__(self, grants: Iterable[tuple[str, str, str, str]], roles: Mapping[str, Iterable[str]]) -> None:
-        """`grants`: (role, `allow` or `deny`, privilege, path). `roles`: all of a user's, their groups' among them."""
+        """`grants`: (role, `allow` or `deny`, privilege, path). `roles`: all roles of each user, including those of groups."""
         numbers: dict[str, int] = {}
         self._allowed: dict[str, dict[str, int]] = {privilege: {} for privilege in QUESTION}
         self._denied: dict[str, dict[str, int]] = {privilege: {} for privilege in QUESTION}
@@ -23,7 +23,7 @@ class Masks:
         self._masks = {user: sum(1 << numbers[r] for r in own if r in numbers) for user, own in roles.items()}
 
     def allow(self, user: str, table: str) -> bool:
-        """Allowed everywhere that it must be, and denied nowhere there."""
+        """Whether all three privileges are granted and none is denied."""
         metalake, catalog, schema, _ = table.split("/")
         catalog = f"{metalake}/{catalog}"
         schema = f"{catalog}/{schema}"

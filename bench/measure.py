@@ -1,4 +1,4 @@
-"""Contestants side by side: interleaved repetitions, every answer compared with the truth, ratios within a repetition."""
+"""Compare contestants: repetitions are interleaved, every answer is checked, and ratios are taken within a repetition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """One way to get answers. `run` gives all of them, in the order of `truth`."""
+    """One way to get answers. `run` returns all of them, in the order of `truth`."""
 
     name: str
     size: str
@@ -32,7 +32,7 @@ class Spread:
 
     @property
     def median(self) -> float:
-        """What is reported."""
+        """The figure that is reported."""
         return statistics.median(self.values)
 
     def text(self, digits: int = 0, unit: str = "") -> str:
@@ -45,13 +45,13 @@ class Spread:
         return f"{self.median:,.{digits}f}{unit}" + (f" ({low}..{high})" if len(self.values) > 1 else "")
 
     def over(self, other: Spread) -> Spread:
-        """The ratio in each repetition: what a noisy machine does to both of them it does to neither."""
+        """The ratio in each repetition, in which noise of the machine that affects both cancels out."""
         return Spread(values=tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a ratio or a time should be."""
+    """A limit for a ratio or a time."""
 
     what: str
     spread: Spread
@@ -62,14 +62,14 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether the median is on the right side."""
+        """Whether the median is within the limit."""
         value = self.spread.median
         return value >= self.wanted if self.sense == "at least" else value <= self.wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Figures to show; the first column is a name."""
+    """A table of figures; the first column is a name."""
 
     title: str
     columns: tuple[str, ...]
@@ -78,7 +78,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one part has to say."""
+    """The results of one part."""
 
     part: str
     tables: tuple[Table, ...] = ()
@@ -86,14 +86,14 @@ class Report:
 
 
 class WrongAnswerError(Exception):
-    """A contestant and the truth differ: its figures would be worth nothing."""
+    """A contestant gave wrong answers, which makes its figures worthless."""
 
 
 def race(contestants: Sequence[Contestant], repetitions: int) -> dict[tuple[str, str], Spread]:
-    """Decisions a second by name and size. Each runs once in every repetition, and nobody is always first."""
+    """Decisions a second by name and size. Each contestant runs once in every repetition, in rotating order."""
     rates: dict[tuple[str, str], list[float]] = {(c.name, c.size): [] for c in contestants}
     for contestant in contestants:
-        _timed(contestant)  # warm: connections are open, pages are mapped
+        _timed(contestant)  # warm up: open connections, map pages
     for repetition in range(repetitions):
         first = repetition % len(contestants)
         for contestant in (*contestants[first:], *contestants[:first]):
@@ -126,7 +126,7 @@ class Caller:
         self._connection = http.client.HTTPConnection(str(urlsplit(url).netloc), timeout=300)
 
     def ask(self, path: str, document: object) -> Any:
-        """The result of a rule, `privtab/gravitino/allow`, for an input."""
+        """The result of a rule, such as `privtab/gravitino/allow`, for an input."""
         body = json.dumps({"input": document}, separators=(",", ":"))
         self._connection.request("POST", f"/v1/data/{path}", body, {"Content-Type": "application/json"})
         return json.loads(self._connection.getresponse().read())["result"]
@@ -138,13 +138,13 @@ class Caller:
 
 
 def resident(pid: int) -> float:
-    """MiB of a process that are in memory now."""
+    """Resident memory of a process in MiB."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
 
 def markdown(report: Report) -> str:
-    """The tables and targets of a part, for the page."""
+    """The tables and targets of a part as Markdown."""
     parts = [_markdown_table(table) for table in report.tables]
     if report.targets:
         parts.append(_markdown_table(targets_table(report.targets)))
@@ -152,7 +152,7 @@ def markdown(report: Report) -> str:
 
 
 def targets_table(targets: Sequence[Target]) -> Table:
-    """Targets as a table: what is wanted, what came out."""
+    """Targets as a table of limits and measured figures."""
     return Table(
         title="Targets",
         columns=("target", "wanted", "measured", "met"),

@@ -1,4 +1,4 @@
-"""OPA's memory with a state loaded, beside the hand-written shape with the same tables; and what packing it costs."""
+"""Memory of OPA with a state loaded, compared with hand-written data for the same tables, and the cost of packing it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from workload import ancestors
 
 BATCH = 1_000
 SETTLE_SECONDS = 2.0
-"""How long OPA is left alone before its memory is read."""
+"""Seconds that OPA is idle before its memory is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """MiB of an OPA, one figure for each repetition."""
+    """Memory of an OPA in MiB, one figure for each repetition."""
 
     loaded: Spread
     asked: Spread
     live: Spread
-    """What is in use after a collection: the rest of the memory is room that Go keeps for the next one."""
+    """Memory in use after a garbage collection; Go keeps the rest in reserve."""
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
-    """The largest size; each repetition starts both OPAs anew."""
+    """Only the largest size; each repetition starts both OPAs anew."""
     size = sizes[-1]
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as folder:
         prepared = Prepared(size=size, folder=Path(folder))
@@ -83,7 +83,7 @@ def _row(name: str, memory: Memory) -> tuple[str, ...]:
 
 
 def _race(prepared: Prepared, *, members: bool, repetitions: int) -> tuple[Memory, Memory]:
-    """Ours and the one by hand, in turn."""
+    """Measure ours and the hand-written one alternately."""
     world = prepared.world
     shared = {"action": {"name": "select"}, "resource": {"type": "table"}}
     our_items = [(user, [entity(path) for path in ancestors(table)]) for user, table in world.requests]
@@ -117,7 +117,7 @@ def _measure(
 
 
 def _live(caller: Caller) -> float:
-    """MiB that are in use after a collection, as OPA's own profile says."""
+    """MiB in use after a garbage collection, from OPA's heap profile."""
     profile = caller.read("/debug/pprof/heap?gc=1&debug=1").decode()
     found = re.search(r"# HeapAlloc = (\d+)", profile)
     if found is None:

@@ -1,4 +1,4 @@
-"""The contestants' bundles for a world: our compiled policy with its state, and the hand-written shape with its data."""
+"""The contestants' bundles for a world: our compiled policy with its state, and the hand-written policy with its data."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ T = TypeVar("T")
 
 POLICY = "gravitino/1.1.0"
 SELECT = "    select: {requires: USE_CATALOG (catalog) and USE_SCHEMA (schema) and SELECT_TABLE (table), gate: none}\n"
-"""The row that asks what the hand-written policy asks; the document has none such."""
+"""An additional row with the condition of the hand-written policy; the source document has no such row."""
 BY_HAND = Path(__file__).resolve().parent / "rego" / "by_hand.rego"
 TYPES = ("metalake", "catalog", "schema", "table")
 QUIET = [
     "--set=bundles.policy.polling.min_delay_seconds=3600", "--set=bundles.policy.polling.max_delay_seconds=3600",
     "--set=bundles.state.polling.min_delay_seconds=3600", "--set=bundles.state.polling.max_delay_seconds=3600",
 ]  # fmt: skip
-"""Bundles are not looked for again while the clock runs."""
+"""Settings that keep OPA from polling for bundles while it is measured."""
 
 
 def entity(path: str) -> str:
-    """An entity as the state writes it.
+    """An entity as written in a state.
 
     >>> entity("m/c1/s2")
     'schema:m/c1/s2'
@@ -62,7 +62,7 @@ def program() -> Program:
 
 @dataclass(kw_only=True)
 class Prepared:
-    """Everything that a size needs, made once; `seconds` says how long each step took."""
+    """Everything needed for a size, created once; `seconds` has the duration of each step."""
 
     size: str
     folder: Path
@@ -70,7 +70,7 @@ class Prepared:
 
     @cached_property
     def world(self) -> World:
-        """Who holds what, and the requests."""
+        """The world of this size."""
         return world(self.size)
 
     @cached_property
@@ -80,7 +80,7 @@ class Prepared:
 
     @cached_property
     def state(self) -> State:
-        """The world as a validated state; every row is good."""
+        """The world as a validated state; all rows are valid."""
         raw = self._timed("read rows", lambda: from_tables(tables(self.world), "workload"))
         state, findings = self._timed("validate", lambda: validate(self.program, raw))
         if findings:
@@ -88,7 +88,7 @@ class Prepared:
         return state
 
     def ours(self, *, everything: bool = True, members: bool = True) -> Mapping[str, Path]:
-        """The bundles of the compiled policy; without `everything` it has no owners, which the other side has none of."""
+        """The bundles of the compiled policy; without `everything`, the state has no owners, like the hand-written data."""
         state = replace(
             self.state,
             owners=self.state.owners if everything else (),
@@ -138,7 +138,7 @@ class Prepared:
 
 @contextmanager
 def serve(bundles: Mapping[str, Path], *arguments: str) -> Iterator[OpaServer]:
-    """An OPA with the bundles active; `arguments` are more of its own."""
+    """Run an OPA with the bundles active; `arguments` are additional arguments of OPA."""
     with OpaServer(bundles, extra_args=(*QUIET, *arguments), timeout=300) as opa:
         yield opa
 
@@ -160,7 +160,7 @@ def tables(world: World) -> dict[str, list[dict[str, str]]]:
 
 
 def by_hand_data(world: World, *, members: bool) -> dict[str, Any]:
-    """The data of the hand-written policy: bare names, since it knows what each of them is."""
+    """The data of the hand-written policy, which needs no types or prefixes of names."""
     held: dict[str, dict[str, dict[str, dict[str, bool]]]] = {
         "allow": defaultdict(lambda: defaultdict(dict)),
         "deny": defaultdict(lambda: defaultdict(dict)),

@@ -1,8 +1,8 @@
-"""Measure, show, and write the figures into docs/benchmarks.md.
+"""Run the benchmarks, print the figures and write them to docs/benchmarks.md.
 
-python bench/run.py                      everything, some half an hour
+python bench/run.py                      everything, about half an hour
 python bench/run.py decisions --sizes S  one part, one size
-python bench/run.py --quick              a look: few repetitions, nothing is written
+python bench/run.py --quick              few repetitions, nothing is written
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the named parts; exit code 1 where an answer was wrong, 3 where OPA is missing."""
+    """Run the named parts; exit code 1 for wrong answers, 3 for failures such as a missing OPA."""
     options = _options(arguments)
     sizes = options.sizes.split(",")
     if unknown := [size for size in sizes if size not in SIZES]:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         opa = binary.find()
-        # Every part starts OPA, and a contestant that looked for it anew would look for another.
+        # Every part starts OPA: make sure that all contestants use the same one.
         os.environ["PRIVTAB_OPA"] = str(opa)
         for part in options.parts or PARTS:
             waited = _wait(options.wait)
@@ -110,7 +110,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _wait(seconds: float) -> bool:
-    """Wait for a quiet machine; whether there was any waiting."""
+    """Wait for a quiet machine, at most that many seconds; returns whether it waited at all."""
     deadline = time.monotonic() + seconds
     waited = False
     while os.getloadavg()[0] > QUIET_LOAD and time.monotonic() < deadline:
@@ -131,7 +131,7 @@ def _show(report: Report) -> None:
 
 
 def _write(report: Report, repetitions: int, load: float) -> None:
-    """Put a part's figures between its marks on the page."""
+    """Write a part's figures between its markers on the page."""
     text = PAGE.read_text(encoding="utf-8")
     begin, end = f"<!-- {report.part}: begin -->", f"<!-- {report.part}: end -->"
     if begin not in text or end not in text:

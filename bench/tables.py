@@ -1,4 +1,4 @@
-"""The commands that keep tables: wall time of whole processes, on the largest shipped policy and on generated ones."""
+"""Wall time of the commands for policy authors, as whole processes, on the largest shipped policy and on generated ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def _commands(folder: Path) -> Mapping[str, tuple[list[str], float | None]]:
-    """Command lines by what they do, and how many seconds they may take; files are put into the folder."""
+    """Command lines by description, each with its limit in seconds; input files are written to the folder."""
     largest = max(find_policies([SHIPPED]), key=lambda path: len(load_program(path).rules))
     name = short_name(largest)
     changed = _written(folder / "changed.yaml", _with_less(largest.read_text(encoding="utf-8").splitlines()))
@@ -73,7 +73,7 @@ def _written(path: Path, lines: Iterable[str]) -> str:
 
 
 def _with_less(lines: Iterable[str]) -> list[str]:
-    """The first ten rows with an alternative ask for both."""
+    """A policy whose first ten rows with an alternative require both parts."""
     changed: list[str] = []
     left = 10
     for line in lines:
@@ -84,7 +84,7 @@ def _with_less(lines: Iterable[str]) -> list[str]:
 
 
 def _with_more(lines: Sequence[str]) -> list[str]:
-    """The generated policy with rows, spread over the file, that one privilege more is enough for."""
+    """The generated policy with an additional alternative privilege in rows that are spread over the file."""
     places = [at for at, line in enumerate(lines) if line.startswith("    update, rename: ")]
     step = len(places) * OPERATIONS_PER_LINE // CHANGED
     chosen = frozenset(places[::step])

@@ -1,4 +1,4 @@
-"""The memory of a process and of all that it started: a Spark driver is a JVM and some Python workers."""
+"""Memory of a process and its descendants: a Spark driver includes a JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tree(pid: int) -> set[int]:
                 stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
             except OSError:
                 continue  # ended meanwhile
-            # The name in brackets may hold spaces and brackets of its own.
+            # The name in parentheses may itself contain spaces and parentheses.
             parent = int(stat.rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.name))
     found, left = {pid}, [pid]
@@ -32,7 +32,7 @@ def tree(pid: int) -> set[int]:
 
 
 def proportional(pid: int) -> float:
-    """MiB of a process, what it shares with others counted by its part of it; 0 where it has ended."""
+    """Proportional set size of a process in MiB, which divides shared memory among its users; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -41,7 +41,7 @@ def proportional(pid: int) -> float:
 
 
 class Peak:
-    """Watches this process and its descendants while the block runs; `mib` is the most that they had together."""
+    """Watches this process and its descendants while the block runs; `mib` is the peak of their total memory."""
 
     def __init__(self) -> None:
         self.mib = 0.0

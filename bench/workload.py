@@ -1,6 +1,6 @@
-"""A seeded world of users, roles and grants, requests about it, and the true answers in plain Python.
+"""A seeded world of users, roles and grants, with requests and their correct answers in plain Python.
 
-Nothing here imports privtab: the truth must not share a mistake with what it judges.
+Nothing here imports privtab, so that the expected answers share no bug with it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache
 REQUESTS = 10_000
 METALAKE = "m"
 NOISE = ("CREATE_TABLE", "CREATE_TOPIC", "USE_MODEL", "MODIFY_TABLE")
-"""Privileges that no question here asks for, but the last: `load` is content with it."""
+"""Privileges that no operation here requires, except that `load` accepts the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much of everything there is. `schemas` are in one catalog, `tables` in one schema."""
+    """The size of a world. `schemas` are counted in one catalog, `tables` in one schema."""
 
     users: int
     groups: int
@@ -31,7 +31,7 @@ class Size:
 
     @property
     def table_names(self) -> int:
-        """Tables that a request may name."""
+        """The number of tables that a request may name."""
         return self.catalogs * self.schemas * self.tables
 
 
@@ -46,21 +46,21 @@ SIZES: Mapping[str, Size] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Who holds what, and the requests. An entity is its path: `m/c1` is a catalog, `m/c1/s2/t3` a table."""
+    """A state and requests. Entities are given by path: `m/c1` is a catalog, `m/c1/s2/t3` a table."""
 
     size: Size
     grants: tuple[tuple[str, str, str, str], ...]
-    """(role, `allow` or `deny`, privilege, path), sorted, each once."""
+    """(role, `allow` or `deny`, privilege, path), sorted, without duplicates."""
     roles_of: Mapping[str, tuple[str, ...]]
-    """The roles of each user, those of their groups not among them."""
+    """The roles assigned to each user directly, not through groups."""
     groups_of: Mapping[str, tuple[str, ...]]
     group_roles: Mapping[str, tuple[str, ...]]
     members: frozenset[str]
-    """Users of the metalake: all but one in a hundred."""
+    """Members of the metalake: 99 % of the users."""
     owners: Mapping[str, str]
     """The owner of each schema."""
     requests: tuple[tuple[str, str], ...]
-    """(user, path of a table): half of them may be selected from."""
+    """(user, path of a table); `select` is allowed for half of them."""
     may_select: tuple[bool, ...]
     may_load: tuple[bool, ...]
 
@@ -86,7 +86,7 @@ def ancestors(path: str) -> tuple[str, ...]:
 
 
 class Truth:
-    """What may be done, read straight from the grants."""
+    """Decides directly from the grants."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -97,7 +97,7 @@ class Truth:
             by_effect.setdefault((privilege, path), set()).add(role)
 
     def holds(self, user: str, privilege: str, path: str) -> bool:
-        """Some role allows it here or above, and none denies it here or above."""
+        """Whether a role of the user has the privilege on the entity or above it, and none has a denial there."""
         roles = self._world.all_roles(user)
         places = [(privilege, place) for place in ancestors(path)]
         nothing: set[str] = set()
@@ -105,7 +105,7 @@ class Truth:
         return allowed and not any(roles & self._denied.get(place, nothing) for place in places)
 
     def select(self, user: str, table: str) -> bool:
-        """Bare privileges: use the catalog, use the schema, select from the table."""
+        """The three privileges alone: use the catalog, use the schema, select from the table."""
         _, catalog, schema, _ = ancestors(table)
         return (
             self.holds(user, "USE_CATALOG", catalog)
@@ -114,7 +114,7 @@ class Truth:
         )
 
     def load(self, user: str, table: str) -> bool:
-        """The policy's own row: a member, who can load catalog and schema, and owns the table or may read it."""
+        """The row of the policy: a member who can load the catalog and the schema, and who owns or may read the table."""
         _, catalog, schema, _ = ancestors(table)
         owns = self._world.owners.get(schema) == user
         return (
@@ -126,7 +126,7 @@ class Truth:
 
 
 class _Maker:
-    """Draws a world from one seeded source of chance."""
+    """Generates a world with one seeded random generator."""
 
     def __init__(self, size: Size) -> None:
         self.size = size
@@ -161,7 +161,7 @@ class _Maker:
         return self.asked(unasked)
 
     def grants_of(self, role: str) -> set[tuple[str, str, str, str]]:
-        """A role works in a few schemas of a few catalogs, with an exception here and there."""
+        """Grants in a few schemas of a few catalogs, with some denials."""
         wanted = self.size.grants // self.size.roles
         found: dict[tuple[str, str, str, str], None] = {}
         while len(found) < wanted:
@@ -170,7 +170,7 @@ class _Maker:
         return set(list(found)[:wanted])
 
     def workplace(self) -> Iterator[tuple[str, str, str]]:
-        """Grants on one catalog and what is below it: (privilege, path, effect)."""
+        """Grants on one catalog and entities below it: (privilege, path, effect)."""
         draw = self.chance.random
         catalog = self.below(METALAKE)
         yield "USE_CATALOG", METALAKE if draw() < 0.02 else catalog, "allow"
@@ -191,13 +191,13 @@ class _Maker:
                 yield self.chance.choice(["USE_SCHEMA", "SELECT_TABLE"]), self.below(catalog), "deny"
 
     def below(self, path: str) -> str:
-        """Some child of an entity."""
+        """A random child of an entity."""
         level = path.count("/")
         letter, count = (("c", self.size.catalogs), ("s", self.size.schemas), ("t", self.size.tables))[level]
         return f"{path}/{letter}{self.chance.randrange(count)}"
 
     def asked(self, world: World) -> World:
-        """The world with its requests: mostly about places where the user's roles hold something, so near misses abound."""
+        """The world with its requests, mostly where the user's roles hold something, so that near misses are frequent."""
         truth = Truth(world)
         selectable: dict[str, list[str]] = {}
         for role, _, privilege, path in world.grants:
