@@ -1,4 +1,4 @@
-"""privtab: privilege tables in, decisions out. The light front door: nothing beyond the standard library is imported here.
+"""privtab: privilege tables in, decisions out. Importing it loads nothing beyond the standard library.
 
 >>> from privtab import Client, Entity, Request
 >>> Request(user="alice", action="load", resource=Entity.parse("table:m/c/s/t")).to_json()["resource"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SOURCE = "."
-"""What pip installs, seen from a checkout."""
+"""What pip installs, relative to a checkout."""
 
 
 def how_to_install(*extras: str) -> str:

@@ -1,4 +1,4 @@
-"""Names that are loaded when they are first asked for, so that importing a front door costs next to nothing."""
+"""Load names on first use, so that importing a package costs next to nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__`: each name with the module that it comes from."""
+    """A module's `__getattr__` that imports each name from its module."""
 
     def get(name: str) -> Any:
         if name not in places:
@@ -20,7 +20,7 @@ def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def renamed(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` for former names: each is the new one, with a DeprecationWarning."""
+    """A module's `__getattr__` for former names, which returns the new one with a DeprecationWarning."""
 
     def get(name: str) -> Any:
         if name not in names:
@@ -32,5 +32,5 @@ def renamed(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def listed(names: Sequence[str]) -> Callable[[], list[str]]:
-    """A module's `__dir__`: what it exports, loaded or not, so that shells and notebooks complete it."""
+    """A module's `__dir__`: all exports, loaded or not, so that shells and notebooks complete them."""
     return lambda: sorted(names)

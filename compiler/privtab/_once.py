@@ -1,4 +1,4 @@
-"""What is worked out once for a policy or a program: they hold mappings, so they are known by identity."""
+"""Cache results for policies and programs. These hold mappings, so they are compared by identity."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _KEPT = 4
-"""Programs are compared in pairs; a few more are kept than are looked at together."""
+"""Programs are compared in pairs; keep a few more than are in use at once."""
 
 
 class _ById(Generic[K]):
-    """A value as a cache key. It holds the value, so that no other one can get the same identity meanwhile."""
+    """A value as a cache key. It keeps the value alive, so that no other value can get the same identity."""
 
     def __init__(self, value: K) -> None:
         self.value = value
@@ -27,7 +27,7 @@ class _ById(Generic[K]):
 
 
 def once(work: Callable[[K], T]) -> Callable[[K], T]:
-    """The function, whose last few results are kept."""
+    """Cache the last few results of a function."""
 
     @lru_cache(maxsize=_KEPT)
     def kept(key: _ById[K]) -> T:

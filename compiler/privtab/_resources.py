@@ -1,4 +1,4 @@
-"""Where templates, shipped policies and OPA's own files lie: inside the installed package, else in the checkout."""
+"""Locate templates, shipped policies and OPA's own files: in the installed package, otherwise in the checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def _folder(name: str) -> Path:
-    """The folder `name` of the wheel's data or of the checkout; raises FileNotFoundError where neither has it."""
+    """The folder `name` of the wheel's data or of the checkout. Raises FileNotFoundError if neither has it."""
     for root in (_PACKAGE / "_data", _PACKAGE.parent.parent):
         if (root / name).is_dir():
             return root / name

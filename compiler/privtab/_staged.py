@@ -1,4 +1,4 @@
-"""Files that are written beside their place and renamed: a reader sees the old or the new one, never half of it."""
+"""Write files under a temporary name and rename them: a reader sees the old or the new file, never half of one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from privtab.errors import BundleWriteError
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and its folder where there is none; raises BundleWriteError."""
+    """Write a whole file or nothing, and create its folder if necessary. Raises BundleWriteError."""
     write_pieces(path, [content])
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
-    """As `write`, of content that comes in pieces; how many bytes it was. Nothing is written where it breaks off."""
+    """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
     try:
         with staged(path, pieces) as beside:
             size = beside.stat().st_size
@@ -30,9 +30,9 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
 
 @contextlib.contextmanager
 def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Path]:
-    """The content in a new file beside its place, on the disk; what is not renamed goes away. Raises OSError.
+    """Write the content to a new file beside `path`, on the disk; unless renamed, it is deleted at the end. Raises OSError.
 
-    It is as readable as the umask of the process lets files be.
+    The umask of the process determines its permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent / f"{prefix or f'.{path.name[:40]}.'}{secrets.token_hex(8)}"
@@ -48,11 +48,11 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Pa
 
 
 def settle(path: Path) -> None:
-    """Let the name of a new file outlive a power cut too."""
+    """Make the name of a new file survive a power failure."""
     try:
         handle = os.open(path.parent, os.O_RDONLY)
     except OSError:
-        return  # Some systems do not open folders, and some file systems have no such call for them.
+        return  # Some systems do not open folders, and some file systems cannot sync them.
     try:
         with contextlib.suppress(OSError):
             os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Jinja2 for everything that is written from `templates/`: undefined names are errors, blocks leave no lines behind."""
+"""Jinja2 for everything that is generated from `templates/`: undefined names are errors, block tags leave no lines behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4)
 def environment(folder: str) -> Environment:
-    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values by a filter."""
+    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(

@@ -22,14 +22,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Located(Generic[T_co]):
-    """A value together with the place it was read from."""
+    """A value and the position it was read from."""
 
     value: T_co
     span: Span
 
 
 class Severity(StrEnum):
-    """How much a finding weighs; only errors stop a compilation."""
+    """The severity of a finding; only errors stop a compilation."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -38,7 +38,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Related:
-    """A second place that belongs to a finding."""
+    """A second position that belongs to a finding."""
 
     message: str
     span: Span
@@ -46,9 +46,9 @@ class Related:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding: a code and a name, a message, a place, and a computed hint.
+    """One finding: a code and a name, a message, a position, and a computed hint.
 
-    `fix` is the text that would put it right where it stands in place of the span.
+    `fix` is the text that corrects the file if it replaces the span.
     """
 
     code: str
@@ -62,5 +62,5 @@ class Diagnostic:
 
 
 def in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Findings sorted by place, then code, without repetitions."""
+    """Findings sorted by position, then code, without duplicates."""
     return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))

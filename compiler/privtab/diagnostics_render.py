@@ -1,4 +1,4 @@
-"""Findings as text: place, code, the line with a caret under the name, and advice."""
+"""Findings as text: position, code, the line with carets under the name, and advice."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severit
 _BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _WIDTH = 160
-"""Longer lines are cut around the place."""
+"""Longer lines are cut around the span."""
 
 
 def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, color: bool = False) -> str:
-    """Every finding, a blank line between two; `sources` holds the text of files by the path that spans have.
+    """Render every finding, with blank lines between them; `sources` holds the texts of files by the paths in spans.
 
-    A file whose text is not there is named without its line.
+    A finding in a file without text is shown without its line.
     """
     lines = {path: _LINE_END.split(text) for path, text in sources.items()}
     return "\n\n".join(_one(d, lines, color=color) for d in diagnostics)
 
 
 def shown_columns(line: str, start: int, end: int) -> tuple[str, int, int]:
-    r"""A line of a file as it is printed, and where the characters from `start` to `end` then stand.
+    r"""A line of a file as it is printed, and the positions of the characters from `start` to `end` in it.
 
     >>> shown_columns("\x1b[2Jgone", 4, 8)
     ('\\x1b[2Jgone', 7, 11)
@@ -62,7 +62,7 @@ def _place(span: Span) -> str:
 
 
 def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list[str]:
-    """The first line of the span with carets below; a tab stays a tab so that the carets stand right."""
+    """The first line of the span with carets below; tabs are kept so that the carets line up."""
     of_file = lines.get(span.path)
     if of_file is None or not 1 <= span.line <= len(of_file):
         return []
@@ -87,7 +87,7 @@ def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list
 
 
 def _cells(character: str) -> int:
-    """How many columns a terminal gives a character."""
+    """How many columns a character takes on a terminal."""
     if combining(character):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1

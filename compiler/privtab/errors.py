@@ -6,23 +6,23 @@ PrivtabError
 ├── FileError                 a file that was named cannot be read (exit code 3)
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
-├── UnsupportedError          a back end cannot say what the policy says; carries the place (exit code 1)
+├── UnsupportedError          a back end cannot express what the policy says; carries the place (exit code 1)
 │   └── Undecided             a question about conditions costs more than its budget (exit code 1)
-├── FormatError               a file cannot be laid out anew; a defect of privtab (exit code 3)
+├── FormatError               a file cannot be reformatted; a defect of privtab (exit code 3)
 ├── BundleWriteError          a bundle could not be written (exit code 3)
-├── BrokenBundle              a bundle is not whole, or is none (exit code 3)
+├── BrokenBundle              a bundle is incomplete, or not a bundle (exit code 3)
 ├── OpaError                  OPA could not be found, built or started (exit code 3)
 ├── FleetError                sidecars, or the server that they report to, could not be reached (exit code 3)
 ├── RegistryError             a registry of bundles could not be read or written (exit code 3)
-│   ├── RegistryConflict      somebody else was there first (exit code 1)
-│   └── BundleRefused         a bundle that must not be kept: broken, of no known kind, not signed (exit code 1)
-└── DecisionError             no answer that may be acted on as an allow
-    ├── AccessDenied          the answer is no; says what is missing
-    ├── InvalidRequest        the request names what the policy does not know; nothing was sent
-    │   └── Unauthenticated   nobody is known to ask
-    ├── PolicyError           the policy point answered nonsense: undefined, wrong shape, 4xx
-    │   └── SignatureRefused  a bundle is not signed by whom it must be
-    └── DecisionUnavailable   nobody answered: refused, timed out, 5xx, no bundle active
+│   ├── RegistryConflict      another change came first (exit code 1)
+│   └── BundleRefused         a bundle that must not be stored: broken, of no known kind, not signed (exit code 1)
+└── DecisionError             no answer that may be treated as an allow
+    ├── AccessDenied          the request is denied; says what is missing
+    ├── InvalidRequest        the request uses names that the policy does not know; nothing was sent
+    │   └── Unauthenticated   the service knows no user for the request
+    ├── PolicyError           the decision point gave an invalid answer: undefined, wrong shape, 4xx
+    │   └── SignatureRefused  a bundle is not signed as required
+    └── DecisionUnavailable   no answer in time: refused, timed out, 5xx, no bundle active
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FileError(PrivtabError):
 class PolicyInvalid(PrivtabError):
     """A policy has findings that stop it.
 
-    `diagnostics` holds every finding, sorted by place; the message has the first of them.
+    `diagnostics` holds every finding, sorted by place; the message shows the first of them.
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
@@ -68,9 +68,9 @@ class PolicyInvalid(PrivtabError):
 
 
 class StateInvalid(PrivtabError):
-    """Rows of a state are wrong; `findings` holds one value for each of them, and the message has the first of them.
+    """Rows of a state are wrong; `findings` holds one value for each of them, and the message shows the first of them.
 
-    `why`: what follows, where that does not go without saying.
+    `why`: the consequence, if it is not obvious.
     """
 
     def __init__(self, findings: tuple[object, ...], why: str = "") -> None:
@@ -96,7 +96,7 @@ class Undecided(UnsupportedError):
 
 
 class FormatError(PrivtabError):
-    """A file cannot be laid out anew without another meaning, which is a defect of privtab; it was not touched."""
+    """A file cannot be reformatted without changing its meaning, which is a defect of privtab; the file is unchanged."""
 
 
 class BundleWriteError(PrivtabError):
@@ -104,7 +104,7 @@ class BundleWriteError(PrivtabError):
 
 
 class BrokenBundle(PrivtabError):
-    """A bundle is not whole, holds a file twice, or is no bundle."""
+    """A bundle is incomplete, contains a file twice, or is not a bundle."""
 
 
 class OpaError(PrivtabError):
@@ -112,7 +112,7 @@ class OpaError(PrivtabError):
 
 
 class FleetError(PrivtabError):
-    """Sidecars, or the server that they report to, could not be reached or refused what they were told."""
+    """Sidecars, or the server that they report to, could not be reached or rejected a message."""
 
 
 class RegistryError(PrivtabError):
@@ -120,19 +120,19 @@ class RegistryError(PrivtabError):
 
 
 class RegistryConflict(RegistryError):
-    """Somebody else was there first: another release of the channel, or other bytes with the same revision."""
+    """Another change came first: another release of the channel, or other bytes with the same revision."""
 
 
 class BundleRefused(RegistryError):
-    """A bundle must not be kept: it does not read, is of no known kind, does not fit its revision, or is not signed."""
+    """A bundle must not be stored: it cannot be read, is of no known kind, does not match its revision, or is not signed."""
 
 
 class DecisionError(PrivtabError):
-    """No answer that may be acted on as an allow."""
+    """No answer that may be treated as an allow."""
 
 
 class AccessDenied(DecisionError):
-    """The answer is no. `decision` says by which rule and what is missing."""
+    """The request is denied. `decision` says by which rule and what is missing."""
 
     def __init__(self, request: Request, decision: Decision) -> None:
         super().__init__(decision.describe(request))
@@ -144,7 +144,7 @@ class InvalidRequest(DecisionError):
     """The request names an operation, type, path or object that the policy does not know."""
 
     def written(self, object_: str) -> str:
-        r"""The message for people who do not write JSON: `context.with.NAME` as they write it, `\1` for the name.
+        r"""The message for callers who do not write JSON: with `object_` for `context.with.NAME`, where `\1` stands for the name.
 
         >>> InvalidRequest("`run` needs context.with.template: …").written(r"`--with \1=…`")
         '`run` needs `--with template=…`: …'
@@ -153,7 +153,7 @@ class InvalidRequest(DecisionError):
 
 
 class Unauthenticated(InvalidRequest):
-    """A service is asked for something by nobody that it knows; nothing was sent."""
+    """A request to a service has no user that the service knows; nothing was sent."""
 
 
 class PolicyError(DecisionError):
@@ -161,13 +161,13 @@ class PolicyError(DecisionError):
 
 
 class SignatureRefused(PolicyError):
-    """A bundle is not signed as it must be: not at all, by another key, for another scope, changed, or older than one before."""
+    """A bundle is not signed as required: not at all, by another key, for another scope, changed, or older than an earlier one."""
 
 
 class DecisionUnavailable(DecisionError):
-    """Nobody answered in time: refused, timed out, 5xx, or no bundle is active.
+    """No answer in time: refused, timed out, 5xx, or no bundle is active.
 
-    `retry`: asking again may help. `retry_after`: the seconds that the decision point asks to wait for.
+    `retry`: a retry may help. `retry_after`: the seconds that the decision point asks to wait.
     """
 
     def __init__(self, message: str = "", *, retry: bool = True, retry_after: float | None = None) -> None:
@@ -177,9 +177,9 @@ class DecisionUnavailable(DecisionError):
 
 
 _MOST = 20
-"""Findings of a policy or of settings that a message shows."""
+"""How many findings of a policy or of settings a message shows."""
 _ROWS = 5
-"""Wrong rows that a message shows."""
+"""How many wrong rows a message shows."""
 _WIDEST = 240
 
 
@@ -192,7 +192,7 @@ def _short(line: str) -> str:
 
 
 def _first(diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """The first findings with place, code and advice, and how many there are beside."""
+    """The first findings with position, code and advice, and the number of the others."""
     lines = []
     for d in diagnostics[:_MOST]:
         code = f"{d.code} " if d.code else ""

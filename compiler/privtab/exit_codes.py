@@ -1,4 +1,4 @@
-"""Exit codes of commands and jobs: the one list."""
+"""Exit codes of commands and jobs."""
 
 from __future__ import annotations
 

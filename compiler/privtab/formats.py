@@ -1,4 +1,4 @@
-"""Formats of the files that tables of a state come in: the one list, by the ending of a file's name."""
+"""The file formats for tables of a state, by file ending."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """A format, the endings of its files, and who reads it."""
+    """A format, its file endings, and whether it can be read with and without Spark."""
 
     name: str
-    """As Spark names the format."""
+    """Spark's name for the format."""
     endings: tuple[str, ...]
     whole: bool = False
-    """Whether one file may hold all tables."""
+    """Whether one file may contain all tables."""
     local: bool = False
-    """Whether it is read without Spark."""
+    """Whether it can be read without Spark."""
     spark: bool = True
-    """Whether Spark reads it."""
+    """Whether Spark can read it."""
 
 
 FILE_FORMATS = (
@@ -35,7 +35,7 @@ WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
 LOCAL = tuple(ending for f in FILE_FORMATS if f.local for ending in f.endings)
 YAML = tuple(ending for f in FILE_FORMATS if f.name == "yaml" for ending in f.endings)
 SPARK: Mapping[str, str] = {ending: f.name for f in FILE_FORMATS if f.spark for ending in f.endings}
-"""By the ending the format as Spark names it."""
+"""Spark's name for the format, by file ending."""
 
 STATE_HELP = "A YAML or JSON file, or a folder with one file for each table."
-"""What a state may be given as, for the help of options."""
+"""What a state may be given as, in the help of options."""

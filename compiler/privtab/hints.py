@@ -1,4 +1,4 @@
-"""Computed advice: the nearest name, and lists of names in words. Standard library only: every room takes its hints from here."""
+"""Computed advice: the nearest name, and lists of names as text. Standard library only, used by every room."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN = 12
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
-    """The known name that `name` was most likely meant to be; upper and lower case are alike, and so are spaces, `-` and `_`.
+    """The known name that was most likely meant by `name`. Ignores case, and differences between spaces, `-` and `_`.
 
     >>> nearest("MODIFIY", ["MODIFY", "CREATE"])
     'MODIFY'
@@ -29,19 +29,19 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
-    """`did you mean …?`, or None where nothing comes near."""
+    """`did you mean …?`, or None if no name is near."""
     near = nearest(name, known, cutoff=cutoff)
     return f"did you mean `{near}`?" if near else None
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` for the end of a message; empty where nothing comes near."""
+    """`; did you mean …?` for the end of a message; empty if no name is near."""
     advice = did_you_mean(name, known, cutoff=0.6)
     return f"; {advice}" if advice else ""
 
 
 def listed(names: Iterable[str], *, last: str = "and") -> str:
-    """Names in backticks, in words, a long list cut short.
+    """Names in backticks, as text; a long list is cut short.
 
     >>> listed(["a", "b", "c"], last="or")
     '`a`, `b` or `c`'

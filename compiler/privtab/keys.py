@@ -1,4 +1,4 @@
-"""Public keys that bundles are verified with: PEM files or texts, and what each is called."""
+"""Public keys for verifying bundles: PEM files or texts, and the id of each key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privtab._install import how_to_install
 from privtab.errors import FileError, UsageError
 
 KeySource: TypeAlias = str | os.PathLike[str]
-"""A file, or the text of one."""
+"""A file, or the content of one."""
 
 ID_DIGITS = 16
 LEAST_RSA_BITS = 2048
@@ -24,17 +24,17 @@ PEM = "-----BEGIN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationKey:
-    """A public key, what it is called, and what it may be used for: the key decides that, never the signature."""
+    """A public key, its id, and the algorithms that it may be used with: the key determines these, never the signature."""
 
     id: str
     algorithms: tuple[str, ...]
-    """The first is the usual one."""
+    """The first is the default."""
     pem: str = field(repr=False)
     where: str = ""
 
     @classmethod
     def of(cls, public: Any, where: str = "", id: str | None = None) -> VerificationKey:  # noqa: A002  (what it is)
-        """From a key of the library; raises UsageError for those that are of no use here."""
+        """Convert a key of the `cryptography` library. Raises UsageError for keys that cannot be used."""
         from cryptography.hazmat.primitives import serialization
 
         usable = algorithms(public, where)
@@ -43,14 +43,14 @@ class VerificationKey:
 
     @property
     def key(self) -> Any:
-        """For the library, whose own keys cannot go to other processes."""
+        """The key as an object of the library; made on each access, since such objects cannot be sent to other processes."""
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
         return load_pem_public_key(self.pem.encode())
 
 
 def verification_keys(sources: KeySource | Iterable[KeySource]) -> tuple[VerificationKey, ...]:
-    """The public keys in these files or texts, each of which may hold several; raises FileError, UsageError."""
+    """The public keys in these files or texts, each of which may hold several. Raises FileError, UsageError."""
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     found = [key for source in given for key in _read(source)]
     if not found:
@@ -59,7 +59,7 @@ def verification_keys(sources: KeySource | Iterable[KeySource]) -> tuple[Verific
 
 
 def key_text(source: KeySource) -> tuple[str, str]:
-    """The text of a key, and what to call it in messages; raises FileError."""
+    """The text of a key, and its name in messages. Raises FileError."""
     text = os.fspath(source)
     if text.lstrip().startswith(PEM):
         return text, "the given key"
@@ -70,7 +70,7 @@ def key_text(source: KeySource) -> tuple[str, str]:
 
 
 def key_id(public: Any) -> str:
-    """What a public key is called where nobody named it: a hash of it, the same wherever the key is."""
+    """The default id of a public key: a hash of it, the same everywhere."""
     from cryptography.hazmat.primitives import serialization
 
     packed = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -78,7 +78,7 @@ def key_id(public: Any) -> str:
 
 
 def algorithms(public: Any, where: str) -> tuple[str, ...]:
-    """What a public key may be used for, the usual first; raises UsageError for keys that are too weak or of no use here."""
+    """The algorithms for a public key, the default first. Raises UsageError for keys that are too weak or of another kind."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     if isinstance(public, rsa.RSAPublicKey):
@@ -91,7 +91,7 @@ def algorithms(public: Any, where: str) -> tuple[str, ...]:
 
 
 def need_cryptography() -> None:
-    """Raise UsageError where the extra `sign` is not installed."""
+    """Raise UsageError if the extra `sign` is not installed."""
     try:
         import cryptography
         import jwt

@@ -1,6 +1,6 @@
-"""Names of entities and principals: how they are written in paths, and which there cannot be.
+"""Names of entities and principals: how paths encode them, and which are invalid.
 
-Standard library only. Names in columns (Arrow, Spark) are written by the same `ESCAPES`.
+Standard library only. Columns of names (Arrow, Spark) use the same `ESCAPES`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from privtab.errors import InvalidRequest
 KINDS = ("user", "group", "role")
 """The kinds of principals."""
 WILDCARDS = "*?%"
-"""What other systems write for any name. Here it would be one name as any other, so it is taken for none."""
+"""Wildcards of other systems. Here they would be ordinary names, so names that consist of them are refused."""
 ESCAPES = (("%", "%25"), ("/", "%2F"))
-"""Signs that a name of a path does not hold as they are, and what stands for each: in this order they are written."""
+"""Characters that names in a path cannot contain, with their escapes, in the order of encoding."""
 WILDCARD_ESCAPES = (("*", "%2A"), ("?", "%3F"))
-"""The same for names that are nothing but wildcards."""
+"""The same for names that consist only of wildcards."""
 _WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
 _ESCAPED_WILDCARD = re.compile(r"(?:%2A|%3F)+")
 _KIND = re.compile(r"(user|group|role):", re.IGNORECASE)
 
 
 def encode_name(name: str) -> str:
-    """One name of a path, percent-encoded where it holds `/` or `%`, or is nothing but `*` and `?`.
+    """Encode a name for a path: percent-encode `/` and `%`, and a name that consists only of `*` and `?`.
 
     >>> encode_name("a/b 100%"), encode_name("*"), encode_name("a*")
     ('a%2Fb 100%25', '%2A', 'a*')
@@ -37,7 +37,7 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(name: str) -> str:
-    """A name of a path as the name of a principal is written: there `%2A` and `%3F` stay as they are.
+    """Decode a name of a path to the form of principals' names, in which `%2A` and `%3F` remain.
 
     >>> decode_name("a%2Fb 100%25"), decode_name("%2A")
     ('a/b 100%', '%2A')
@@ -49,7 +49,7 @@ def decode_name(name: str) -> str:
 
 
 def last_name(path: str) -> str:
-    """The last name of a path, as the name of a principal is written.
+    """The last name of a path, decoded to the form of principals' names.
 
     >>> last_name("m/a%2Fb")
     'a/b'
@@ -58,7 +58,7 @@ def last_name(path: str) -> str:
 
 
 def refers_to(principal: str, path: str) -> bool:
-    """Whether the name of a principal stands for the entity at a path: it is its last name, or spells the whole path.
+    """Whether a principal's name refers to the entity at a path: it is the last name, or the whole path.
 
     >>> refers_to("eng", "m/eng"), refers_to("m/eng", "m/eng"), refers_to("m", "m/eng")
     (True, True, False)
@@ -76,7 +76,7 @@ def path_of(key: str) -> str:
 
 
 def is_wildcard(name: str) -> bool:
-    """Whether a name is nothing but wildcards of other systems.
+    """Whether a name consists only of wildcards of other systems.
 
     >>> is_wildcard("*"), is_wildcard("%"), is_wildcard("sales_*"), is_wildcard("%2A"), is_wildcard("")
     (True, True, False, False, False)
@@ -85,7 +85,7 @@ def is_wildcard(name: str) -> bool:
 
 
 def wrong_escape(name: str) -> str | None:
-    """The first `%` of a name in a path that begins no escape, with what follows it."""
+    """The first `%` in a name of a path that does not begin an escape, with the characters that follow it."""
     if "%" not in name or _ESCAPED_WILDCARD.fullmatch(name):
         return None
     found = _WRONG_ESCAPE.search(name)
@@ -93,7 +93,7 @@ def wrong_escape(name: str) -> str | None:
 
 
 def bare_name(text: str, kind: str) -> str:
-    """A principal's name, written alone or as `kind:name`; reading it twice is reading it once.
+    """The name of a principal given as a name or as `kind:name`; applying it twice changes nothing.
 
     >>> bare_name("user:alice", "user"), bare_name("alice", "user"), bare_name("user:user:alice", "user")
     ('alice', 'alice', 'user:user:alice')
@@ -119,13 +119,13 @@ def check_user(name: str) -> None:
 
 
 def escape_wildcard(name: str) -> str:
-    """How a name that is nothing but wildcards is written, in a path and as a principal."""
+    """Escape a name that consists only of wildcards, for a path and for a principal."""
     for sign, escape in (*ESCAPES, *WILDCARD_ESCAPES):
         name = name.replace(sign, escape)
     return name
 
 
 def check_unicode(name: str) -> None:
-    """Raise InvalidRequest for half of a surrogate pair: OPA reads any of those as U+FFFD, and takes one name for another."""
+    """Raise InvalidRequest for a lone surrogate: OPA reads all of them as U+FFFD and would confuse names."""
     if not is_unicode(name):
         raise InvalidRequest(f"a name is not valid Unicode: {name!a:.80}")

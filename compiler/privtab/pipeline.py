@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance
 
 POLICIES = "policy_src"
-"""The folder of policies where the settings name no other."""
+"""The default folder of policies."""
 MARK = "privtab:"
-"""The key by which a YAML file is a policy: scenario and state files have others."""
+"""The key that makes a YAML file a policy; scenario and state files do not have it."""
 
 
 def load_program(
     policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> Program:
-    """The program of a policy.
+    """Load the program of a policy.
 
-    `policy`: a name such as `cdap/final`, or a path. Raises PolicyInvalid with every finding, UsageError where there is no
-    such policy, variant or reading, FileError where its file cannot be read.
+    `policy`: a name such as `shop/1`, or a path. Raises PolicyInvalid with every finding, UsageError if the policy, variant or
+    reading does not exist, FileError if the file cannot be read.
     """
     return program_of(source.load(find_policy(policy)), variant=variant, readings=readings)
 
 
 def program_of(file: SourceFile, *, variant: str | None = None, readings: Mapping[str, str] | None = None) -> Program:
-    """The program of a policy that was read already, from wherever; raises as `load_program` does."""
+    """The program of a policy whose file was read already. Raises as `load_program`."""
     resolved, found = _resolve(file, variant, readings or {})
     if resolved is None:
         raise PolicyInvalid(in_order(found))
@@ -53,9 +53,9 @@ def program_of(file: SourceFile, *, variant: str | None = None, readings: Mappin
 def check_policy(
     policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> tuple[Program | None, tuple[Diagnostic, ...]]:
-    """The program of a policy, None where errors stop it, and every finding sorted by place.
+    """The program of a policy, or None if errors stop it, and every finding sorted by position.
 
-    Findings have the severities of the settings beside the policy; those that are ignored there or by a comment are left out.
+    Findings have the severities in the settings beside the policy; those that are ignored there or by a comment are left out.
     """
     checked = lint_policy(policy, variant=variant, readings=readings)
     return checked.program, checked.judged.kept
@@ -63,7 +63,7 @@ def check_policy(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCheck:
-    """All that is known of a policy once it was read: its program, and its findings, ignored ones too."""
+    """The result of checking a policy: its program, and its findings, including ignored ones."""
 
     source: SourceFile
     program: Program | None
@@ -78,7 +78,7 @@ def lint_policy(
     readings: Mapping[str, str] | None = None,
     settings: Settings | None = None,
 ) -> PolicyCheck:
-    """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid where they are wrong."""
+    """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid."""
     path = find_policy(policy)
     file = source.load(path)
     resolved, found = _resolve(file, variant, readings or {})
@@ -97,7 +97,7 @@ def lint_policy(
 def _resolve(
     file: SourceFile, variant: str | None, readings: Mapping[str, str]
 ) -> tuple[model.Policy | None, list[Diagnostic]]:
-    """A policy and what stands in its way. What `checks.run` finds is advice: who wants answers does without it."""
+    """Resolve a policy and return its findings, without those of `checks.run`, which are only advice."""
     tables, found = syntax.read(file)
     if tables is None:
         return None, found
@@ -107,14 +107,14 @@ def _resolve(
 
 @once
 def optimised(program: Program) -> Program:
-    """The program after the passes: the one that every engine runs."""
+    """The program after the passes, which every engine runs."""
     return passes.run(program)
 
 
 def policy_artifacts(
     program: Program, name: str | None = None, *, sharded: bool = False, provenance: Provenance | None = None
 ) -> PolicyArtifacts:
-    """Compile a program: the passes, the Rego, the program as JSON. Arguments as of `bundle.pack.pack_policy`."""
+    """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`."""
     from privtab.bundle.pack import pack_policy
 
     return pack_policy(program, name, optimised=optimised(program), sharded=sharded, provenance=provenance)
@@ -135,17 +135,17 @@ def backend_files(program: Program, name: str, artifacts: PolicyArtifacts) -> Ma
 
 
 def wasm_modules(program: Program, name: str | None = None) -> Mapping[str, str]:
-    """The Rego modules of a program for OPA's Wasm compiler, whose code has no index over rules."""
+    """The Rego modules of a program for OPA's Wasm compiler, which does not index rules."""
     from privtab.backends import rego
 
     return rego.render(optimised(program), name, indexed=False, cut=is_cut(program))
 
 
 def find_policy(policy: str | Path) -> Path:
-    """The file of a policy: a path as it is, else a name looked up in the folders of `policy_paths`, then among the shipped ones.
+    """The file of a policy: a path, or a name in the folders of `policy_paths` or among the shipped policies.
 
-    Raises FileError where a path to a YAML file leads nowhere, UsageError for a policy that is compiled already, and with the
-    nearest name otherwise.
+    Raises FileError if a path to a YAML file does not exist, UsageError for a compiled policy, and UsageError with the
+    nearest name for an unknown one.
     """
     path = Path(policy)
     if str(policy).startswith("registry:") or path.name.endswith((".tar.gz", ".tgz")):
@@ -168,7 +168,7 @@ def find_policy(policy: str | Path) -> Path:
 
 
 def find_policies(paths: Iterable[str | Path]) -> list[Path]:
-    """Every policy file at or below the paths, sorted; names such as `cdap/final`, and `cdap` for all of them, are welcome too."""
+    """Every policy file at or below the paths, sorted; a path may also be a name such as `shop/1`, or `shop` for all versions."""
     found: set[Path] = set()
     for path in map(Path, paths):
         folder = path if path.is_dir() else system_folder(path)
@@ -177,7 +177,7 @@ def find_policies(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def system_folder(name: Path) -> Path | None:
-    """The folder with the policies of a system, where policies are looked up by name; None where there is none of that name."""
+    """The folder with the policies of a system, among those in which names are looked up; None if there is none."""
     if name.is_absolute() or name.exists() or ".." in name.parts or not name.parts:
         return None
     below = (folder / name for folder in policy_folders())
@@ -185,14 +185,14 @@ def system_folder(name: Path) -> Path | None:
 
 
 def policy_folders() -> list[Path]:
-    """Where names are looked up: the folders of `policy_paths`, then the shipped policies."""
+    """The folders in which names are looked up: those of `policy_paths`, then the shipped policies."""
     return [folder for folder in (*policy_paths(), _resources.policies()) if folder.is_dir()]
 
 
 def policy_paths(settings: Settings | None = None) -> list[Path]:
-    """Where policies lie when nothing is named, there or not: what `policies` of the settings lists, else `policy_src/`.
+    """The default paths of policies, whether they exist or not: `policies` of the settings, otherwise `policy_src/`.
 
-    `settings`: those of the working directory where left off. Raises SettingsInvalid where these are wrong.
+    `settings`: by default, those of the working directory. Raises SettingsInvalid if these are invalid.
     """
     settings = settings or settings_for(Path.cwd() / OWN)
     if settings.root is None or settings.policies is None:
@@ -201,9 +201,9 @@ def policy_paths(settings: Settings | None = None) -> list[Path]:
 
 
 def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
-    """Every policy file at or below what is named, else what `policy_paths` lists.
+    """Every policy file at or below the given paths, or those of `policy_paths` if none are given.
 
-    Raises UsageError where one of these has no policy: a command that checks nothing must not look like one that found
+    Raises UsageError if one of them has no policy: a command that checks nothing must not look like one that found
     nothing wrong.
     """
     found: set[Path] = set()
@@ -216,7 +216,7 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
 
 
 def named_or_usual(paths: Iterable[str | Path] | None) -> list[Path]:
-    """The paths that are named, else those of `policy_paths`; raises UsageError where one of the latter is not there."""
+    """The given paths, or those of `policy_paths` if none are given. Raises UsageError if one of the latter does not exist."""
     named = [Path(path) for path in paths or ()]
     if named:
         return named
@@ -231,7 +231,7 @@ def named_or_usual(paths: Iterable[str | Path] | None) -> list[Path]:
 
 
 def policy_names() -> list[str]:
-    """The names by which policies are found."""
+    """The names by which policies can be found."""
     return sorted({name for folder in policy_folders() for name in _names(folder)})
 
 
@@ -244,7 +244,7 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _is_policy(path: Path) -> bool:
-    """Whether a file has the policy key at the margin; one that cannot be read is let through, to be reported."""
+    """Whether a file has the policy key at the start of a line; true for an unreadable file, so that it is reported."""
     try:
         with path.open(encoding="utf-8") as lines:
             return any(line.startswith(MARK) for line in lines)

@@ -1,7 +1,7 @@
-r"""Text of others on a terminal: the one filter for what is printed.
+r"""Make text from outside safe to print: the one filter for all terminal output.
 
-Names, notes and paths come from policies, states, requests and callers. A terminal would obey some of their characters (ESC,
-BEL, the C1 controls), show others in another order (bidirectional controls) or not at all.
+Names, notes and paths come from policies, states, requests and callers. A terminal would interpret some of their characters
+(ESC, BEL, the C1 controls), and show others in another order (bidirectional controls) or not at all.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-# Unicode's control, format, line separator and surrogate characters, but tabs, line feeds and the format characters that
-# have a shape of their own (the signs of Arabic and other numbers).
+# Unicode's control, format, line separator and surrogate characters, except tabs, line feeds and the format characters
+# that are visible (the signs of Arabic and other numbers).
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
 )
 FORMULA = r"^(?:[\t\r]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])"
-"""How a cell begins that a spreadsheet may take for a formula: for Python's and for Java's regular expressions."""
+"""The start of a cell that a spreadsheet may evaluate as a formula, as a regular expression for Python and for Java."""
 _CHARACTER = re.compile(f"[{_HIDDEN}]")
 _CHARACTER_OR_LINE_END = re.compile(f"[\n{_HIDDEN}]")
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    r"""A text with each character that a terminal would obey or hide as its escape; line ends too, with `one_line`.
+    r"""Replace each character that a terminal would interpret or hide by its escape; with `one_line`, line ends too.
 
-    Each character is taken by itself: a text may be cut before or after.
+    Each character is replaced independently, so a text may be cut before or after.
 
     >>> print(printable("a\x1b[31mb\u202e"), printable("two\nlines", one_line=True))
     a\x1b[31mb\u202e two\nlines
@@ -37,7 +37,7 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
 
 def printable_json(value: object, **style: Any) -> str:
-    r"""A value as JSON without such a character: strings can escape all of them. `style`: as `json.dumps` takes it.
+    r"""A value as JSON with all such characters escaped. `style`: arguments of `json.dumps`.
 
     >>> print(printable_json("a\x7f\U000e0041"))
     "a\u007f\udb40\udc41"
@@ -55,7 +55,7 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def no_formula(cell: str) -> str:
-    """A cell of a table that spreadsheets show and do not work out: behind an apostrophe where it begins as a formula may.
+    """Keep spreadsheets from evaluating a cell: put an apostrophe before it if it may begin a formula.
 
     >>> no_formula("=HYPERLINK(1)"), no_formula("ann"), no_formula(" +1")
     ("'=HYPERLINK(1)", 'ann', "' +1")
@@ -64,17 +64,17 @@ def no_formula(cell: str) -> str:
 
 
 class PrintableStream:
-    """A text stream that writes printable text alone; everything else is the stream's below.
+    """A text stream that writes only printable text; everything else is passed to the underlying stream.
 
-    Rich's consoles write to the stream below: their colours are escapes.
+    Rich's consoles write to the underlying stream, because their colours are escapes.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
-        """The stream below, by the name under which Rich looks for it."""
+        """The underlying stream, under the name that Rich looks for."""
 
     def write(self, text: str) -> int:
-        """Write the text as a terminal may be given it."""
+        """Write the printable form of a text."""
         self.rich_proxied_file.write(printable(text))
         return len(text)
 
@@ -89,7 +89,7 @@ class PrintableStream:
 
 @contextmanager
 def printable_output() -> Iterator[None]:
-    """Let this process write printable text alone to standard output and standard error while the block runs."""
+    """Let this process write only printable text to standard output and standard error during the block."""
     before = sys.stdout, sys.stderr
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

@@ -1,6 +1,6 @@
-"""Requests and decisions: the shape of the OpenID AuthZEN Authorization API 1.0, checked against a policy's names.
+"""Requests and decisions, in the shape of the OpenID AuthZEN Authorization API 1.0.
 
-Everything here is standard library only: the adapter, the reference meaning and the tests share it.
+Standard library only: the adapter, the reference engine and the tests share it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Entity:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The encoded names of the path; none for an empty path."""
+        """The encoded names of the path; empty for an empty path."""
         return tuple(self.id.split("/")) if self.id else ()
 
     @classmethod
     def parse(cls, text: str) -> Entity:
-        """Read `type:path`; raises ValueError where the text has no type."""
+        """Read `type:path`. Raises ValueError if the text has no type."""
         type_, colon, path = text.partition(":")
         if not colon or not type_:
             raise ValueError(f"`{text}` is not an entity: write type:path, as in table:m/c/s/t")
@@ -44,14 +44,14 @@ class Entity:
 
 
 NOT_SET = "=false"
-"""What follows a flag that the context says is not set."""
+"""The suffix of a flag that the context states as not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The question whether `user` may do `action` on `resource`.
 
-    `with_` holds further objects by name. `flags` is what the context says: `pii` is set, `pii=false` is said not to be.
+    `with_` holds further objects by name. `flags` holds what the context states: `pii`, it is set; `pii=false`, it is not.
     """
 
     user: str
@@ -62,7 +62,7 @@ class Request:
     flags: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Take `user:alice` for `alice`, and `group:hr` for `hr`."""
+        """Replace `user:alice` by `alice`, and `group:hr` by `hr`."""
         if type(self.user) is str and ":" in self.user:
             object.__setattr__(self, "user", bare_name(self.user, "user"))
         if self.groups and type(self.groups) is tuple and any(type(g) is str and ":" in g for g in self.groups):
@@ -71,7 +71,7 @@ class Request:
 
     @classmethod
     def from_json(cls, value: object) -> Request:
-        """Read an AuthZEN evaluation request; raises InvalidRequest that names the part that is wrong."""
+        """Read an AuthZEN evaluation request. Raises InvalidRequest, which names the part that is wrong."""
         request = _mapping(value, "request")
         subject = _mapping(request.get("subject"), "subject")
         subject_type = _text(subject.get("type"), "subject.type")
@@ -117,9 +117,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """An answer and why; true where it is an allow.
+    """A decision and its reasons; true if it is an allow.
 
-    `context` is the decision's JSON object, as OPA and AuthZEN have it; `rule`, `reasons`, `missing`, `effects`, `source`
+    `context` is the decision's JSON object, as in OPA and AuthZEN; `rule`, `reasons`, `missing`, `effects`, `source`
     and `revision` are its parts.
 
     >>> decision = Decision(allowed=False, context={"missing": [["READ (table:m/c/s/t)"]]})
@@ -130,7 +130,7 @@ class Decision:
     allowed: bool
     context: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = field(default=None, compare=False, repr=False)
-    """What the decision goes by in logs; no part of its JSON."""
+    """The id of the decision in logs; not part of its JSON."""
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -148,12 +148,12 @@ class Decision:
 
     @property
     def missing(self) -> tuple[tuple[str, ...], ...]:
-        """For a denial, the smallest sets that would turn it: `PRIVILEGE (type:path)`, or `deny …` for a denial in the way."""
+        """For a denial, the smallest sets that would turn it into an allow: `PRIVILEGE (type:path)`, or `deny …` for a denial to remove."""
         return tuple(tuple(atoms) for atoms in self.context.get("missing", ()))
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """For an allow, what success does, for the caller to carry out: `become owner (table:m/c/s/t)`."""
+        """For an allow, the effects for the caller to carry out: `become owner (table:m/c/s/t)`."""
         return tuple(self.context.get("effects", ()))
 
     @property
@@ -170,7 +170,7 @@ class Decision:
 
     @classmethod
     def from_json(cls, value: object) -> Decision:
-        """Read a §5 decision; raises ValueError unless `decision` is a boolean."""
+        """Read a decision in its JSON form. Raises ValueError unless `decision` is a boolean."""
         if not isinstance(value, Mapping) or not isinstance(value.get("decision"), bool):
             raise ValueError("not a decision")
         context = value.get("context", {})
@@ -179,11 +179,11 @@ class Decision:
         return cls(allowed=value["decision"], context=dict(context))
 
     def to_json(self) -> dict[str, Any]:
-        """The §5 decision."""
+        """The decision in its JSON form, as AuthZEN has it."""
         return {"decision": self.allowed, "context": dict(self.context)}
 
     def describe(self, request: Request) -> str:
-        """One sentence for people: who was refused or allowed, and what is missing or which denial is in the way."""
+        """One sentence for users: who is allowed or denied what, and what is missing or which denial applies."""
         asked = f"`{request.action}` on {request.resource}"
         if self.allowed:
             return f"user:{request.user} may {asked}"
@@ -192,7 +192,7 @@ class Decision:
 
 
 def why_denied(missing: Iterable[Iterable[str]]) -> str:
-    """`Decision.missing` for people; empty where nothing would turn the denial.
+    """`Decision.missing` as text for users; empty if nothing would turn the denial into an allow.
 
     >>> why_denied([["READ (table:m/c)", "USE (schema:m)"], ["owner (table:m/c)"]])
     'missing: READ (table:m/c) and USE (schema:m), or owner (table:m/c)'
@@ -214,7 +214,7 @@ def why_denied(missing: Iterable[Iterable[str]]) -> str:
 
 
 def said(flag: str) -> str:
-    """The name of a flag, set or not.
+    """The name of a flag, whether it is stated as set or not.
 
     >>> said("pii=false")
     'pii'
@@ -243,6 +243,6 @@ def _entity(value: object, where: str) -> Entity:
 
 
 def _flags(context: Mapping[str, Any]) -> Iterable[str]:
-    """What the context says of flags: all are set but those that say `false`, since a flag can only ask for more."""
+    """The flags in a context: all are set except those that are `false`, since a flag can only require more."""
     named = ((name, value) for name, value in context.items() if name != "with" and "=" not in name)
     return (f"{name}{NOT_SET}" if value is False else name for name, value in named)

@@ -1,4 +1,4 @@
-"""What a state in parts goes by: the names of its shards, and one revision for all that is there of it."""
+"""Names for the shards of a state, and one revision for all of its parts that are loaded."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 
 def shard_name(root: str) -> str:
-    """A root entity's key as the name of its shard below `at`, in manifests and in patches.
+    """The name of a root entity's shard below `at`, in manifests and in patches, from the entity's key.
 
-    OPA compares the roots of bundles as they are written and then reads them as URLs: what has a `%` in its key would
-    never be written. In a patch `~` is an escape too.
+    OPA compares the roots of bundles as written and then decodes them as URLs, so data below a key with `%` would never be
+    written. In a patch, `~` is an escape too.
 
     >>> shard_name("lake:a%2Fb!"), shard_name("lake:plain")
     ('lake:a!12Fb!0', 'lake:plain')
@@ -19,6 +19,6 @@ def shard_name(root: str) -> str:
 
 
 def combined(people: str, shards: Mapping[str, str]) -> str:
-    """The revision of a state in parts: of its people, and of each shard that is there, by root key. The policy's Rego has the same."""
+    """The revision of a sharded state: of its people, and of each loaded shard by root key. The policy's Rego computes the same."""
     text = "\n".join([people, *(f"{root} {shards[root]}" for root in sorted(shards))])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

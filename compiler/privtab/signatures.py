@@ -17,9 +17,9 @@ from privtab.keys import KeySource, VerificationKey, need_cryptography, verifica
 SIGNATURES = ".signatures.json"
 PATCH = "patch.json"
 HASHES = {"SHA-224": "sha224", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
-"""MD5 and SHA-1, which OPA also knows, can be made to collide."""
+"""Without MD5 and SHA-1, which OPA also accepts: collisions of these can be made."""
 LARGEST_SIGNATURES = 16 << 20
-"""Bytes of a `.signatures.json` that are read before anybody is known to have signed it."""
+"""Limit on the bytes of a `.signatures.json`, which are read before the signature is verified."""
 _STRUCTURED = frozenset({"data.json", "data.yaml", "data.yml", ".manifest"})
 _SEPARATORS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
 _LONE = re.compile("[\ud800-\udfff]")
@@ -27,31 +27,31 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """What a signature says that was verified: by which key, and the hash of every file."""
+    """The claims of a verified signature: the key, and the hash of every file."""
 
     key: str
     algorithm: str
     scope: str
     files: Mapping[str, tuple[str, str]]
-    """By path the algorithm and the hexadecimal hash."""
+    """The algorithm and the hexadecimal hash, by path."""
     sequence: int | None = None
-    """The place of the bundle in the order of its bundles; who signed it counts up."""
+    """The number of the bundle in its sequence, which its signer increases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose signatures count, and for which scope."""
+    """Which keys are trusted, and for which scope."""
 
     keys: tuple[VerificationKey, ...]
     scope: str = ""
 
     @classmethod
     def of(cls, sources: KeySource | Iterable[KeySource], scope: str = "") -> Trust:
-        """From PEM files or texts; raises FileError, UsageError."""
+        """Read PEM files or texts. Raises FileError, UsageError."""
         return cls(verification_keys(sources), scope)
 
     def signed(self, signatures: bytes | None, *, now: float | None = None) -> Signed:
-        """What the content of `.signatures.json` says; raises SignatureRefused where nobody trusted signed it."""
+        """Verify the content of `.signatures.json`, and return its claims. Raises SignatureRefused unless a trusted key signed it."""
         if signatures is None:
             raise SignatureRefused("it is not signed: it has no .signatures.json")
         claims, key, algorithm = self._claims(_token(signatures))
@@ -62,7 +62,7 @@ class Trust:
         return Signed(key=key.id, algorithm=algorithm, scope=scope, files=_files(claims), sequence=_sequence(claims))
 
     def check(self, files: Mapping[str, bytes], *, now: float | None = None) -> Signed:
-        """Check all files of a bundle by path, the signature among them; raises SignatureRefused."""
+        """Verify all files of a bundle, by path and including the signature. Raises SignatureRefused."""
         found = [name for name in files if is_signature(name)]
         if len(found) > 1:
             raise SignatureRefused(f"it has {len(found)} files with signatures: {', '.join(sorted(found))}")
@@ -74,7 +74,7 @@ class Trust:
         return signed
 
     def _claims(self, token: str) -> tuple[dict[str, Any], VerificationKey, str]:
-        """The payload of a token by one of the keys, that key, and the algorithm."""
+        """The payload of a token that one of the keys verifies, with that key and the algorithm."""
         need_cryptography()
         import jwt
 
@@ -90,7 +90,7 @@ class Trust:
                 f"its signature says that it is made with `{algorithm}`, which is not for the keys that are trusted: "
                 + ", ".join(sorted({name for key in self.keys for name in key.algorithms}))
             )
-        # A key that is named and known is meant; otherwise any of those that are trusted will do.
+        # If the named key is known, use only that one; otherwise try all that are trusted.
         for key in [key for key in fitting if key.id == named] or fitting:
             try:
                 payload = worker.decode(token, key.key, algorithms=[algorithm])
@@ -106,17 +106,17 @@ class Trust:
 
 
 def is_signature(name: str) -> bool:
-    """Whether a path is one that OPA takes for the file with the signature."""
+    """Whether OPA takes a path for the file with the signature."""
     return name.rpartition("/")[2] == SIGNATURES
 
 
 def is_structured(name: str) -> bool:
-    """Whether a file is hashed as the JSON that it holds and not as its bytes."""
+    """Whether the hash of a file is taken over the JSON in it instead of its bytes."""
     return name.rpartition("/")[2] in _STRUCTURED
 
 
 def check_names(signed: Signed, names: Iterable[str]) -> None:
-    """Raise SignatureRefused for files that the signature does not list, and for listed ones that are not there."""
+    """Raise SignatureRefused for files that the signature does not list, and for listed ones that are missing."""
     found = set(names)
     for why, which in (
         ("are not among those that were signed", found - signed.files.keys()),
@@ -128,14 +128,14 @@ def check_names(signed: Signed, names: Iterable[str]) -> None:
 
 
 def changed(name: str) -> SignatureRefused:
-    """What is raised for a file that is not as it was signed."""
+    """The exception for a file that differs from the signed one."""
     return SignatureRefused(f"`{name}` is not as it was when it was signed")
 
 
 def matches(name: str, content: bytes, expected: tuple[str, str]) -> bool:
-    """Whether a file is the one that was signed: its bytes, or for JSON what it says."""
+    """Whether a file is the signed one: the same bytes, or for JSON the same content."""
     algorithm, digest = expected
-    # Bytes with the right hash are those that were hashed: what we write is that form, and needs no reading.
+    # Bytes with the right hash need no parsing; files that privtab wrote have the form that is hashed.
     if hashlib.new(HASHES[algorithm], content).hexdigest() == digest:
         return True
     if not is_structured(name):
@@ -147,16 +147,16 @@ def matches(name: str, content: bytes, expected: tuple[str, str]) -> bool:
 
 
 class _Written(str):
-    """JSON text that is written already."""
+    """JSON text that is already serialised."""
 
     __slots__ = ()
 
 
 def canonical(content: bytes) -> bytes:
-    """JSON in the form that OPA hashes: sorted keys, no spaces, numbers as they stand, two separators of lines escaped.
+    """JSON in the form that OPA hashes: sorted keys, no spaces, numbers as written, U+2028 and U+2029 escaped.
 
-    Objects are written as soon as they are read, so that the whole is never held as Python's much larger objects. Raises
-    ValueError where it is not JSON.
+    Objects are serialised as soon as they are read, so that the whole is never held as much larger Python objects. Raises
+    ValueError if it is not JSON.
     """
 
     def scalar(value: Any) -> str:
@@ -169,7 +169,7 @@ def canonical(content: bytes) -> bytes:
         return {None: "null", True: "true", False: "false"}[value]
 
     def written(pairs: list[tuple[str, Any]]) -> _Written:
-        # Before sorting: OPA's reader has put U+FFFD in the place of halves of pairs.
+        # Before sorting, since OPA's reader replaces lone surrogates by U+FFFD.
         found = {_LONE.sub("\ufffd", key): value for key, value in pairs}
         return _Written(f"{{{','.join(f'{_string(key)}:{scalar(found[key])}' for key in sorted(found))}}}")
 
@@ -185,21 +185,21 @@ def canonical(content: bytes) -> bytes:
 
 
 def written_by_us(content: bytes) -> bytes:
-    """The form that OPA hashes, of JSON with sorted keys and without spaces."""
+    """The form that OPA hashes, for JSON that already has sorted keys and no spaces."""
     for separator, escaped in _SEPARATORS.items():
         content = content.replace(separator.encode(), escaped.encode())
     return content
 
 
 def _string(text: str) -> str:
-    # Pairs of surrogates are one character when they come here; a half stands for nothing.
+    # Surrogate pairs are single characters here; a lone surrogate is replaced.
     shown = json.dumps(_LONE.sub("\ufffd", text), ensure_ascii=False)
     for separator, escaped in _SEPARATORS.items():
         shown = shown.replace(separator, escaped)
     return shown
 
 
-# --- what a signature says ---
+# --- the claims of a signature ---
 
 
 def _token(signatures: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Policy files as text with an index of lines, so that every offset has a place."""
+"""Policy files as text with an index of lines, so that every offset has a position."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from privtab.diagnostics import Span
 from privtab.errors import FileError
 
 LARGEST = 16 << 20
-"""Bytes of a policy: hundreds of times what tables have that people keep."""
+"""Limit on the bytes of a policy: hundreds of times the size of real tables."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file: the path to show, its text, and where its lines begin."""
+    """One file: the path to show, its text, and the offsets of its lines."""
 
     path: str
     text: str = field(repr=False)
     undecodable: int | None = None
-    """Offset into `text` of the first byte that is not UTF-8; it stands there as U+FFFD."""
+    """Offset in `text` of the first byte that is not UTF-8; the text has U+FFFD there."""
     starts: tuple[int, ...] = field(default=(0,), repr=False)
 
     @classmethod
     def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
-        """A file from its text; lines end in LF, CR LF or CR, as YAML has them."""
+        """Make a file from its text; lines end in LF, CR LF or CR, as in YAML."""
         starts = (0, *(end.end() for end in _LINE_END.finditer(text)))
         return cls(path=path, text=text, undecodable=undecodable, starts=starts)
 
@@ -44,9 +44,9 @@ class SourceFile:
 
 
 def load(path: str | Path, *, display: str | None = None) -> SourceFile:
-    """Read a policy file. Raises FileError where there is none; bytes that are not UTF-8 become a finding later.
+    """Read a policy file. Raises FileError if it cannot be read; bytes that are not UTF-8 become a finding later.
 
-    The path that is shown is `display`, else relative to the working directory where it lies below, else as given.
+    The path to show is `display`, or relative to the working directory if the file is below it, or as given.
     """
     file = Path(path)
     try:
@@ -62,7 +62,7 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
 
 
 def decode(raw: bytes, path: str) -> SourceFile:
-    """A file from its bytes, shown as `path`."""
+    """Make a file from its bytes, shown as `path`."""
     try:
         text = raw.decode("utf-8")
         undecodable = None

@@ -1,4 +1,4 @@
-"""JSON from outside, read strictly: what two readers could take for different values is an error."""
+"""Strict reading of JSON from outside: whatever two readers could read as different values is an error."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from privtab.characters import is_unicode
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text in UTF-8; raises ValueError, which says what is wrong.
+    """The value of a JSON text in UTF-8. Raises ValueError, which says what is wrong.
 
-    Refused besides what is no JSON: a key twice in one object, of which one reader takes the first and another the last; half
-    of a surrogate pair, which OPA reads as U+FFFD; `NaN` and `Infinity`; nesting as deep as no reader can follow.
+    Also refused: a key that occurs twice in one object, of which one reader takes the first and another the last; lone
+    surrogates, which OPA reads as U+FFFD; `NaN` and `Infinity`; nesting too deep for readers.
     """
     written = text.decode() if isinstance(text, bytes) else text
     try:
@@ -25,7 +25,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def _check_pairs(value: object) -> None:
-    """Raise ValueError where a text holds half of a surrogate pair, which only an escape can spell."""
+    """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

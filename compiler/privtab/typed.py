@@ -1,4 +1,4 @@
-"""What modules that `privtab stubs` writes are built on: entities whose type the type checker knows."""
+"""The base of modules that `privtab stubs` writes: entities whose type is known to the type checker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TypedEntity(Entity):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `type:path`; raises ValueError where it is another type."""
+        """Read `type:path`. Raises ValueError if the type is another one."""
         entity = Entity.parse(text)
         if entity.type != cls.TYPE:
             raise ValueError(f"`{text}` is not a `{cls.TYPE}`")
@@ -42,7 +42,7 @@ class TypedEntity(Entity):
 
 
 def path_of(*names: str) -> str:
-    """Plain names as a path.
+    """The path of names that are not encoded yet.
 
     >>> path_of("m", "a/b")
     'm/a%2Fb'

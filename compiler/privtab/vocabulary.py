@@ -1,4 +1,4 @@
-"""The names of a policy, by which requests are checked before anything is sent."""
+"""The names of a policy, against which requests are checked before they are sent."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from privtab.request import Entity, Request, said
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationShape:
-    """What a request for one operation must look like."""
+    """The shape of requests for one operation."""
 
     unnamed: bool
     withs: Mapping[str, tuple[str, ...]]
     flags: frozenset[str]
     required_flags: frozenset[str] = frozenset()
-    """Those of the flags that a request must say, set or not."""
+    """The flags that a request must state, set or not."""
 
     def unsaid(self, flags: Iterable[str]) -> frozenset[str]:
-        """The flags that a request with these must say and does not."""
+        """The required flags that a request with these flags does not state."""
         return self.required_flags.difference(map(said, flags)) if self.required_flags else self.required_flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """The names of a policy: what a request is checked by before it is sent."""
+    """The names of a policy, against which requests are checked before they are sent."""
 
     system: str
     chains: Mapping[str, tuple[tuple[str, int], ...]]
-    """For each entity type the types on its path with their depth (number of names), from the root to itself."""
+    """For each entity type, the types on its path with their depth (number of names), from the root to itself."""
     operations: Mapping[str, Mapping[str, OperationShape]]
     """By entity type, then operation."""
     request_groups: bool = False
@@ -61,19 +61,19 @@ class Vocabulary:
         )
 
     def check(self, request: Request) -> OperationShape:
-        """Check every name of a request; raises InvalidRequest with a hint. Returns the operation's shape."""
+        """Check every name of a request, and return the operation's shape. Raises InvalidRequest with a hint."""
         check_caller(request.user, request.groups)
         return self.check_question(request)
 
     def check_question(self, request: Request) -> OperationShape:
-        """Check what a request asks for, whoever its user is; raises InvalidRequest."""
+        """Check a request except for its user. Raises InvalidRequest."""
         shape = self.check_operation(request.resource.type, request.action)
         self.check_path(request.resource, unnamed=shape.unnamed)
         self.check_beside(request, shape)
         return shape
 
     def check_beside(self, request: Request, shape: OperationShape) -> None:
-        """Check the `with` objects and the flags that an operation looks at; raises InvalidRequest. Others are ignored."""
+        """Check the `with` objects and the flags that an operation uses; others are ignored. Raises InvalidRequest."""
         for flag in sorted(shape.unsaid(request.flags)):
             raise InvalidRequest(
                 f"`{request.action}` on `{request.resource.type}` needs the flag `{flag}`: say whether it is set, true or false"
@@ -93,7 +93,7 @@ class Vocabulary:
             self.check_path(entity)
 
     def check_operation(self, type_: str, operation: str) -> OperationShape:
-        """The shape of an operation; raises InvalidRequest where the policy has none such."""
+        """The shape of an operation. Raises InvalidRequest if the policy does not have it."""
         if type_ not in self.chains:
             raise InvalidRequest(f"unknown entity type `{type_}` in system `{self.system}`" + hint(type_, self.chains))
         operations = self.operations.get(type_, {})
@@ -103,7 +103,7 @@ class Vocabulary:
         return shape
 
     def check_path(self, entity: Entity, *, unnamed: bool = False) -> None:
-        """Check depth and spelling of a path; raises InvalidRequest."""
+        """Check the depth and the encoding of a path. Raises InvalidRequest."""
         chain = self.chains.get(entity.type)
         if chain is None:
             raise InvalidRequest(
@@ -116,7 +116,7 @@ class Vocabulary:
             and not ("%" in id_ or "*" in id_ or "?" in id_ or "//" in id_)
             and not (id_.startswith("/") or id_.endswith("/") or not id_)
         ):
-            return  # as nearly all are; what follows says what is wrong with the others
+            return  # the common case; the rest reports what is wrong
         for name in entity.names:
             if is_wildcard(name):
                 raise InvalidRequest(
@@ -142,7 +142,7 @@ class Vocabulary:
             )
 
     def keys(self, entity: Entity) -> list[str]:
-        """The keys of the entities on the path, from the root to the entity itself; the last is absent where unnamed."""
+        """The keys of the entities on the path, from the root to the entity itself, which is absent if unnamed."""
         id_ = entity.id
         names = id_.split("/") if id_ else []
         last = len(names)
@@ -154,7 +154,7 @@ class Vocabulary:
 
 
 def check_caller(user: str, groups: Sequence[str]) -> None:
-    """Check the names of a user and of the groups that a request brings; raises InvalidRequest."""
+    """Check the names of a user and of the groups that a request brings. Raises InvalidRequest."""
     if not user or "" in groups:
         raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
     check_user(user)

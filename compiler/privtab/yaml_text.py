@@ -1,4 +1,4 @@
-"""What every reader of YAML here refuses before it parses a text."""
+"""What every YAML reader here refuses before it parses a text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 from privtab.characters import code_point
 
 DEEPEST = 100
-"""Values may lie this many levels deep: readers go down level by level, and libyaml's time grows with the square of the depth."""
+"""Limit on the levels of nested values: readers are recursive, and libyaml's time grows with the square of the depth."""
 _BREAKS = re.compile("[\x85\u2028\u2029]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -18,7 +18,7 @@ def check_line_breaks(text: str) -> None:
     """Raise yaml.MarkedYAMLError for a raw U+0085, U+2028 or U+2029.
 
     They end a line in YAML 1.1, which the parsers follow, and are plain characters in YAML 1.2 and to other tools: a name with
-    one would be folded into another name, and what stands behind one in a comment would be read as content.
+    one would be folded into another name, and text after one in a comment would be read as content.
     """
     found = _BREAKS.search(text)
     if found is None:

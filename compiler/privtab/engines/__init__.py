@@ -54,7 +54,7 @@ class Opened:
 
     engine: Engine
     revision: str | None
-    """Of the state."""
+    """The revision of the state."""
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards of the state are missing."""
     quick: Quick = field(default_factory=NoQuickWays)

@@ -35,7 +35,7 @@ class Batch:
     """Requests of one form."""
 
     names: pa.Array
-    """Of the users."""
+    """The names of the users."""
     users: Codes
     paths: Mapping[str, Paths]
     """By slot."""

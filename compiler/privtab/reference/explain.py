@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Explanation:
-    """A decision and its explanation, the `context` of the answer (§5)."""
+    """A decision and its explanation, the `context` of the answer."""
 
     def __init__(self, asked: EvaluationContext, rule: Rule, listing: Listing, *, allowed: bool) -> None:
         self.asked = asked
