@@ -272,14 +272,14 @@ def _run(where: Path) -> dict[str, Any]:
 def whole(where: Path) -> dict[str, Any]:
     """Start Spark, decide everything, compare: seconds by stage and the peak of memory."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
-    import sparks
+    import spark_sessions
     from tree import Peak
 
     clock = Clock()
     started = time.perf_counter()
     with Peak() as peak:
         with clock.stage(STAGES[0]):
-            session = sparks.session(memory="2g")
+            session = spark_sessions.session(memory="2g")
             session.range(1).count()
         try:
             with clock.stage(STAGES[1]):

@@ -65,9 +65,9 @@ def _in_process(step: str, folder: str) -> dict[str, Any]:
 
 def _session() -> Any:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
-    import sparks
+    import spark_sessions
 
-    return sparks.session(memory="8g")
+    return spark_sessions.session(memory="8g")
 
 
 def world(folder: Path) -> dict[str, Any]:

@@ -40,13 +40,13 @@ REPEATED, ALONE = "10,000 distinct pairs", "all pairs distinct"
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
     """Every contestant at every size, then growing numbers of rows."""
-    import sparks
+    import spark_sessions
     from prepared import Prepared
 
     rates: dict[tuple[str, str, str], Spread] = {}
     prepared_in: dict[str, dict[str, float]] = {}
     # Two gigabytes: what the driver of a small job has. Larger batches than Spark's own would flatter everybody alike.
-    session = sparks.session(memory="2g", spark__sql__adaptive__enabled="true")
+    session = spark_sessions.session(memory="2g", spark__sql__adaptive__enabled="true")
     try:
         with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
             for size in sizes:
@@ -293,7 +293,7 @@ def _wrong(frame: DataFrame) -> int:
 
 def growth(size: str, repetitions: int) -> tuple[Mapping[int, Spread], float]:
     """Seconds by number of rows, made by Spark while they are decided and written nowhere; and the most memory, in MiB."""
-    import sparks
+    import spark_sessions
     from prepared import Prepared
     from pyspark.sql import functions as F  # noqa: N812
     from tree import Peak
@@ -301,7 +301,7 @@ def growth(size: str, repetitions: int) -> tuple[Mapping[int, Spread], float]:
     from privtab.spark import decide
 
     seconds: dict[int, list[float]] = {rows: [] for rows in GROWTH}
-    session = sparks.session(memory="2g")
+    session = spark_sessions.session(memory="2g")
     try:
         with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
             prepared = Prepared(size=size, folder=Path(name))

@@ -53,9 +53,9 @@ def golden(update_golden: bool) -> Callable[[Path, str], None]:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """One Spark session on two cores: Classic, or Connect with `--spark connect`; a process can hold only one kind."""
-    import sparks
+    import spark_sessions
 
-    session = sparks.session(connect=request.config.getoption("--spark") == "connect", brief=True)
+    session = spark_sessions.session(connect=request.config.getoption("--spark") == "connect", brief=True)
     yield session
     session.stop()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import small
+import small_policies
 
 from privtab.analysis.diff import Diff, RowChange, Verdict, diff
 from privtab.errors import InvalidRequest
@@ -28,7 +28,7 @@ def valid(program: Program, request: Request) -> bool:
 
 def requests(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> Iterator[Request]:
     """What either side can be asked, with the objects and flags of both and of one alone."""
-    mine, theirs = small.requests(*one), small.requests(*other)
+    mine, theirs = small_policies.requests(*one), small_policies.requests(*other)
     yield from (*mine, *theirs)
     for a in mine:
         for b in theirs:
@@ -54,11 +54,14 @@ def tried(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> tuple[Verdi
         if not asked:
             continue
         apart = not any(o.names[0] == request.resource.names[0] for o in request.with_.values() if request.resource.id)
-        states = small.states(asked, request)
+        states = small_policies.states(asked, request)
         if states is None:
             return None
         for state in states:
-            answers = [valid(program, request) and small.allows(program, state, request) for program, _ in (one, other)]
+            answers = [
+                valid(program, request) and small_policies.allows(program, state, request)
+                for program, _ in (one, other)
+            ]
             if answers[0] != answers[1]:
                 shows = "wider" if answers[1] else "narrower"
                 fewest[shows] = min(fewest.get(shows, MANY), rows_of(state) if apart else MANY)
@@ -85,13 +88,13 @@ def disagreements(old: Program, new: Program, counts: dict[Verdict, int]) -> Ite
 
 def mutations(seeds: range) -> Iterator[tuple[str, str]]:
     for seed in seeds:
-        yield small.policy(seed), small.policy(seed, changes=1 + seed % 3, change_seed=seed)
+        yield small_policies.policy(seed), small_policies.policy(seed, changes=1 + seed % 3, change_seed=seed)
 
 
 def compare(pairs: Iterator[tuple[str, str]]) -> dict[Verdict, int]:
     counts: dict[Verdict, int] = {}
     for old, new in pairs:
-        one, other = small.program(old), small.program(new)
+        one, other = small_policies.program(old), small_policies.program(new)
         if one is None or other is None:
             continue
         wrong = [*disagreements(one, other, counts), *disagreements(other, one, counts)]
@@ -150,7 +153,7 @@ KEEPER = Role(name="keeper", scope="mid", grants=(("low", ("READ",)),))
 @pytest.mark.parametrize("tree", [name for name in TREES if name != "plain"])
 def test_types_that_moved(tree: str, semantics: str) -> None:
     old, new = (f"{HEAD}{TREES[name]}\n{semantics}\n{ROWS}" for name in ("plain", tree))
-    one, other = small.program(old), small.program(new)
+    one, other = small_policies.program(old), small_policies.program(new)
     assert one is not None
     assert other is not None
     # Another title, so that assignments are tried too.

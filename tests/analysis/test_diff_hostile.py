@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import generated
+import generated_programs
 import hostile
 import pytest
 
@@ -15,7 +15,7 @@ from privtab.ir.nodes import Program
 
 
 def program(text: str) -> Program:
-    return generated.lowered(text)[0]
+    return generated_programs.lowered(text)[0]
 
 
 @pytest.mark.parametrize("make", [lambda: hostile.cnf(12, 4), lambda: hostile.flags(30)], ids=["cnf", "flags"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import generated
+import generated_programs
 import pytest
 import worlds
 from hypothesis import given, settings
@@ -64,7 +64,7 @@ def test_chains_in_many_worlds(policy: int, seed: int) -> None:
 
 
 def check(policy: int, seed: int) -> None:
-    program = generated.program(policy)
+    program = generated_programs.program(policy)
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1):

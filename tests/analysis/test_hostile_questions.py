@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import generated
+import generated_programs
 import hostile
 import pytest
 
@@ -42,14 +42,14 @@ CUT = (
 def asked(name: str, user: str) -> tuple[Program, State, Request]:
     """A hostile policy, its state, and a request for its last row."""
     text = hostile.POLICIES[name]()
-    program = generated.lowered(text)[0]
+    program = generated_programs.lowered(text)[0]
     state, _ = validate(program, from_tables(json.loads(hostile.state(text)), "state"))
     resource = Entity.parse(hostile.resource(text))
     return program, state, Request(user=user, action=hostile.operation(text), resource=resource)
 
 
 def test_what_a_user_can_is_answered_by_the_condition_itself() -> None:
-    program = generated.lowered(hostile.cnf(20, 20))[0]
+    program = generated_programs.lowered(hostile.cnf(20, 20))[0]
     state = granted(*(f"P{i * 20}" for i in range(20)))
     found = what_can(Reference(program, state), state, "ann", SHOP)
     assert [may.operation for may in found.allowed] == ["load"]
@@ -112,7 +112,7 @@ def test_objects_are_chosen_by_the_condition_where_its_ways_are_too_many() -> No
     text = hostile.cnf(12, 12)
     head, _, condition = text.partition("load: ")
     text = f"{head}load: {{with: {{o: shop}}, requires: {condition.strip().replace('(shop)', '(o)')}}}\n"
-    program = generated.lowered(text)[0]
+    program = generated_programs.lowered(text)[0]
     good, bad = Entity("shop", "good"), Entity("shop", "bad")
     grants = [*granted(*(f"P{i * 12}" for i in range(12)), on=good).grants]
     grants += granted(*(f"P{i * 12}" for i in range(11)), on=bad).grants
@@ -124,7 +124,7 @@ def test_objects_are_chosen_by_the_condition_where_its_ways_are_too_many() -> No
 
 def test_a_row_with_too_many_choices_of_types_is_named_and_the_others_are_answered() -> None:
     text = hostile.any_objects(3, 40).replace("{t39: {copy: ", "{t39: {read: READ (entity), copy: ")
-    program = generated.lowered(text)[0]
+    program = generated_programs.lowered(text)[0]
     path = "/".join(f"n{i}" for i in range(40))
     state = granted("READ", on=Entity("t39", path))
     found = what_can(Reference(program, state), state, "ann", Entity("t39", path))
@@ -136,7 +136,7 @@ def test_a_row_with_too_many_choices_of_types_is_named_and_the_others_are_answer
 def test_a_path_through_a_costly_row_is_found_and_explained(name: str) -> None:
     """Whoever has all but the first privilege may do what grants it."""
     text = hostile.granting(hostile.POLICIES[name]())
-    program = generated.lowered(text)[0]
+    program = generated_programs.lowered(text)[0]
     names = [f"P{i}" for i in range(1, 400) if f"P{i}" in program.privileges]
     state = granted(*names, *(["P0"] if name == "30 flags" else []), on=SHOP)
     reference = Reference(program, state)
@@ -154,7 +154,7 @@ def test_a_long_way_is_found_though_the_shortest_is_not_proved() -> None:
     """Forty independent grants that the goal asks for together: their sets are too many to look through."""
     rows = [f"get{i}: {{requires: P0 (shop), grants: P{i} (shop)}}" for i in range(1, 40)]
     asks = " and ".join(f"P{i} (shop)" for i in range(40))
-    program = generated.lowered(hostile.rows_of([f"P{i}" for i in range(40)], [*rows, f"load: {asks}"]))[0]
+    program = generated_programs.lowered(hostile.rows_of([f"P{i}" for i in range(40)], [*rows, f"load: {asks}"]))[0]
     state = State(members=(), grants=granted("P0").grants)
     reference = Reference(program, state)
     path = ReachableRights(reference, state, "ann").path(operation_goal(reference, "load", SHOP))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-import generated
+import generated_programs
 import pytest
 import worlds
 from hypothesis import assume, given, settings
@@ -55,14 +55,14 @@ def program(seed: int) -> Program | None:
         )
         what = what.format(p=rnd.choice(worlds.PRIVILEGES), t=rnd.choice(types))
         made = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
-        tried, _ = generated.read(text.replace(row, made, 1))
+        tried, _ = generated_programs.read(text.replace(row, made, 1))
         return row if tried is None else made
 
     for row in re.findall(r"^    op\d: \{.*\}$", text, re.MULTILINE):
         found = re.search(re.escape(row), text)
         assert found is not None
         text = text.replace(row, brings(found), 1)
-    made, _ = generated.read(text)
+    made, _ = generated_programs.read(text)
     return made
 
 
@@ -258,7 +258,7 @@ WEB = Entity("project", "a/web")
 
 
 def reference(*grants: Grant) -> tuple[Reference, State]:
-    made, found = generated.read(POLICY)
+    made, found = generated_programs.read(POLICY)
     assert made is not None, found
     state = State(
         owners=((WEB, "user:zoe"), (Entity("team", "a/core"), "user:zoe")),

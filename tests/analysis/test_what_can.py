@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import product
 
-import generated
+import generated_programs
 import pytest
 import worlds
 from hypothesis import given, settings
@@ -35,7 +35,7 @@ def test_what_a_user_can_in_many_worlds(policy: int, seed: int, user: str, force
 
 
 def check(policy: int, seed: int, user: str, force: bool) -> None:
-    program = generated.program(policy)
+    program = generated_programs.program(policy)
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     flags = frozenset({"force"} if force else ())
@@ -79,7 +79,7 @@ def key(may: AllowedOperation) -> tuple[str, str, bool]:
 
 
 def test_one_entity_alone_named_by_the_state_or_not() -> None:
-    program = generated.program(1)
+    program = generated_programs.program(1)
     state = worlds.state(program, 1)
     reference = Reference(program, state)
     asked = what_can(reference, state, "ann", Entity("low", "x/new/new"))

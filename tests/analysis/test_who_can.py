@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import generated
+import generated_programs
 import pytest
 import worlds
 from hypothesis import given, settings
@@ -92,7 +92,7 @@ def test_who_can_in_many_worlds(world: tuple[int, int]) -> None:
 
 
 def made(world: tuple[int, int]) -> tuple[Program, State, Reference]:
-    program = generated.program(world[0])
+    program = generated_programs.program(world[0])
     state = worlds.state(program, world[1])
     return program, state, Reference(program, state)
 

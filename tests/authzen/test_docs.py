@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from authzen_server import start
-from pages import Block, read
+from documentation_pages import Block, read
 
 PAGE = "docs/reference/authzen.md"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from required_flag_policy import POLICY
 
 from privtab import Embedded
 from privtab.authzen.app import Served, application
@@ -18,16 +19,6 @@ from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 
-POLICY = """\
-privtab: 1
-system: clinic
-version: "1"
-entities: {ward: {file:}}
-privileges: [READ, SECRET]
-tables:
-  file:
-    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
-"""
 ASKED: dict[str, Any] = {
     "subject": {"type": "user", "id": "ann"},
     "action": {"name": "read"},

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from authzen_server import Server
-from faulty import Authority
+from failing_servers import Authority
 
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program

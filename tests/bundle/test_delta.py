@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-import bundles
+import bundle_service
 import pytest
-from bundles import changed, nasty_state
+from bundle_service import changed, unusual_state
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -29,13 +29,13 @@ from privtab.pipeline import policy_bundle
 from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 
-KEYS = (*bundles.NASTY, "a", "b", "c", "")
+KEYS = (*bundle_service.NASTY, "a", "b", "c", "")
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Program:
     path = tmp_path_factory.mktemp("lake") / "lake.yaml"
-    path.write_text(bundles.LAKE)
+    path.write_text(bundle_service.LAKE)
     return pipeline.load_program(path)
 
 
@@ -142,7 +142,7 @@ def test_what_opa_refuses_is_refused(operation: dict[str, Any], message: str) ->
 
 @pytest.mark.parametrize("seed", range(20))
 def test_base_and_delta_are_the_full_bundle(lake: Program, seed: int) -> None:
-    state = nasty_state(seed, roots=30)
+    state = unusual_state(seed, roots=30)
     old, new = state_bundle(lake, state), state_bundle(lake, changed(state, seed + 100))
     if old == new:
         assert delta_for(old, new) is None

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import bundles
+import bundle_service
 import pytest
 import requests
-from bundles import Bundles, changed, nasty_state
+from bundle_service import BundleService, changed, unusual_state
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -24,7 +24,7 @@ from privtab.state.shards import PEOPLE, shard_name
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Program:
     path = tmp_path_factory.mktemp("lake") / "lake.yaml"
-    path.write_text(bundles.LAKE)
+    path.write_text(bundle_service.LAKE)
     return pipeline.load_program(path)
 
 
@@ -47,11 +47,11 @@ def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
 
 @pytest.fixture
 def service() -> Any:
-    with Bundles() as running:
+    with BundleService() as running:
         yield running
 
 
-def start(service: Bundles, names: list[str], opa_binary: Path, folder: Path, **bundle: Any) -> OpaServer:
+def start(service: BundleService, names: list[str], opa_binary: Path, folder: Path, **bundle: Any) -> OpaServer:
     config = folder / "opa.json"
     config.write_text(service.config(names, **bundle))
     return OpaServer(binary=opa_binary, config=config)
@@ -59,9 +59,9 @@ def start(service: Bundles, names: list[str], opa_binary: Path, folder: Path, **
 
 @pytest.mark.slow
 def test_deltas_in_a_row_lead_where_the_full_bundles_are(
-    lake: Program, service: Bundles, opa_binary: Path, tmp_path: Path
+    lake: Program, service: BundleService, opa_binary: Path, tmp_path: Path
 ) -> None:
-    states = [nasty_state(1, roots=30)]
+    states = [unusual_state(1, roots=30)]
     for seed in range(60):
         states.append(changed(states[-1], seed, rows=5 if seed % 10 == 0 else 2))
     before = state_bundle(lake, states[0])
@@ -85,9 +85,9 @@ def test_deltas_in_a_row_lead_where_the_full_bundles_are(
 
 @pytest.mark.slow
 def test_people_and_shards_change_by_deltas_of_their_own(
-    lake: Program, service: Bundles, opa_binary: Path, tmp_path: Path
+    lake: Program, service: BundleService, opa_binary: Path, tmp_path: Path
 ) -> None:
-    first = nasty_state(7, roots=30)
+    first = unusual_state(7, roots=30)
     second = changed(first, 8)
     old, new = shard_bundles(lake, first), shard_bundles(lake, second)
     names = {key: f"part{number}" for number, key in enumerate(sorted({*old, *new}))}
@@ -118,9 +118,9 @@ def whole(bundles_: dict[str, bytes]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_delta_that_does_not_fit_leaves_the_last_good_bundle(
-    lake: Program, service: Bundles, opa_binary: Path, tmp_path: Path
+    lake: Program, service: BundleService, opa_binary: Path, tmp_path: Path
 ) -> None:
-    first = nasty_state(3, roots=5)
+    first = unusual_state(3, roots=5)
     second = changed(first, 4, rows=8)
     third = changed(second, 5)
     base, other, full = (state_bundle(lake, state) for state in (first, second, third))
@@ -145,7 +145,7 @@ def status(url: str) -> dict[str, Any]:
 
 
 def test_parts_are_named_as_their_bundles_say(lake: Program) -> None:
-    state = nasty_state(5, roots=30)
+    state = unusual_state(5, roots=30)
     for key, bundle in shard_bundles(lake, state).items():
         found = contents(bundle)
         assert found.manifest["metadata"]["shard"] == key

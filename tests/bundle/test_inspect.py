@@ -5,8 +5,8 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-import keyring
 import pytest
+import signing_keys
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -140,7 +140,7 @@ def test_what_is_no_bundle(tmp_path: Path) -> None:
 
 
 def test_signatures_are_shown_and_verified(program: Program) -> None:
-    pair, other = keyring.pair(), keyring.pair("ES256", 1)
+    pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     key = pair.signing(scope="prod", sequence=4)
     bundle = signed(state_bundle(program, state()), key)
     said = inspect(bundle).signature
@@ -165,7 +165,7 @@ def test_large_bundles_are_not_held_several_times(program: Program, tmp_path: Pa
     content = json.dumps({"a": ["x" * 1000] * 20_000}, separators=(",", ":")).encode()
     path = tmp_path / "large.tar.gz"
     path.write_bytes(archive({".manifest": b"{}", "data.json": content, "big.wasm": content}))
-    pair = keyring.pair()
+    pair = signing_keys.pair()
 
     def peak(work: Callable[[], object]) -> float:
         tracemalloc.start()

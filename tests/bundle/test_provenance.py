@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
+import signing_keys
 
 from privtab import __version__
 from privtab.bundle.provenance import provenance
@@ -126,7 +126,7 @@ def compiled(policy: Path, output: Path, *more: str, cwd: Path | None = None, **
 def test_the_same_input_gives_the_same_bytes(repository: Path, tmp_path: Path) -> None:
     """Another folder, time zone, locale, order of sets, working directory, and a later commit elsewhere."""
     tables = repository / "tables"
-    key = keyring.pair().write(tmp_path)[0]
+    key = signing_keys.pair().write(tmp_path)[0]
     options = ("--state", "state.yaml", "--signing-key", str(key), "--sequence", "3")
     once = compiled(Path("shop.yaml"), tmp_path / "one", *options, cwd=tables, PYTHONHASHSEED="1", TZ="UTC", LC_ALL="C")
     copy = tmp_path / "elsewhere" / "ünïcode copy"
@@ -156,7 +156,7 @@ def test_bundles_tell_no_places_and_no_times(repository: Path, tmp_path: Path) -
     )
     told: dict[str, Any] = {}
     for name in ("policy", "state"):
-        inside = keyring.files(made[f"shop/1/{name}.tar.gz"])
+        inside = signing_keys.files(made[f"shop/1/{name}.tar.gz"])
         assert not any(str(tmp_path).encode() in text for text in inside.values())
         told = manifest(made[f"shop/1/{name}.tar.gz"])["metadata"]["provenance"]
         assert told["git"]["dirty"] is False
@@ -177,5 +177,5 @@ def test_a_comment_changes_where_it_comes_from_and_not_the_revision(repository: 
 
 
 def manifest(bundle: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(keyring.files(bundle)[".manifest"])
+    found: dict[str, Any] = json.loads(signing_keys.files(bundle)[".manifest"])
     return found

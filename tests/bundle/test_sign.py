@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import jwt
-import keyring
 import pytest
+import signing_keys
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -39,33 +39,33 @@ def bundle() -> bytes:
     return policy_artifacts(pipeline.load_program("cdap/final")).bundle()
 
 
-def trust(pair: keyring.Pair, scope: str = "") -> Trust:
+def trust(pair: signing_keys.KeyPair, scope: str = "") -> Trust:
     return Trust.of(pair.public, scope)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_signed_verifies(bundle: bytes, kind: str) -> None:
-    pair = keyring.pair(kind)
+    pair = signing_keys.pair(kind)
     done = signed(bundle, pair.signing(scope="prod", sequence=7))
     found = verify(done, trust(pair, "prod"))
     assert (found.algorithm, found.scope, found.sequence) == (kind, "prod", 7)
-    assert found.key == pair.signing().id == keyring.header(done)["kid"]
-    assert found.files.keys() == keyring.files(bundle).keys()
-    unsigned = {name: text for name, text in keyring.files(done).items() if name != ".signatures.json"}
-    assert unsigned == keyring.files(bundle), "the content stays as it is"
+    assert found.key == pair.signing().id == signing_keys.header(done)["kid"]
+    assert found.files.keys() == signing_keys.files(bundle).keys()
+    unsigned = {name: text for name, text in signing_keys.files(done).items() if name != ".signatures.json"}
+    assert unsigned == signing_keys.files(bundle), "the content stays as it is"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bundle_has_the_same_signature(bundle: bytes, kind: str) -> None:
-    key = keyring.pair(kind).signing()
+    key = signing_keys.pair(kind).signing()
     once = signed(bundle, key)
     assert signed(bundle, key) == once == signed(once, key)
-    assert sealed(keyring.files(bundle), key) == once, "packed and signed at once, or signed later"
+    assert sealed(signing_keys.files(bundle), key) == once, "packed and signed at once, or signed later"
 
 
 def test_a_state_is_signed_as_well() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     done = state_bundle(program, State(), signing=pair.signing())
     assert verify(done, trust(pair)).files.keys() == {".manifest", "privtab_state/gravitino/data.json"}
 
@@ -73,18 +73,20 @@ def test_a_state_is_signed_as_well() -> None:
 # --- refused ---
 
 
-@pytest.mark.parametrize("what", keyring.tampered(signed(archive({"data.json": b"{}"}), keyring.pair().signing())))
+@pytest.mark.parametrize(
+    "what", signing_keys.tampered(signed(archive({"data.json": b"{}"}), signing_keys.pair().signing()))
+)
 def test_what_was_tampered_with_is_refused(bundle: bytes, what: str) -> None:
-    spoilt = keyring.tampered(signed(bundle, keyring.pair().signing()))[what]
+    spoilt = signing_keys.tampered(signed(bundle, signing_keys.pair().signing()))[what]
     with pytest.raises(SignatureRefused):
-        verify(spoilt, trust(keyring.pair()))
+        verify(spoilt, trust(signing_keys.pair()))
     with pytest.raises(SignatureRefused):
-        trust(keyring.pair()).check(keyring.files(spoilt))
+        trust(signing_keys.pair()).check(signing_keys.files(spoilt))
 
 
 def test_a_file_that_is_there_twice_is_refused(bundle: bytes) -> None:
-    pair = keyring.pair()
-    twice = keyring.doubled(signed(bundle, pair.signing()), ".manifest", keyring.files(bundle)[".manifest"])
+    pair = signing_keys.pair()
+    twice = signing_keys.doubled(signed(bundle, pair.signing()), ".manifest", signing_keys.files(bundle)[".manifest"])
     with pytest.raises(BrokenBundle, match=r"it holds `\.manifest` twice"):
         verify(twice, trust(pair))
     with pytest.raises(BrokenBundle):
@@ -93,16 +95,16 @@ def test_a_file_that_is_there_twice_is_refused(bundle: bytes) -> None:
 
 def test_every_changed_byte_is_found(bundle: bytes) -> None:
     """A byte anywhere in the archive: it does not unpack, or does not verify; or it says the same to who unpacks it."""
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     done = signed(bundle, pair.signing())
-    inside = keyring.files(done)
+    inside = signing_keys.files(done)
     for at in range(0, len(done), max(len(done) // 150, 1)):
         spoilt = done[:at] + bytes([done[at] ^ 0x10]) + done[at + 1 :]
         try:
             verify(spoilt, trust(pair))
         except (SignatureRefused, BrokenBundle):
             continue
-        assert keyring.files(spoilt) == inside, f"byte {at}"
+        assert signing_keys.files(spoilt) == inside, f"byte {at}"
 
 
 @pytest.mark.parametrize(
@@ -122,24 +124,24 @@ def test_every_changed_byte_is_found(bundle: bytes) -> None:
 )
 def test_what_a_signature_says_wrong_is_refused(bundle: bytes, change: dict[str, Any], says: str) -> None:
     """Signed with the right key, so that it is the claim that is refused."""
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     done = signed(bundle, pair.signing())
-    token = jwt.encode(keyring.claims(done) | change, pair.private, algorithm="ES256")
+    token = jwt.encode(signing_keys.claims(done) | change, pair.private, algorithm="ES256")
     with pytest.raises(SignatureRefused, match=says):
-        verify(keyring.with_token(done, token), trust(pair))
+        verify(signing_keys.with_token(done, token), trust(pair))
 
 
 def test_a_claim_in_time_holds(bundle: bytes) -> None:
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     done = signed(bundle, pair.signing())
-    token = jwt.encode(keyring.claims(done) | {"exp": time.time() + 60, "iat": 1}, pair.private, algorithm="ES256")
-    assert verify(keyring.with_token(done, token), trust(pair)).files
+    token = jwt.encode(signing_keys.claims(done) | {"exp": time.time() + 60, "iat": 1}, pair.private, algorithm="ES256")
+    assert verify(signing_keys.with_token(done, token), trust(pair)).files
     with pytest.raises(SignatureRefused, match="ended"):
-        verify(keyring.with_token(done, token), trust(pair), now=time.time() + 61)
+        verify(signing_keys.with_token(done, token), trust(pair), now=time.time() + 61)
 
 
 def test_wrong_scope_and_wrong_key_are_told_apart(bundle: bytes) -> None:
-    pair, other = keyring.pair(), keyring.pair("ES256", 1)
+    pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     done = signed(bundle, pair.signing(scope="test"))
     with pytest.raises(SignatureRefused, match="signed for the scope `test`, not for the scope `prod`"):
         verify(done, trust(pair, "prod"))
@@ -151,17 +153,17 @@ def test_wrong_scope_and_wrong_key_are_told_apart(bundle: bytes) -> None:
 
 def test_a_public_key_is_no_secret(bundle: bytes) -> None:
     for kind in ("RS256", "ES256"):
-        pair = keyring.pair(kind)
-        forged = keyring.forged(signed(bundle, pair.signing()), "HS256", pair.public)
+        pair = signing_keys.pair(kind)
+        forged = signing_keys.forged(signed(bundle, pair.signing()), "HS256", pair.public)
         with pytest.raises(SignatureRefused, match="`HS256`, which is not for the keys that are trusted"):
             verify(forged, trust(pair))
         with pytest.raises(SignatureRefused, match="`none`, which is not"):
-            verify(keyring.forged(forged, "none"), trust(pair))
+            verify(signing_keys.forged(forged, "none"), trust(pair))
 
 
 def test_a_key_that_names_another_is_tried_as_itself(bundle: bytes) -> None:
     """Who signs may call their key as the configuration of their OPA does; the id is a hint, not a reason to trust."""
-    pair, other = keyring.pair(), keyring.pair("ES256", 1)
+    pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     done = signed(bundle, pair.signing(id="prod-2026"))
     assert verify(done, Trust.of([other.public, pair.public])).key == trust(pair).keys[0].id
     with pytest.raises(SignatureRefused, match="`prod-2026`"):
@@ -172,7 +174,7 @@ def test_a_key_that_names_another_is_tried_as_itself(bundle: bytes) -> None:
 
 
 def test_older_ones_are_refused(bundle: bytes) -> None:
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     done = signed(bundle, pair.signing(sequence=7))
     assert verify(done, trust(pair), newer_than=6).sequence == 7
     for than in (7, 8):
@@ -183,7 +185,7 @@ def test_older_ones_are_refused(bundle: bytes) -> None:
 
 
 def test_what_is_no_bundle(bundle: bytes, tmp_path: Path) -> None:
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     done = signed(bundle, pair.signing())
     for broken in (b"", b"nothing", done[: len(done) // 2], done[:-4], archive({})):
         with pytest.raises(BrokenBundle):
@@ -197,16 +199,16 @@ def test_what_is_no_bundle(bundle: bytes, tmp_path: Path) -> None:
 def test_a_delta_is_neither_signed_nor_taken() -> None:
     delta = archive({".manifest": b"{}", "patch.json": b'{"data":[]}'})
     with pytest.raises(UsageError, match="a delta bundle cannot be signed"):
-        signed(delta, keyring.pair().signing())
+        signed(delta, signing_keys.pair().signing())
     with pytest.raises(SignatureRefused, match="delta"):
-        verify(delta, trust(keyring.pair()))
+        verify(delta, trust(signing_keys.pair()))
 
 
 # --- keys ---
 
 
 def test_keys_that_are_of_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = keyring.pair()
+    pair = signing_keys.pair()
     with pytest.raises(UsageError, match="no private key in PEM"):
         SigningKey.of(pair.public)
     with pytest.raises(UsageError, match="cannot sign with `HS256`; it can with: ES256"):
@@ -240,7 +242,7 @@ def test_short_and_strange_keys_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_what_opa_signs_verifies(opa_binary: Path, tmp_path: Path, kind: str) -> None:
-    pair = keyring.pair(kind)
+    pair = signing_keys.pair(kind)
     private, public = pair.write(tmp_path)
     source = tmp_path / "source"
     source.mkdir()
@@ -260,7 +262,7 @@ def test_what_opa_signs_verifies(opa_binary: Path, tmp_path: Path, kind: str) ->
     found = verify(packed, Trust.of(public, "prod"))
     assert (found.scope, found.sequence) == ("prod", 3)
     assert len(found.files) == 3
-    spoilt = keyring.files(packed) | {"data.json": NASTY.replace("1.50", "1.5").encode()}
+    spoilt = signing_keys.files(packed) | {"data.json": NASTY.replace("1.50", "1.5").encode()}
     with pytest.raises(SignatureRefused, match=r"`data\.json` is not as it was"):
         verify(archive(spoilt), Trust.of(public, "prod"))
 

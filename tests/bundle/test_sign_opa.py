@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
 import requests
+import signing_keys
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -35,7 +35,7 @@ tables: {box: {look: LOOK (box)}}
 SECONDS = 20
 
 
-class Shop:
+class SignedBundles:
     """Signed bundles of one system in a folder, and OPA's configuration that asks for signatures."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +57,7 @@ class Shop:
         new.write_bytes(content)
         new.replace(self.bundles[name])
 
-    def config(self, *pairs: keyring.Pair, scope: str = "", **more: Any) -> Path:
+    def config(self, *pairs: signing_keys.KeyPair, scope: str = "", **more: Any) -> Path:
         found = opa_configuration(public_keys([pair.public for pair in pairs]), scope, self.bundles)
         path = self.folder / "config.json"
         path.write_text(json.dumps(found | {"status": {"prometheus": True}} | more))
@@ -65,8 +65,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def signed_bundles(tmp_path: Path) -> SignedBundles:
+    return SignedBundles(tmp_path)
 
 
 def asked(opa: OpaServer, user: str) -> bool | None:
@@ -113,29 +113,29 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 def renamed(bundle: bytes, name: str) -> bytes:
     """The same state as one of another system, so that one OPA holds both."""
-    inside = keyring.files(bundle)
+    inside = signing_keys.files(bundle)
     manifest = json.loads(inside.pop(".manifest")) | {"roots": [f"privtab_state/{name}"]}
     (data,) = inside.values()
     return archive({".manifest": json.dumps(manifest).encode(), f"privtab_state/{name}/data.json": data})
 
 
-def spoilt(newer: bytes, ours: keyring.Pair, other: keyring.Pair) -> dict[str, bytes]:
+def spoilt(newer: bytes, ours: signing_keys.KeyPair, other: signing_keys.KeyPair) -> dict[str, bytes]:
     """A newer state, by what is wrong with it or its signature."""
     key = ours.signing(scope="prod")
     patch = {"op": "upsert", "path": "/privtab_state/shop/allow/LOOK/shop:s/user:mallory", "value": True}
-    delta = {".manifest": keyring.files(newer)[".manifest"], "patch.json": json.dumps({"data": [patch]}).encode()}
-    tampered = keyring.tampered(signed(newer, key))
+    delta = {".manifest": signing_keys.files(newer)[".manifest"], "patch.json": json.dumps({"data": [patch]}).encode()}
+    tampered = signing_keys.tampered(signed(newer, key))
     return {
         "a changed byte": tampered["a changed byte"],
         "another key": signed(newer, other.signing(id=key.id, scope="prod")),
         "an added policy": tampered["an added policy"],
         "no algorithm": tampered["no algorithm"],
         "another scope": signed(newer, ours.signing(scope="test")),
-        "a public key as a secret": keyring.forged(signed(newer, key), "HS256", ours.public),
+        "a public key as a secret": signing_keys.forged(signed(newer, key), "HS256", ours.public),
         "a removed file": tampered["a removed file"],
         "a changed payload": tampered["a changed payload"],
         "a missing signature": tampered["a missing signature"],
-        "a file twice": keyring.doubled(signed(newer, key), ".manifest", b"{}"),
+        "a file twice": signing_keys.doubled(signed(newer, key), ".manifest", b"{}"),
         "an unknown key": signed(newer, other.signing(scope="prod")),
         "no scope": signed(newer, ours.signing()),
         "two signatures": tampered["two signatures"],
@@ -145,27 +145,29 @@ def spoilt(newer: bytes, ours: keyring.Pair, other: keyring.Pair) -> dict[str, b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ES256", "RS256"])
-def test_opa_takes_what_we_sign_and_refuses_the_rest(shop: Shop, opa_binary: Path, kind: str) -> None:
+def test_opa_takes_what_we_sign_and_refuses_the_rest(
+    signed_bundles: SignedBundles, opa_binary: Path, kind: str
+) -> None:
     """Each in a place of its own, so that one look of OPA refuses all of them."""
-    ours, other = keyring.pair(kind), keyring.pair(kind, 1)
+    ours, other = signing_keys.pair(kind), signing_keys.pair(kind, 1)
     key = ours.signing(scope="prod")
-    newer = shop.state("ann", "mallory")
+    newer = signed_bundles.state("ann", "mallory")
     # One algorithm shows that OPA refuses each; of the other it is enough that signatures count at all.
     names = list(spoilt(newer, ours, other))[: 2 if kind == "RS256" else None]
     places = {what: what.replace(" ", "_") for what in names}
-    shop.bundles |= {place: shop.folder / f"{place}.tar.gz" for place in places.values()}
-    shop.put("policy", signed(policy_bundle(shop.program), key))
-    shop.put("state", signed(shop.state("ann"), key))
+    signed_bundles.bundles |= {place: signed_bundles.folder / f"{place}.tar.gz" for place in places.values()}
+    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), key))
+    signed_bundles.put("state", signed(signed_bundles.state("ann"), key))
     for place in places.values():
-        shop.put(place, signed(renamed(shop.state("ann"), place), key))
-    with OpaServer(shop.bundles, binary=opa_binary, config=shop.config(ours, scope="prod")) as opa:
+        signed_bundles.put(place, signed(renamed(signed_bundles.state("ann"), place), key))
+    with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(ours, scope="prod")) as opa:
         assert asked(opa, "ann") is True
         before = {what: (status(opa, place)["active_revision"], data(opa, place)) for what, place in places.items()}
         good = status(opa, "state")["active_revision"]
         assert all(revision and document for revision, document in before.values())
         for what, place in places.items():
-            shop.put(place, spoilt(renamed(newer, place), ours, other)[what])
-        shop.put("state", spoilt(newer, ours, other)["a changed byte"])
+            signed_bundles.put(place, spoilt(renamed(newer, place), ours, other)[what])
+        signed_bundles.put("state", spoilt(newer, ours, other)["a changed byte"])
         said = {what: refused(opa, place) for what, place in places.items()}
         assert "digest mismatch" in refused(opa, "state")
         assert status(opa, "state")["active_revision"] == good
@@ -179,64 +181,66 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(shop: Shop, opa_binary: Pat
             assert "missing .signatures.json" in said["a missing signature"]
             assert "scope mismatch" in said["another scope"]
             assert "delta bundles do not support signature verification" in said["a delta"]
-        shop.put("state", signed(newer, key))
+        signed_bundles.put("state", signed(newer, key))
         until(lambda: asked(opa, "mallory") is True, "a good one")
 
 
 @pytest.mark.slow
-def test_keys_are_changed_one_after_the_other(shop: Shop, opa_binary: Path) -> None:
+def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Both are trusted for a while; the id in the signature says which is meant."""
-    old, new = keyring.pair("ES256"), keyring.pair("RS256")
-    shop.put("policy", signed(policy_bundle(shop.program), old.signing()))
-    shop.put("state", signed(shop.state("ann"), new.signing()))
-    with OpaServer(shop.bundles, binary=opa_binary, config=shop.config(old, new)) as opa:
+    old, new = signing_keys.pair("ES256"), signing_keys.pair("RS256")
+    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), old.signing()))
+    signed_bundles.put("state", signed(signed_bundles.state("ann"), new.signing()))
+    with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(old, new)) as opa:
         assert asked(opa, "ann") is True
     with pytest.raises(OpaError, match="verification key corresponding to ID"):
-        OpaServer(shop.bundles, binary=opa_binary, config=shop.config(new), timeout=10).start()
+        OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(new), timeout=10).start()
 
 
 @pytest.mark.slow
-def test_what_opa_does_not_refuse(shop: Shop, opa_binary: Path) -> None:
+def test_what_opa_does_not_refuse(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Keys without `signing` ask for nothing; and an old bundle with a good signature comes back."""
-    ours = keyring.pair()
-    shop.put("policy", signed(policy_bundle(shop.program), ours.signing()))
-    shop.put("state", signed(shop.state("ann", "ben"), ours.signing(sequence=2)))
-    config = json.loads(shop.config(ours).read_text())
+    ours = signing_keys.pair()
+    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing()))
+    signed_bundles.put("state", signed(signed_bundles.state("ann", "ben"), ours.signing(sequence=2)))
+    config = json.loads(signed_bundles.config(ours).read_text())
     del config["bundles"]["policy"]
-    shop.put("policy", policy_bundle(shop.program))
-    (shop.folder / "config.json").write_text(json.dumps(config))
-    with OpaServer(shop.bundles, binary=opa_binary, config=shop.folder / "config.json") as opa:
+    signed_bundles.put("policy", policy_bundle(signed_bundles.program))
+    (signed_bundles.folder / "config.json").write_text(json.dumps(config))
+    with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
         assert asked(opa, "ben") is True
-        shop.put("state", signed(shop.state("ann"), ours.signing(sequence=1)))
+        signed_bundles.put("state", signed(signed_bundles.state("ann"), ours.signing(sequence=1)))
         until(lambda: asked(opa, "ben") is False, "an older one is taken")
 
 
 @pytest.mark.slow
-def test_a_scope_ends_all_that_was_signed_before(shop: Shop, opa_binary: Path) -> None:
+def test_a_scope_ends_all_that_was_signed_before(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """The way to keep an old bundle from ever coming back to an OPA: the scope counts up."""
-    ours = keyring.pair()
-    shop.put("policy", signed(policy_bundle(shop.program), ours.signing(scope="prod/2")))
-    shop.put("state", signed(shop.state("ann"), ours.signing(scope="prod/1")))
+    ours = signing_keys.pair()
+    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing(scope="prod/2")))
+    signed_bundles.put("state", signed(signed_bundles.state("ann"), ours.signing(scope="prod/1")))
     with pytest.raises(OpaError, match="scope mismatch"):
-        OpaServer(shop.bundles, binary=opa_binary, config=shop.config(ours, scope="prod/2"), timeout=10).start()
+        OpaServer(
+            signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(ours, scope="prod/2"), timeout=10
+        ).start()
 
 
 @pytest.mark.slow
-def test_deltas_that_nobody_signed_where_they_are_allowed(shop: Shop, opa_binary: Path) -> None:
-    ours = keyring.pair()
+def test_deltas_that_nobody_signed_where_they_are_allowed(signed_bundles: SignedBundles, opa_binary: Path) -> None:
+    ours = signing_keys.pair()
     many = [f"user{number}" for number in range(200)]
-    before = shop.state(*many)
-    shop.put("policy", signed(policy_bundle(shop.program), ours.signing()))
-    shop.put("state", signed(before, ours.signing()))
-    config = json.loads(shop.config(ours).read_text())
+    before = signed_bundles.state(*many)
+    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing()))
+    signed_bundles.put("state", signed(before, ours.signing()))
+    config = json.loads(signed_bundles.config(ours).read_text())
     config["bundles"]["state"]["signing"]["allow_unsigned_delta_bundles"] = True
-    (shop.folder / "config.json").write_text(json.dumps(config))
-    delta = delta_for(before, shop.state(*many, "ben"))
+    (signed_bundles.folder / "config.json").write_text(json.dumps(config))
+    delta = delta_for(before, signed_bundles.state(*many, "ben"))
     assert delta is not None
-    with OpaServer(shop.bundles, binary=opa_binary, config=shop.folder / "config.json") as opa:
+    with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
         assert asked(opa, "ben") is False
-        shop.put("state", delta)
+        signed_bundles.put("state", delta)
         until(lambda: asked(opa, "ben") is True, "the delta is active")
-        shop.put("state", shop.state(*many, "mallory"))
+        signed_bundles.put("state", signed_bundles.state(*many, "mallory"))
         assert "missing .signatures.json" in refused(opa, "state")
         assert asked(opa, "mallory") is False, "whole ones must be signed still"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import small
+import small_policies
 
 from privtab import model, syntax
 from privtab.checks import p329_equal_reading, p330_equal_variant_row
@@ -59,12 +59,12 @@ def equal(of: Program, one: Rule, other: Rule) -> bool | None:
     if one.unnamed != other.unnamed:
         return False
     changed = replace(of, rules={**of.rules, (one.entity, one.operation): other})
-    flags = {frozenset(r.flags): r.flags for rule in (one, other) for r in small.requests(of, rule)}
-    for request in (replace(r, flags=f) for r in small.requests(of, one) for f in flags.values()):
-        states = small.states([(of, one), (changed, other)], request)
+    flags = {frozenset(r.flags): r.flags for rule in (one, other) for r in small_policies.requests(of, rule)}
+    for request in (replace(r, flags=f) for r in small_policies.requests(of, one) for f in flags.values()):
+        states = small_policies.states([(of, one), (changed, other)], request)
         if states is None:
             return None
-        if any(small.allows(of, s, request) != small.allows(changed, s, request) for s in states):
+        if any(small_policies.allows(of, s, request) != small_policies.allows(changed, s, request) for s in states):
             return False
     return True
 

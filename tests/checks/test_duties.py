@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-import small
+import small_policies
 
 from privtab import model, syntax
 from privtab.checks import p320_separation_of_duty
@@ -19,14 +19,14 @@ from privtab.source import SourceFile
 from privtab.state.nodes import Assignment, Grant, State
 
 PATH = (Entity("top", "top1"), Entity("mid", "top1/mid1"), Entity("low", "top1/mid1/low1"))
-ME = f"user:{small.USER}"
+ME = f"user:{small_policies.USER}"
 SAID = re.compile(r"(?:the (privilege|set|role)|who (owns) an?) `(\w+)`")
 
 
 def text(seed: int) -> str:
     """A small policy with further roles."""
     rnd = random.Random(seed)
-    written = small.policy(seed, deep=rnd.random() < 0.3)
+    written = small_policies.policy(seed, deep=rnd.random() < 0.3)
     grants = [f"{t}: [{', '.join(rnd.sample(['READ', 'WRITE'], rnd.choice([1, 2])))}]" for t in ("mid", "low")]
     roles = [
         f"  boss: {{grants: {{{rnd.choice(grants)}}}}}",
@@ -39,10 +39,10 @@ def text(seed: int) -> str:
 
 def both(of: Program, rules: list[Rule], state: State) -> bool:
     """Whether the caller, past the gate, may do all of the operations on one path, setting no flag."""
-    state = replace(state, members=((small.USER, PATH[0]),) if of.semantics.gate else ())
+    state = replace(state, members=((small_policies.USER, PATH[0]),) if of.semantics.gate else ())
     path = {entity.type: entity for entity in PATH}
-    requests = [Request(user=small.USER, action=r.operation, resource=path[r.entity]) for r in rules]
-    return all(small.allows(of, state, request) for request in requests)
+    requests = [Request(user=small_policies.USER, action=r.operation, resource=path[r.entity]) for r in rules]
+    return all(small_policies.allows(of, state, request) for request in requests)
 
 
 def granted(of: Program, names: tuple[str, ...]) -> State:
@@ -78,7 +78,7 @@ def compared(seeds: range) -> set[str]:
     """The kinds of holders that were found, in policies where the check says what trying says."""
     kinds: set[str] = set()
     for seed in seeds:
-        program = small.program(text(seed))
+        program = small_policies.program(text(seed))
         if program is None:
             continue
         rules = [r for r in program.rules.values() if r.entity in ("mid", "low") and not r.withs]

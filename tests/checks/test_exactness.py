@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import small
+import small_policies
 
 from privtab import model, syntax
 from privtab.checks import (
@@ -32,7 +32,7 @@ def resolved(text: str) -> m.Policy | None:
 def policies(seeds: range) -> Iterator[tuple[int, m.Policy]]:
     """Random policies, some of whose privileges cannot be granted everywhere."""
     for seed in seeds:
-        text = small.policy(seed)
+        text = small_policies.policy(seed)
         for changed in (text, text.replace("WRITE: {on: [mid, low]}", "WRITE: {on: [mid]}")):
             policy = resolved(changed)
             if policy is not None:
@@ -49,13 +49,13 @@ def spans(module: object, policy: m.Policy) -> set[tuple[int, int]]:
 def implies(seen: View, rule: Rule, one: Formula, other: Formula) -> bool | None:
     """Whether every state and request that gives `one` gives `other`; None where there are too many states."""
     probe = replace(rule, gate=ALWAYS, requires=conjunction(one, other), each=None, creates=False)
-    requests = [r for r in small.requests(seen.program, replace(rule, gate=ALWAYS)) if _named(seen, r)]
+    requests = [r for r in small_policies.requests(seen.program, replace(rule, gate=ALWAYS)) if _named(seen, r)]
     for request in requests:
-        states = small.states([(seen.program, probe)], request)
+        states = small_policies.states([(seen.program, probe)], request)
         if states is None:
             return None
         for state in states:
-            asked = EvaluationContext(Reference(seen.program, small.known(seen.program, state)), request)
+            asked = EvaluationContext(Reference(seen.program, small_policies.known(seen.program, state)), request)
             if asked.holds(one) and not asked.holds(other):
                 return False
     return True
@@ -68,12 +68,12 @@ def _named(seen: View, request: Request) -> bool:
 def unreachable(seen: View, rule: Rule) -> bool | None:
     """Whether there is a choice of flags, types and naming under which no state allows any request."""
     allowed: dict[object, bool] = {}
-    for request in small.requests(seen.program, rule):
+    for request in small_policies.requests(seen.program, rule):
         key = (request.flags, tuple(sorted((s, e.type) for s, e in request.with_.items())), _named(seen, request))
-        states = small.states([(seen.program, rule)], request)
+        states = small_policies.states([(seen.program, rule)], request)
         if states is None:
             return None
-        allowed[key] = allowed.get(key, False) or any(small.allows(seen.program, s, request) for s in states)
+        allowed[key] = allowed.get(key, False) or any(small_policies.allows(seen.program, s, request) for s in states)
     return not all(allowed.values())
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 
-import generated
+import generated_programs
 import pytest
 
 from privtab import checks
@@ -27,7 +27,7 @@ def pigeonhole() -> str:
 
 @pytest.mark.slow
 def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
-    _, policy = generated.lowered(pigeonhole())
+    _, policy = generated_programs.lowered(pigeonhole())
     found = {finding.code: finding for finding in checks.run(policy)}
     assert "P327" not in found
     assert "`P327`" in found["P341"].message
@@ -36,7 +36,10 @@ def test_what_costs_too_much_is_told_and_not_taken_for_fine() -> None:
 
 @pytest.mark.slow
 def test_the_same_findings_each_time() -> None:
-    runs = [[f.message for f in checks.run(generated.lowered(pigeonhole())[1]) if f.code == "P341"] for _ in range(2)]
+    runs = [
+        [f.message for f in checks.run(generated_programs.lowered(pigeonhole())[1]) if f.code == "P341"]
+        for _ in range(2)
+    ]
     assert runs[0] == runs[1]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import small
+import small_policies
 
 from privtab import model, syntax
 from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
@@ -97,14 +97,14 @@ class Tried:
         self.rule = seen.rule(row)
         self.asked: list[EvaluationContext] | None = []
         units = list(dict.fromkeys(_units(item_condition(self.rule))))
-        for request in small.requests(seen.program, self.rule):
-            states = small.states([(seen.program, self.rule)], request)
+        for request in small_policies.requests(seen.program, self.rule):
+            states = small_policies.states([(seen.program, self.rule)], request)
             if states is None:
                 self.asked = None
                 return
             known: set[tuple[bool, ...]] = set()
             for state in states:
-                asked = EvaluationContext(Reference(seen.program, small.known(seen.program, state)), request)
+                asked = EvaluationContext(Reference(seen.program, small_policies.known(seen.program, state)), request)
                 answers = tuple(asked.holds(unit) for unit in units)
                 if answers not in known:
                     known.add(answers)
@@ -179,7 +179,7 @@ def compared(seeds: range) -> dict[str, int]:
     """How many findings there were in rows that could be tried, how many rows had none, and how many were passed over."""
     counts = {"P310": 0, "P328": 0, "none": 0, "passed over": 0}
     for seed in seeds:
-        tables, _ = syntax.read(SourceFile.of("small.yaml", small.policy(seed, deep=True)))
+        tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         seen = view(policy)
@@ -274,7 +274,7 @@ def test_what_is_superfluous_is_what_trying_says() -> None:
 
 def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(seed: int) -> list[Superfluous]:
-        tables, _ = syntax.read(SourceFile.of("small.yaml", small.policy(seed, deep=True)))
+        tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         return list(View(policy).superfluous)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty import free_port
-from sidecar_fleet import POLICY, STATE, WIDER, Rig, outcome
+from failing_servers import free_port
+from sidecar_fleet import POLICY, STATE, WIDER, SidecarFleet, outcome
 
 from privtab import Client
 from privtab.opa.server import OpaServer
@@ -25,27 +25,27 @@ Privtab = Callable[..., Any]
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with Rig(tmp_path) as made:
+def idle_fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
+    with SidecarFleet(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def fleet(rig: Rig) -> Rig:
+def fleet(idle_fleet: SidecarFleet) -> SidecarFleet:
     """A server and two sidecars that have nothing yet."""
-    rig.serve()
-    rig.sidecar("one", "zone=a")
-    rig.sidecar("two", "zone=b")
-    return rig
+    idle_fleet.serve()
+    idle_fleet.sidecar("one", "zone=a")
+    idle_fleet.sidecar("two", "zone=b")
+    return idle_fleet
 
 
-def deploy(privtab: Privtab, rig: Rig, *more: object, watched: bool = True) -> Any:
-    server = ["--server", rig.server, "--expect", len(rig.urls), "--timeout", 40] if watched else []
-    return privtab("deploy", rig.policy, "-r", rig.registry, *map(str, server), *map(str, more))
+def deploy(privtab: Privtab, idle_fleet: SidecarFleet, *more: object, watched: bool = True) -> Any:
+    server = ["--server", idle_fleet.server, "--expect", len(idle_fleet.urls), "--timeout", 40] if watched else []
+    return privtab("deploy", idle_fleet.policy, "-r", idle_fleet.registry, *map(str, server), *map(str, more))
 
 
 @pytest.mark.slow
-def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Rig) -> None:
+def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: SidecarFleet) -> None:
     ran = deploy(privtab, fleet, "--state", fleet.state, "--why", "the first one")
     assert ran.code == 0, ran.err
     assert "dev/shop: release 1" in ran.out
@@ -77,28 +77,31 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Ri
     assert "nothing to release" in ran.out
 
 
-def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, rig: Rig) -> None:
-    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
-    rig.policy.write_text(WIDER, encoding="utf-8")
-    waivers = rig.folder / "waivers.yaml"
+def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
+    idle_fleet.policy.write_text(WIDER, encoding="utf-8")
+    waivers = idle_fleet.folder / "waivers.yaml"
     waivers.write_text(
         "waivers:\n  - {operation: item/read, change: wider, who: ada, why: owners read, until: 2999-01-01}\n",
         encoding="utf-8",
     )
-    ran = deploy(privtab, rig, "--waivers", waivers, "--skip-tests", "they ran before", watched=False)
+    ran = deploy(privtab, idle_fleet, "--waivers", waivers, "--skip-tests", "they ran before", watched=False)
     assert ran.code == 0, ran.err
     assert "nobody watches" in ran.out
-    [_, last] = Registry.open(rig.registry).history("dev", "shop")
+    [_, last] = Registry.open(idle_fleet.registry).history("dev", "shop")
     assert last.why == "tests left out: they ran before; wider and waived: item/read (ada: owners read)"
 
 
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
-        (lambda rig: rig.policy.write_text(POLICY.replace("READ (item)", "REED (item)")), "unknown privilege"),
-        (lambda rig: rig.state.write_text(STATE.replace("READ", "REED")), "REED"),
         (
-            lambda rig: (rig.folder / "shop.scenarios.yaml").write_text(
+            lambda idle_fleet: idle_fleet.policy.write_text(POLICY.replace("READ (item)", "REED (item)")),
+            "unknown privilege",
+        ),
+        (lambda idle_fleet: idle_fleet.state.write_text(STATE.replace("READ", "REED")), "REED"),
+        (
+            lambda idle_fleet: (idle_fleet.folder / "shop.scenarios.yaml").write_text(
                 "scenarios: 1\nstate: state.yaml\n"
                 "cases: [{user: ann, action: read, resource: 'item:s/a/i', decision: deny, why: a test}]\n"
             ),
@@ -108,44 +111,44 @@ def test_a_waived_change_passes_and_stands_in_the_history(privtab: Privtab, rig:
     ids=["lint", "state", "tests"],
 )
 def test_what_fails_a_gate_is_neither_kept_nor_switched(
-    privtab: Privtab, rig: Rig, break_it: Callable[[Rig], object], said: str
+    privtab: Privtab, idle_fleet: SidecarFleet, break_it: Callable[[SidecarFleet], object], said: str
 ) -> None:
-    break_it(rig)
-    ran = deploy(privtab, rig, "--state", rig.state, watched=False)
+    break_it(idle_fleet)
+    ran = deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False)
     assert ran.code == 1
     assert said in ran.out + ran.err
-    registry = Registry.open(rig.registry)
+    registry = Registry.open(idle_fleet.registry)
     assert registry.channel("dev", "shop").sequence == 0
     assert registry.revisions("shop") == []
 
 
-def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab, rig: Rig) -> None:
+def test_a_state_that_was_made_with_other_names_is_packed_anew(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     with_set = POLICY.replace("privileges: [READ, WRITE]", "privileges: [READ, WRITE]\nsets: {ALL: [READ, WRITE]}")
-    rig.policy.write_text(with_set, encoding="utf-8")
-    rig.state.write_text(STATE.replace("privilege: READ", "privilege: ALL"), encoding="utf-8")
-    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
-    rig.policy.write_text(with_set.replace("{ALL: [READ, WRITE]}", "{ALL: [READ]}"), encoding="utf-8")
-    ran = deploy(privtab, rig, "--fail-on", "none", watched=False)
+    idle_fleet.policy.write_text(with_set, encoding="utf-8")
+    idle_fleet.state.write_text(STATE.replace("privilege: READ", "privilege: ALL"), encoding="utf-8")
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
+    idle_fleet.policy.write_text(with_set.replace("{ALL: [READ, WRITE]}", "{ALL: [READ]}"), encoding="utf-8")
+    ran = deploy(privtab, idle_fleet, "--fail-on", "none", watched=False)
     assert ran.code == 1
     assert "made with another set ALL" in ran.out
-    registry = Registry.open(rig.registry)
+    registry = Registry.open(idle_fleet.registry)
     assert registry.channel("dev", "shop").sequence == 1
-    kept = deploy(privtab, rig, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
+    kept = deploy(privtab, idle_fleet, "--fail-on", "none", "--keep-state", "nobody has it", watched=False)
     assert kept.code == 0, kept.err
     assert "kept though set ALL changed: nobody has it" in registry.channel("dev", "shop").why
-    assert deploy(privtab, rig, "--fail-on", "none", "--state", rig.state, watched=False).code == 0
+    assert deploy(privtab, idle_fleet, "--fail-on", "none", "--state", idle_fleet.state, watched=False).code == 0
     assert len({entry.state for entry in registry.history("dev", "shop")}) == 2
 
 
-def test_a_dry_run_keeps_nothing(privtab: Privtab, rig: Rig) -> None:
-    ran = deploy(privtab, rig, "--dry-run", watched=False)
+def test_a_dry_run_keeps_nothing(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    ran = deploy(privtab, idle_fleet, "--dry-run", watched=False)
     assert ran.code == 0
     assert "nothing was released" in ran.out
-    assert not Path(rig.registry).exists()
+    assert not Path(idle_fleet.registry).exists()
 
 
 @pytest.mark.slow
-def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab, fleet: Rig) -> None:
+def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab, fleet: SidecarFleet) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     before = Registry.open(fleet.registry).channel("dev", "shop")
     fleet.end("two", kill=True)
@@ -161,7 +164,7 @@ def test_a_sidecar_that_does_not_come_is_named_and_all_go_back(privtab: Privtab,
 
 
 @pytest.mark.slow
-def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: Rig) -> None:
+def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: SidecarFleet) -> None:
     direct = [word for url in fleet.urls.values() for word in ("--opa", url)]
     ran = deploy(privtab, fleet, "--state", fleet.state, *direct, watched=False)
     assert ran.code == 0, ran.err
@@ -173,7 +176,7 @@ def test_opas_that_are_asked_themselves(privtab: Privtab, fleet: Rig) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_comes_back_is_waited_for(privtab: Privtab, fleet: Rig) -> None:
+def test_a_server_that_comes_back_is_waited_for(privtab: Privtab, fleet: SidecarFleet) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.end("server", kill=True)
     again = threading.Timer(1.0, fleet.serve)
@@ -185,21 +188,21 @@ def test_a_server_that_comes_back_is_waited_for(privtab: Privtab, fleet: Rig) ->
     assert [fleet.decides(name, "olga") for name in ("one", "two")] == [True, True]
 
 
-def asked_without_end(rig: Rig, user: str) -> threading.Event:
+def asked_without_end(idle_fleet: SidecarFleet, user: str) -> threading.Event:
     """Somebody asks every sidecar again and again, until the event is set."""
     stop = threading.Event()
 
     def ask() -> None:
         while not stop.wait(0.02):
-            for name in rig.urls:
-                rig.decides(name, user)
+            for name in idle_fleet.urls:
+                idle_fleet.decides(name, user)
 
     threading.Thread(target=ask, daemon=True).start()
     return stop
 
 
 @pytest.mark.slow
-def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Rig) -> None:
+def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: SidecarFleet) -> None:
     """Owners may read now, and then no more: nothing changes for ann; that olga is refused suddenly is seen."""
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     registry = Registry.open(fleet.registry)
@@ -227,7 +230,7 @@ def test_a_canary_goes_first_and_its_decisions_tell(privtab: Privtab, fleet: Rig
 
 @pytest.mark.slow
 def test_a_canary_without_callers_goes_back_unless_that_is_fine(
-    privtab: Privtab, fleet: Rig, monkeypatch: pytest.MonkeyPatch
+    privtab: Privtab, fleet: SidecarFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "GRACE", 0.3)
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
@@ -248,7 +251,7 @@ def test_a_canary_without_callers_goes_back_unless_that_is_fine(
 
 
 @pytest.mark.slow
-def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: Rig) -> None:
+def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: SidecarFleet) -> None:
     assert deploy(privtab, fleet, "--state", fleet.state).code == 0
     fleet.policy.write_text(WIDER, encoding="utf-8")
     command = [sys.executable, "-m", "privtab", "deploy", str(fleet.policy), "-r", fleet.registry]
@@ -267,7 +270,7 @@ def test_a_canary_that_is_broken_off_goes_back(privtab: Privtab, fleet: Rig) -> 
 
 
 @pytest.mark.slow
-def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: Rig) -> None:
+def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: SidecarFleet) -> None:
     import pty
 
     command = [sys.executable, "-m", "privtab", "deploy", str(fleet.policy), "--state", str(fleet.state)]
@@ -294,24 +297,26 @@ def test_on_a_terminal_the_fleet_is_followed_in_place(privtab: Privtab, fleet: R
 
 
 @pytest.mark.slow
-def test_a_state_in_shards(privtab: Privtab, rig: Rig) -> None:
-    ran = deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False)
+def test_a_state_in_shards(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    ran = deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--sharded", watched=False)
     assert ran.code == 0, ran.err
-    channel = Registry.open(rig.registry).channel("dev", "shop")
+    channel = Registry.open(idle_fleet.registry).channel("dev", "shop")
     assert set(channel.shards) == {"people", "site:s"}
     assert channel.state is None
-    assert "nothing to release" in deploy(privtab, rig, "--state", rig.state, "--sharded", watched=False).out
-    ran = deploy(privtab, rig, "--keep-state", "why not", watched=False)
+    assert (
+        "nothing to release" in deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--sharded", watched=False).out
+    )
+    ran = deploy(privtab, idle_fleet, "--keep-state", "why not", watched=False)
     assert ran.code == 1
     assert "the state that runs is in shards: deploy with `--sharded`, or give `--state`" in ran.out
-    assert Registry.open(rig.registry).channel("dev", "shop") == channel
+    assert Registry.open(idle_fleet.registry).channel("dev", "shop") == channel
 
 
-def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> None:
-    key = rig.folder / "key.pem"
+def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    key = idle_fleet.folder / "key.pem"
     assert privtab("keys", "new", key).code == 0
-    assert deploy(privtab, rig, "--state", rig.state, "--signing-key", key, watched=False).code == 0
-    registry = Registry.open(rig.registry)
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--signing-key", key, watched=False).code == 0
+    registry = Registry.open(idle_fleet.registry)
     channel = registry.channel("dev", "shop")
     assert registry.revision("shop", "policy", str(channel.policy)).signed
     assert registry.revision("shop", "state", str(channel.state)).signed
@@ -319,68 +324,70 @@ def test_signed_bundles_in_the_order_of_switches(privtab: Privtab, rig: Rig) -> 
 
 @pytest.mark.slow
 def test_a_registry_that_asks_for_signatures_says_so_before_all_else(
-    privtab: Privtab, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    privtab: Privtab, idle_fleet: SidecarFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ours", "theirs"):
-        assert privtab("keys", "new", rig.folder / f"{name}.pem").code == 0
-    asks = ("--verification-key", rig.folder / "ours.pub.pem", "--scope", "prod")
-    assert privtab("registry", "init", rig.registry, *asks).code == 0
-    ran = deploy(privtab, rig, "--dry-run", watched=False)
+        assert privtab("keys", "new", idle_fleet.folder / f"{name}.pem").code == 0
+    asks = ("--verification-key", idle_fleet.folder / "ours.pub.pem", "--scope", "prod")
+    assert privtab("registry", "init", idle_fleet.registry, *asks).code == 0
+    ran = deploy(privtab, idle_fleet, "--dry-run", watched=False)
     assert ran.code == 2
     assert "takes signed bundles alone: give `--signing-key FILE`" in ran.err
-    ran = deploy(privtab, rig, "--dry-run", "--signing-key", rig.folder / "theirs.pem", watched=False)
+    ran = deploy(privtab, idle_fleet, "--dry-run", "--signing-key", idle_fleet.folder / "theirs.pem", watched=False)
     assert ran.code == 1
     assert "this one is refused" in ran.err
     # It signs for the scope that the registry asks for, unless another one is given.
-    monkeypatch.setenv("PRIVTAB_SIGNING_KEY", str(rig.folder / "ours.pem"))
-    assert deploy(privtab, rig, "--dry-run", watched=False).code == 0
-    assert "not for the scope `prod`" in deploy(privtab, rig, "--dry-run", "--scope", "test", watched=False).err
-    assert Registry.open(rig.registry).revisions("shop") == []
+    monkeypatch.setenv("PRIVTAB_SIGNING_KEY", str(idle_fleet.folder / "ours.pem"))
+    assert deploy(privtab, idle_fleet, "--dry-run", watched=False).code == 0
+    assert "not for the scope `prod`" in deploy(privtab, idle_fleet, "--dry-run", "--scope", "test", watched=False).err
+    assert Registry.open(idle_fleet.registry).revisions("shop") == []
 
 
-def test_what_somebody_died_over_is_written_to_its_end(privtab: Privtab, rig: Rig) -> None:
-    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
-    copy = Path(rig.registry) / "channels/dev/shop/policy.tar.gz"
+def test_what_somebody_died_over_is_written_to_its_end(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
+    copy = Path(idle_fleet.registry) / "channels/dev/shop/policy.tar.gz"
     whole = copy.read_bytes()
     copy.write_bytes(b"of the release before")
-    assert "nothing to release" in deploy(privtab, rig, watched=False).out
+    assert "nothing to release" in deploy(privtab, idle_fleet, watched=False).out
     assert copy.read_bytes() == whole
 
 
-def test_two_at_once_do_not_overwrite_each_other(privtab: Privtab, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert deploy(privtab, rig, "--state", rig.state, watched=False).code == 0
-    other = Registry.open(rig.registry)
+def test_two_at_once_do_not_overwrite_each_other(
+    privtab: Privtab, idle_fleet: SidecarFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
+    other = Registry.open(idle_fleet.registry)
     put = Registry.put
 
     def meanwhile(self: Registry, bundle: bytes, **more: Any) -> Any:
         other.release("dev", "shop", policy=other.channel("dev", "shop").policy, why="somebody else")
         return put(self, bundle, **more)
 
-    rig.policy.write_text(WIDER, encoding="utf-8")
+    idle_fleet.policy.write_text(WIDER, encoding="utf-8")
     monkeypatch.setattr(Registry, "put", meanwhile)
-    ran = deploy(privtab, rig, "--fail-on", "none", watched=False)
+    ran = deploy(privtab, idle_fleet, "--fail-on", "none", watched=False)
     assert ran.code == 1
     assert "was released to meanwhile" in ran.err
     assert other.channel("dev", "shop").why == "somebody else"
 
 
 @pytest.mark.slow
-def test_straight_into_an_opa(privtab: Privtab, rig: Rig) -> None:
+def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     with OpaServer() as opa, Client(opa.url, system="shop") as client:
-        first = privtab("deploy", rig.policy, "--state", rig.state, "--push", opa.url)
+        first = privtab("deploy", idle_fleet.policy, "--state", idle_fleet.state, "--push", opa.url)
         assert first.code == 0, first.err
         assert "policy none → 1" in first.out
         assert client.check("ann", "read", "item:s/a/i")
-        rig.policy.write_text(WIDER, encoding="utf-8")
-        ran = privtab("deploy", rig.policy, "--push", opa.url, "--format", "json")
+        idle_fleet.policy.write_text(WIDER, encoding="utf-8")
+        ran = privtab("deploy", idle_fleet.policy, "--push", opa.url, "--format", "json")
         assert ran.code == 0, ran.err
         pushed = outcome(ran.out)["pushed"]
         assert pushed["replaced"]
         assert pushed["state"] is None
         assert client.check("olga", "read", "item:s/a/i")
         broken = POLICY.replace("READ (item)", "REED (item)")
-        rig.policy.write_text(broken, encoding="utf-8")
-        assert privtab("deploy", rig.policy, "--push", opa.url).code == 1
+        idle_fleet.policy.write_text(broken, encoding="utf-8")
+        assert privtab("deploy", idle_fleet.policy, "--push", opa.url).code == 1
         assert client.check("olga", "read", "item:s/a/i")
 
 
@@ -399,23 +406,23 @@ def test_straight_into_an_opa(privtab: Privtab, rig: Rig) -> None:
         (["--push", "http://127.0.0.1:9", "--scope", "prod"], "leave that off"),
     ],
 )
-def test_bad_usage(privtab: Privtab, rig: Rig, options: list[str], said: str) -> None:
-    ran = privtab("deploy", rig.policy, *options)
+def test_bad_usage(privtab: Privtab, idle_fleet: SidecarFleet, options: list[str], said: str) -> None:
+    ran = privtab("deploy", idle_fleet.policy, *options)
     assert ran.code == 2, ran.out + ran.err
     assert said in ran.err
 
 
 @pytest.mark.slow
-def test_a_token_goes_along(privtab: Privtab, rig: Rig) -> None:
-    tokens = rig.folder / "tokens"
+def test_a_token_goes_along(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    tokens = idle_fleet.folder / "tokens"
     tokens.write_text(f"ops {'o' * 40} operator\n", encoding="utf-8")
-    rig.extra = ("--token-file", str(tokens))
-    rig.serve()
-    mine = rig.folder / "mine"
+    idle_fleet.extra = ("--token-file", str(tokens))
+    idle_fleet.serve()
+    mine = idle_fleet.folder / "mine"
     mine.write_text("o" * 40 + "\n", encoding="utf-8")
-    assert deploy(privtab, rig, "--state", rig.state, "--token-file", mine).code == 0
+    assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, "--token-file", mine).code == 0
     mine.write_text("wrong" * 10, encoding="utf-8")
-    ran = deploy(privtab, rig, "--token-file", mine, "--timeout", "1")
+    ran = deploy(privtab, idle_fleet, "--token-file", mine, "--timeout", "1")
     assert ran.code == 3
     assert "401" in ran.err
 

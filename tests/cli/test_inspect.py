@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
+import signing_keys
 
 from privtab.bundle.archive import archive
 
-PAIR = keyring.pair()
+PAIR = signing_keys.pair()
 
 
 @pytest.fixture
@@ -45,18 +45,19 @@ def test_a_program_sees_all_of_it(privtab: Callable[..., Any], build: Path, tmp_
     assert found["bytes"] == (build / "policy.tar.gz").stat().st_size
     assert found["signature"]["verified"] is True
     assert list(found["provenance"]["sources"]) == ["shop.yaml"]
-    assert {"name": ".manifest", "bytes": len(keyring.files((build / "policy.tar.gz").read_bytes())[".manifest"])} in (
-        found["files"]
-    )
+    assert {
+        "name": ".manifest",
+        "bytes": len(signing_keys.files((build / "policy.tar.gz").read_bytes())[".manifest"]),
+    } in (found["files"])
 
 
 def test_a_key_that_does_not_hold_is_a_failed_check(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
-    other = keyring.pair("ES256", 1).write(tmp_path, "other")[1]
+    other = signing_keys.pair("ES256", 1).write(tmp_path, "other")[1]
     ran = privtab("inspect", build / "policy.tar.gz", "--verification-key", other)
     assert ran.code == 1
     assert "refused: it is signed with another key" in ran.out
     bare = tmp_path / "bare.tar.gz"
-    bare.write_bytes(keyring.tampered((build / "policy.tar.gz").read_bytes())["a missing signature"])
+    bare.write_bytes(signing_keys.tampered((build / "policy.tar.gz").read_bytes())["a missing signature"])
     ran = privtab("inspect", bare, "--verification-key", other)
     assert ran.code == 1
     assert "refused: it is not signed" in ran.out

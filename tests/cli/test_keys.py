@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
+import signing_keys
 
 from privtab.bundle.sign import SigningKey
 from privtab.keys import verification_keys
@@ -44,7 +44,7 @@ def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monk
 
 
 def test_what_opa_needs(privtab: Callable[..., Any], tmp_path: Path) -> None:
-    pair, other = keyring.pair(), keyring.pair("RS256")
+    pair, other = signing_keys.pair(), signing_keys.pair("RS256")
     files = [one.write(tmp_path, name)[1] for name, one in (("ec", pair), ("rsa", other))]
     found = json.loads(privtab("keys", "config", *files, "--scope", "prod", "--bundle", "policy").out)
     assert found["bundles"] == {"policy": {"signing": {"scope": "prod"}}}

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from kept_bundles import Bundles, bundles
+from example_bundles import ExampleBundles, bundles
 
 from privtab.cli._app import run
 from privtab.registry import Canary, Registry
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+def packed(tmp_path_factory: pytest.TempPathFactory) -> ExampleBundles:
     return bundles(tmp_path_factory.mktemp("shelf"))
 
 
@@ -23,10 +23,10 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def files(tmp_path: Path, shelf: Bundles) -> Path:
+def files(tmp_path: Path, packed: ExampleBundles) -> Path:
     """Bundles as `compile` and `state pack` leave them."""
     folder = tmp_path / "build"
-    for version, (policy, state) in enumerate(zip(shelf.policies, shelf.states, strict=False), start=1):
+    for version, (policy, state) in enumerate(zip(packed.policies, packed.states, strict=False), start=1):
         (folder / str(version)).mkdir(parents=True)
         (folder / str(version) / "policy.tar.gz").write_bytes(policy)
         (folder / str(version) / "state.tar.gz").write_bytes(state)
@@ -73,18 +73,20 @@ def test_switch_back_and_forth(url: str, files: Path, capsys: pytest.CaptureFixt
     assert [one["sequence"] for one in history] == [3, 4]
 
 
-def test_shards_run_together(url: str, tmp_path: Path, shelf: Bundles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shards_run_together(
+    url: str, tmp_path: Path, packed: ExampleBundles, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "shards"
     folder.mkdir()
-    for at, bundle in enumerate(shelf.shards.values()):
+    for at, bundle in enumerate(packed.shards.values()):
         (folder / f"{at}.tar.gz").write_bytes(bundle)
-    (folder / "policy.tar.gz").write_bytes(shelf.sharded)
+    (folder / "policy.tar.gz").write_bytes(packed.sharded)
     answered(capsys, "put", url, folder, "--channel", "dev")
     current = Registry.open(url).channel("dev", "shop")
-    assert set(current.shards) == set(shelf.shards)
-    assert f"{len(shelf.shards)} shards" in answered(capsys, "show", url, "dev")
-    one = next(key for key in shelf.shards if key != "people")
-    (tmp_path / "one.tar.gz").write_bytes(shelf.shards[one])
+    assert set(current.shards) == set(packed.shards)
+    assert f"{len(packed.shards)} shards" in answered(capsys, "show", url, "dev")
+    one = next(key for key in packed.shards if key != "people")
+    (tmp_path / "one.tar.gz").write_bytes(packed.shards[one])
     answered(capsys, "put", url, tmp_path / "one.tar.gz", "--channel", "dev")
     assert Registry.open(url).channel("dev", "shop").shards == current.shards
 

@@ -8,29 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import required_flag_policy
 
-POLICY = """\
-privtab: 1
-system: clinic
-version: "1"
-entities: {ward: {file:}}
-privileges: [READ, SECRET]
-tables:
-  file:
-    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
-"""
-STATE = """\
-grants:
-  - {grantee: user:ann, effect: allow, privilege: READ, entity: file:w/1}
-"""
 NEEDS = "needs the flag `pii`"
 
 
 @pytest.fixture
 def clinic(tmp_path: Path) -> list[str]:
-    (tmp_path / "clinic.yaml").write_text(POLICY, encoding="utf-8")
-    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
-    return ["-p", str(tmp_path / "clinic.yaml"), "-s", str(tmp_path / "state.yaml")]
+    policy, state = required_flag_policy.files(tmp_path)
+    return ["-p", policy, "-s", state]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import bundles
+import bundle_service
 import pytest
 
 from privtab import Embedded
@@ -23,7 +23,7 @@ grants:
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     path = tmp_path / "lake.yaml"
-    path.write_text(bundles.LAKE)
+    path.write_text(bundle_service.LAKE)
     return path
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
+import signing_keys
 
 from privtab.bundle.verify import verify
 from privtab.signatures import Trust
 
-PAIR = keyring.pair()
+PAIR = signing_keys.pair()
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def test_a_bundle_is_signed_in_its_place(privtab: Callable[..., Any], bundle: Pa
     assert f"{bundle.stat().st_size:,} bytes" in ran.out
     found = verify(bundle, Trust.of(PAIR.public, "prod"))
     assert found.sequence == 3
-    assert keyring.header(bundle.read_bytes())["kid"] == "mine"
-    kept = {name: text for name, text in keyring.files(bundle.read_bytes()).items() if name != ".signatures.json"}
-    assert kept == keyring.files(before)
+    assert signing_keys.header(bundle.read_bytes())["kid"] == "mine"
+    kept = {name: text for name, text in signing_keys.files(bundle.read_bytes()).items() if name != ".signatures.json"}
+    assert kept == signing_keys.files(before)
 
 
 def test_another_place_leaves_the_first_one(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import keyring
 import pytest
+import signing_keys
 from pyspark.sql import SparkSession
 
 from privtab.bundle.inspect import inspect
@@ -40,7 +40,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None
-    key, public = keyring.pair().write(lake)
+    key, public = signing_keys.pair().write(lake)
     command = ["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--signing-key", str(key)]
     assert run([*command, "--format", "json", "--sequence", "3"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty import free_port
-from sidecar_fleet import WIDER, Rig, outcome
+from failing_servers import free_port
+from sidecar_fleet import WIDER, SidecarFleet, outcome
 
 from privtab.cli._app import run
 from privtab.registry import Registry
@@ -23,9 +23,9 @@ Privtab = Callable[..., Any]
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Rig]:
+def running(folder: Path) -> Iterator[SidecarFleet]:
     """Two sidecars that run what the channel does."""
-    with Rig(folder) as made:
+    with SidecarFleet(folder) as made:
         made.serve()
         first = ["deploy", str(made.policy), "-r", made.registry, "--state", str(made.state), "--why", "first"]
         assert run(first) == 0
@@ -36,26 +36,26 @@ def running(folder: Path) -> Iterator[Rig]:
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarFleet]:
     """For those that only look."""
     with running(tmp_path_factory.mktemp("quiet")) as made:
         yield made
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
     """For those that change something."""
     with running(tmp_path) as made:
         yield made
 
 
-def status(privtab: Privtab, rig: Rig, *more: object) -> Any:
-    return privtab("status", "-r", rig.registry, "--server", rig.server, *map(str, more))
+def status(privtab: Privtab, fleet: SidecarFleet, *more: object) -> Any:
+    return privtab("status", "-r", fleet.registry, "--server", fleet.server, *map(str, more))
 
 
 @pytest.mark.slow
-def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, quiet: Rig) -> None:
-    quiet.wait(lambda: quiet.fleet()["decisions"])
+def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, quiet: SidecarFleet) -> None:
+    quiet.wait(lambda: quiet.reported()["decisions"])
     ran = status(privtab, quiet, "--check")
     assert ran.code == 0, ran.out
     channel = Registry.open(quiet.registry).channel("dev", "shop")
@@ -81,38 +81,38 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, q
 
 
 @pytest.mark.slow
-def test_who_is_behind_is_seen(privtab: Privtab, rig: Rig) -> None:
-    rig.end("two", kill=True)
-    rig.policy.write_text(WIDER, encoding="utf-8")
-    assert privtab("deploy", rig.policy, "-r", rig.registry, "--fail-on", "none").code == 0
-    rig.wait(lambda: rig.decides("one", "olga"))
-    ran = status(privtab, rig, "--check")
+def test_who_is_behind_is_seen(privtab: Privtab, fleet: SidecarFleet) -> None:
+    fleet.end("two", kill=True)
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    assert privtab("deploy", fleet.policy, "-r", fleet.registry, "--fail-on", "none").code == 0
+    fleet.wait(lambda: fleet.decides("one", "olga"))
+    ran = status(privtab, fleet, "--check")
     assert ran.code == 1
     assert "waiting" in ran.out
-    assert status(privtab, rig).code == 0, "without `--check` it only tells"
-    told = outcome(status(privtab, rig, "--format", "json").out)
+    assert status(privtab, fleet).code == 0, "without `--check` it only tells"
+    told = outcome(status(privtab, fleet, "--format", "json").out)
     assert told["good"] is False
     assert {one["id"]: one["standing"] for one in told["sidecars"]} == {"one": "active", "two": "waiting"}
 
 
 @pytest.mark.slow
-def test_a_canary_runs_what_it_should(privtab: Privtab, rig: Rig) -> None:
-    registry = Registry.open(rig.registry)
+def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> None:
+    registry = Registry.open(fleet.registry)
     before = registry.channel("dev", "shop")
-    rig.policy.write_text(WIDER, encoding="utf-8")
-    other = privtab("deploy", rig.policy, "-r", rig.registry, "-c", "other")
+    fleet.policy.write_text(WIDER, encoding="utf-8")
+    other = privtab("deploy", fleet.policy, "-r", fleet.registry, "-c", "other")
     assert other.code == 0
     new = registry.channel("other", "shop").policy
     registry.release("dev", "shop", canary=Canary(policy=new, labels={"zone": "b"}))
-    rig.wait(lambda: rig.decides("two", "olga"))
-    ran = status(privtab, rig, "--check")
+    fleet.wait(lambda: fleet.decides("two", "olga"))
+    ran = status(privtab, fleet, "--check")
     assert ran.code == 0, ran.out
     assert f"canary of zone=b: policy {new}" in ran.out
     assert "zone=b, canary" in ran.out
     assert before.policy in ran.out
 
 
-def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: Rig) -> None:
+def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: SidecarFleet) -> None:
     urls = [word for url in quiet.urls.values() for word in ("--opa", url)]
     told = outcome(privtab("status", *urls, "--format", "json").out)
     assert [one["url"] for one in told["sidecars"]] == list(quiet.urls.values())
@@ -124,9 +124,9 @@ def test_opas_that_are_asked_themselves(privtab: Privtab, quiet: Rig) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer(privtab: Privtab, rig: Rig) -> None:
-    rig.end("server", kill=True)
-    ran = status(privtab, rig)
+def test_a_server_that_does_not_answer(privtab: Privtab, fleet: SidecarFleet) -> None:
+    fleet.end("server", kill=True)
+    ran = status(privtab, fleet)
     assert ran.code == 3
     assert "no answer from" in ran.err
     assert "dev/shop" in ran.out, "what the registry says is told all the same"
@@ -141,7 +141,7 @@ def test_who_is_not_let_in_is_named() -> None:
     assert fleet.refused == ("web-1 was refused /status: 401 no such token (3 times, last at now)",)
 
 
-def test_again_and_again_until_ctrl_c(quiet: Rig) -> None:
+def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
     command = [
         sys.executable,
         "-m",

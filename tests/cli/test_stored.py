@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kept_bundles import STATES, Bundles, bundles, program
+from example_bundles import STATES, ExampleBundles, bundles, program
 
 from privtab.cli._app import run
 from privtab.cli._stored import ChannelReference, place_of, tables
@@ -24,20 +24,20 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+def packed(tmp_path_factory: pytest.TempPathFactory) -> ExampleBundles:
     return bundles(tmp_path_factory.mktemp("shelf"))
 
 
 @pytest.fixture
-def registry(tmp_path: Path, shelf: Bundles) -> Registry:
+def registry(tmp_path: Path, packed: ExampleBundles) -> Registry:
     """Release 1: the first policy and state; 2: the second policy and state; 3: the last state in shards."""
     made = Registry.open(str(tmp_path / "registry"))
-    policies = [made.put(policy).id for policy in shelf.policies]
-    states = [made.put(state).id for state in shelf.states]
+    policies = [made.put(policy).id for policy in packed.policies]
+    states = [made.put(state).id for state in packed.states]
     made.release("prod", "shop", policy=policies[0], state=states[0])
     made.release("prod", "shop", policy=policies[1], state=states[1])
-    shards = {shard: made.put(bundle).id for shard, bundle in shelf.shards.items()}
-    made.release("prod", "shop", policy=made.put(shelf.sharded).id, shards=shards)
+    shards = {shard: made.put(bundle).id for shard, bundle in packed.shards.items()}
+    made.release("prod", "shop", policy=made.put(packed.sharded).id, shards=shards)
     return made
 
 
@@ -73,25 +73,25 @@ def test_what_ran_decides_as_the_files_that_it_was_made_of(
 
 @pytest.mark.parametrize("switch", [1, 3])
 def test_get_writes_what_ran(
-    registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], switch: int
+    registry: Registry, packed: ExampleBundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], switch: int
 ) -> None:
     folder = tmp_path / "out"
     assert run(["registry", "get", registry.url, "prod", "shop", "--at", str(switch), "-o", str(folder)]) == 0
     written = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.tar.gz")}
     if switch == 1:
-        assert written == {"policy.tar.gz": shelf.policies[0], "state.tar.gz": shelf.states[0]}
+        assert written == {"policy.tar.gz": packed.policies[0], "state.tar.gz": packed.states[0]}
         capsys.readouterr()
         assert any(answers(capsys, tmp_path, folder / "policy.tar.gz", folder / "state.tar.gz"))
         assert run(["registry", "get", registry.url, "prod", "shop", "--at", "2", "-o", str(folder)]) == 2
         assert "`--replace` overwrites it" in capsys.readouterr().err
-        assert (folder / "policy.tar.gz").read_bytes() == shelf.policies[0]
+        assert (folder / "policy.tar.gz").read_bytes() == packed.policies[0]
         assert (
             run(["registry", "get", registry.url, "prod", "shop", "--only", "state", "--replace", "-o", str(folder)])
             == 0
         )
-        assert (folder / "policy.tar.gz").read_bytes() == shelf.policies[0]
+        assert (folder / "policy.tar.gz").read_bytes() == packed.policies[0]
     else:
-        assert set(written.values()) == {shelf.sharded, *shelf.shards.values()}
+        assert set(written.values()) == {packed.sharded, *packed.shards.values()}
 
 
 def test_a_state_of_shards_is_whole_or_refused(
@@ -121,9 +121,9 @@ WRONG: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("given", WRONG)
 def test_what_is_not_there_is_said(
-    registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
+    registry: Registry, packed: ExampleBundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
 ) -> None:
-    files = {"policy": shelf.policies[0], "state": shelf.states[0], "broken": b"no bundle"}
+    files = {"policy": packed.policies[0], "state": packed.states[0], "broken": b"no bundle"}
     for name, content in files.items():
         (tmp_path / f"{name}.tar.gz").write_bytes(content)
     place = given.format(url=registry.url, **{name: tmp_path / f"{name}.tar.gz" for name in files})
@@ -134,7 +134,9 @@ def test_what_is_not_there_is_said(
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-def test_several_systems_are_told_apart(registry: Registry, shelf: Bundles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_systems_are_told_apart(
+    registry: Registry, packed: ExampleBundles, capsys: pytest.CaptureFixture[str]
+) -> None:
     registry.store.create("channels/prod/bakery/history/00000001.json", b"{}")
     assert run(["describe", f"registry:{registry.url}#prod"]) == 2
     assert "name one, as in #prod/bakery" in " ".join(capsys.readouterr().err.split())
@@ -166,13 +168,13 @@ def test_a_bundle_is_compiled_already(registry: Registry, tmp_path: Path, capsys
 
 @pytest.mark.slow
 def test_diff_compares_what_runs_with_tables_and_with_what_ran(
-    registry: Registry, shelf: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    registry: Registry, packed: ExampleBundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path)
     program(tmp_path, version="2", read="READ (item) or owner (item)")
     narrow, wide = str(tmp_path / "shop-1.yaml"), str(tmp_path / "shop-2.yaml")
     bundle = tmp_path / "wide.tar.gz"
-    bundle.write_bytes(shelf.policies[1])
+    bundle.write_bytes(packed.policies[1])
     first, second = (f"registry:{registry.url}#prod@{switch}" for switch in (1, 2))
 
     def compared(before: str, after: str, *more: str) -> tuple[int, list[tuple[str, str]]]:
@@ -195,7 +197,7 @@ def test_diff_compares_what_runs_with_tables_and_with_what_ran(
 def test_a_registry_that_asks_for_signatures_gives_nothing_else(
     registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from keyring import pair
+    from signing_keys import pair
 
     public = pair().public
     registry.init(verification_keys=[public], replace=True)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
+import signing_keys
 
-PAIR, OTHER = keyring.pair(), keyring.pair("ES256", 1)
+PAIR, OTHER = signing_keys.pair(), signing_keys.pair("ES256", 1)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_what_holds_and_what_does_not(privtab: Callable[..., Any], build: Path, 
     ran = privtab("verify", *both, "--verification-key", key)
     assert ran.code == 0, ran.err
     assert ran.out.count(f"signed with {PAIR.signing().id} (ES256), sequence 5") == 2
-    (build / "state.tar.gz").write_bytes(keyring.tampered(both[1].read_bytes())["a changed byte"])
+    (build / "state.tar.gz").write_bytes(signing_keys.tampered(both[1].read_bytes())["a changed byte"])
     ran = privtab("verify", *both, "--verification-key", key, "--format", "json")
     assert ran.code == 1
     good, bad = json.loads(ran.out)
@@ -73,5 +73,5 @@ def test_older_ones_are_refused(privtab: Callable[..., Any], build: Path, tmp_pa
     ran = privtab("verify", bundle, *asked, newer)
     assert ran.code == 2
     assert "has no sequence" in ran.err
-    newer.write_bytes(keyring.tampered(bundle.read_bytes())["a missing signature"])
+    newer.write_bytes(signing_keys.tampered(bundle.read_bytes())["a missing signature"])
     assert privtab("verify", bundle, *asked, newer).code == 3

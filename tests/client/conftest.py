@@ -94,7 +94,7 @@ def _pack(path: Path, roots: list[str], revision: str, data: dict[str, Any], reg
 
 
 @dataclass(frozen=True)
-class World:
+class DecisionBundle:
     """Bundles of one system, and requests with the right answers."""
 
     system: str
@@ -113,7 +113,7 @@ def opa_binary() -> Path:
 
 
 @pytest.fixture(scope="session")
-def decision_bundle(tmp_path_factory: pytest.TempPathFactory) -> World:
+def decision_bundle(tmp_path_factory: pytest.TempPathFactory) -> DecisionBundle:
     folder = tmp_path_factory.mktemp("demo")
     source = {"context": {"with": {"source": {"type": "doc", "id": "s/e"}}}}
     asked: list[tuple[str, str, str, str, dict[str, Any], bool]] = [
@@ -139,11 +139,11 @@ def decision_bundle(tmp_path_factory: pytest.TempPathFactory) -> World:
         )
         for u, a, t, i, more, expected in asked
     )
-    return World(SYSTEM, (Demo().policy(folder), Demo().write_state(folder)), cases)
+    return DecisionBundle(SYSTEM, (Demo().policy(folder), Demo().write_state(folder)), cases)
 
 
 @pytest.fixture(scope="session")
-def opa(decision_bundle: World, opa_binary: Path) -> Iterator[OpaServer]:
+def opa(decision_bundle: DecisionBundle, opa_binary: Path) -> Iterator[OpaServer]:
     with OpaServer(decision_bundle.bundles, binary=opa_binary) as server:
         yield server
 
@@ -158,7 +158,7 @@ def client(opa: OpaServer) -> Iterator[Client]:
 
 
 @dataclass
-class Wire:
+class RawServer:
     """A real socket that answers as told: GETs of the names as OPA does, everything else by `answer`."""
 
     answer: Callable[[socket.socket, str], None]
@@ -218,18 +218,18 @@ def reset(connection: socket.socket) -> None:
 
 
 @pytest.fixture
-def wire() -> Iterator[Callable[..., Wire]]:
+def raw_server() -> Iterator[Callable[..., RawServer]]:
     """Start a server that answers every POST with `answer(connection, path)`, or with given bytes."""
     listeners: list[socket.socket] = []
 
-    def start(answer: bytes | Callable[[socket.socket, str], None], **more: Any) -> Wire:
+    def start(answer: bytes | Callable[[socket.socket, str], None], **more: Any) -> RawServer:
         def send(connection: socket.socket, path: str) -> None:
             if isinstance(answer, bytes):
                 connection.sendall(answer)
             else:
                 answer(connection, path)
 
-        server = Wire(answer=send, **more)
+        server = RawServer(answer=send, **more)
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
         server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"

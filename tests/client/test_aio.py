@@ -123,12 +123,14 @@ def test_an_invalid_check_fails_alone_and_is_not_sent(opa: OpaServer) -> None:
     within(opa, work)
 
 
-def test_what_opa_makes_no_sense_of_fails_alone(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+def test_what_opa_makes_no_sense_of_fails_alone(
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
     def answer(connection: Any, path: str) -> None:
         connection.sendall(http_reply("", "400 Bad") if path.endswith("decisions") else http_reply('{"result": true}'))
 
     async def main() -> None:
-        async with AsyncClient(wire(answer).url) as client:
+        async with AsyncClient(raw_server(answer).url) as client:
             assert (
                 await asyncio.gather(*(client.check("alice", "read", ("doc", f"s/{at}")) for at in range(3)))
                 == [True] * 3
@@ -137,9 +139,11 @@ def test_what_opa_makes_no_sense_of_fails_alone(wire: Callable[..., Any], http_r
     asyncio.run(main())
 
 
-def test_a_name_that_cannot_be_sent_fails_alone(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+def test_a_name_that_cannot_be_sent_fails_alone(
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
     async def main() -> None:
-        async with AsyncClient(wire(http_reply('{"result": true}')).url) as client:
+        async with AsyncClient(raw_server(http_reply('{"result": true}')).url) as client:
             good, bad = await asyncio.gather(
                 client.check(READ), client.check("\udcff", "read", "doc:s/d"), return_exceptions=True
             )
@@ -169,9 +173,9 @@ def test_an_operation_that_is_gone_when_its_turn_comes_fails_alone(opa: OpaServe
     within(opa, work)
 
 
-def test_each_caller_gets_an_error_of_its_own(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+def test_each_caller_gets_an_error_of_its_own(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
     async def main() -> None:
-        server = wire(http_reply("", "500 Internal Server Error"))
+        server = raw_server(http_reply("", "500 Internal Server Error"))
         async with AsyncClient(server.url, retries=0) as client:
             results = await asyncio.gather(
                 *(client.check("alice", "read", ("doc", f"s/{at}")) for at in range(3)), return_exceptions=True
@@ -197,8 +201,10 @@ def test_a_caller_that_gives_up_leaves_the_others_alone(opa: OpaServer) -> None:
     within(opa, work)
 
 
-def test_names_are_fetched_once_for_all_who_begin(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    server = wire(http_reply('{"result": true}'))
+def test_names_are_fetched_once_for_all_who_begin(
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
+    server = raw_server(http_reply('{"result": true}'))
 
     async def main() -> None:
         async with AsyncClient(server.url, batch_window="off") as client:
@@ -234,11 +240,11 @@ def test_cancelling_at_any_moment_leaves_a_client_that_works(opa: OpaServer) -> 
 
 
 def test_the_body_is_bounded_and_no_redirect_is_followed(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    other = wire(http_reply('{"result": true}'))
+    other = raw_server(http_reply('{"result": true}'))
     answers = [http_reply("[" + " " * 300_000), http_reply("", "307 Temporary Redirect", f"Location: {other.url}/")]
-    server = wire(lambda c, _: c.sendall(answers.pop(0)))
+    server = raw_server(lambda c, _: c.sendall(answers.pop(0)))
 
     async def main() -> None:
         async with AsyncClient(server.url, max_body=100_000) as client:
@@ -251,12 +257,14 @@ def test_the_body_is_bounded_and_no_redirect_is_followed(
     assert other.connections == 0
 
 
-def test_settings_are_checked_and_the_token_is_sent(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+def test_settings_are_checked_and_the_token_is_sent(
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
     with pytest.raises(UsageError):
         AsyncClient("ftp://opa")
     with pytest.raises(UsageError):
         AsyncClient(timeout=0)
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
 
     async def main() -> None:
         async with AsyncClient(server.url, token="t0ken") as client:  # noqa: S106  (of a test)

@@ -30,8 +30,10 @@ def revoked(state: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def test_there_is_no_cache_unless_it_is_asked_for(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    server = wire(http_reply('{"result": true}'))
+def test_there_is_no_cache_unless_it_is_asked_for(
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(3))
     assert sum(line.startswith("POST") for line in server.asked) == 3
@@ -39,9 +41,9 @@ def test_there_is_no_cache_unless_it_is_asked_for(wire: Callable[..., Any], http
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_allows_and_denials_are_kept_alike(
-    answer: bool, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    answer: bool, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply(json.dumps({"result": answer})))
+    server = raw_server(http_reply(json.dumps({"result": answer})))
     with Client(server.url, cache_size=10, cache_refresh=60) as client:
         assert [client.check(READ) for _ in range(5)] == [answer] * 5
         assert client.check_many([READ, READ]) == [answer, answer]
@@ -60,9 +62,9 @@ def test_what_a_caller_does_to_his_decision_is_nobody_elses(opa: OpaServer) -> N
         assert client.decide_many([OTHER])[0].context == said
 
 
-def test_an_error_is_not_kept(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+def test_an_error_is_not_kept(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
     answers = [http_reply("", "500 Internal Server Error"), http_reply('{"result": true}')]
-    server = wire(lambda c, _: c.sendall(answers.pop(0)))
+    server = raw_server(lambda c, _: c.sendall(answers.pop(0)))
     with Client(server.url, cache_size=10, retries=0) as client:
         with pytest.raises(DecisionUnavailable):
             client.check(READ)
@@ -102,9 +104,9 @@ def test_a_revoked_grant_is_seen_though_answers_are_kept_for_an_hour(
 
 
 def test_kept_answers_are_not_used_when_opa_is_gone(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url, cache_size=10, cache_refresh=0.05, retries=0) as client:
         assert client.check(READ)
         server.program = "gone"

@@ -184,9 +184,9 @@ def test_of_two_tokens_the_nearer_one_counts(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_a_client_takes_its_address_from_the_environment(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     monkeypatch.setenv("PRIVTAB_URL", server.url)
     monkeypatch.setenv("PRIVTAB_SYSTEM", "demo")
     with Client() as client:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from faulty import Authority
+from failing_servers import Authority
 
 from privtab import pipeline
 from privtab._install import how_to_install
@@ -65,7 +65,7 @@ GRANTS = [
 ]
 
 
-class Shop:
+class BundleFiles:
     """Writes the bundles, as deploying does: in one step, under names that stay."""
 
     def __init__(self, folder: Path) -> None:
@@ -94,18 +94,18 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
+def bundle_files(tmp_path: Path) -> BundleFiles:
     """A policy and a state."""
-    made = Shop(tmp_path)
+    made = BundleFiles(tmp_path)
     made.put_policy()
     made.put_state(GRANTS)
     return made
 
 
 @pytest.fixture
-def client(shop: Shop) -> Iterator[Embedded]:
+def client(bundle_files: BundleFiles) -> Iterator[Embedded]:
     """Over both, without refreshing."""
-    with Embedded(shop.policy, shop.state) as embedded:
+    with Embedded(bundle_files.policy, bundle_files.state) as embedded:
         yield embedded
 
 
@@ -180,9 +180,9 @@ def test_one_wrong_request_among_many_is_named(client: Embedded) -> None:
         client.check_many(asked)
 
 
-def test_hooks_are_told_of_what_is_asked_the_quick_way_too(shop: Shop) -> None:
+def test_hooks_are_told_of_what_is_asked_the_quick_way_too(bundle_files: BundleFiles) -> None:
     told: list[tuple[Question, Outcome]] = []
-    with Embedded(shop.policy, shop.state, hooks=[lambda *both: told.append(both)]) as client:
+    with Embedded(bundle_files.policy, bundle_files.state, hooks=[lambda *both: told.append(both)]) as client:
         client.check("ann", "look", "box:s/a/1")
         client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/2"))] * MANY)
     assert [(question.kind, question.engine, outcome.allowed) for question, outcome in told] == [
@@ -191,8 +191,8 @@ def test_hooks_are_told_of_what_is_asked_the_quick_way_too(shop: Shop) -> None:
     ]
 
 
-def test_observing_lets_pass_and_says_so(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    with Embedded(shop.policy, shop.state, mode="observe") as client:
+def test_observing_lets_pass_and_says_so(bundle_files: BundleFiles, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, mode="observe") as client:
         assert client.check("bob", "look", "box:s/a/1") is True
         assert client.check_many([Request(user="bob", action="look", resource=Entity("box", "s/a/2"))] * MANY) == (
             [True] * MANY
@@ -200,13 +200,13 @@ def test_observing_lets_pass_and_says_so(shop: Shop, caplog: pytest.LogCaptureFi
     assert "would be denied" in caplog.text
 
 
-def test_columns_are_answered_with_what_is_in_force(shop: Shop, client: Embedded) -> None:
+def test_columns_are_answered_with_what_is_in_force(bundle_files: BundleFiles, client: Embedded) -> None:
     batches = client.batches()
     assert batches.decide_columns(["ann", "bob"], ["s/a/1", "s/a/1"], action="look", type="box").allowed.tolist() == [
         True,
         False,
     ]
-    shop.put_state(GRANTS[1:])
+    bundle_files.put_state(GRANTS[1:])
     client.refresh()
     for made, allowed in ((batches, True), (client.batches(), False)):
         assert made.decide_columns(["ann"], ["s/a/1"], action="look", type="box").allowed.tolist() == [allowed]
@@ -216,30 +216,30 @@ def test_columns_are_answered_with_what_is_in_force(shop: Shop, client: Embedded
 
 
 def test_a_folder_a_package_an_address_and_a_bundle_that_is_a_folder(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle_files: BundleFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with zipfile.ZipFile(tmp_path / "wheel.zip", "w") as wheel:
         wheel.writestr("shop_policies/__init__.py", "")
-        wheel.write(shop.policy, "shop_policies/policy.tar.gz")
-        wheel.write(shop.state, "shop_policies/inner/state.tar.gz")
+        wheel.write(bundle_files.policy, "shop_policies/policy.tar.gz")
+        wheel.write(bundle_files.state, "shop_policies/inner/state.tar.gz")
         wheel.writestr("shop_policies/inner/__init__.py", "")
     monkeypatch.syspath_prepend(str(tmp_path / "wheel.zip"))
     loose = tmp_path / "loose"
-    for name, content in policy_artifacts(shop.program()).files().items():
+    for name, content in policy_artifacts(bundle_files.program()).files().items():
         (loose / name).parent.mkdir(parents=True, exist_ok=True)
         (loose / name).write_bytes(content)
     nested = tmp_path / "build" / "shop" / "1"
     nested.mkdir(parents=True)
-    for path in (shop.policy, shop.state):
+    for path in (bundle_files.policy, bundle_files.state):
         (nested / path.name).write_bytes(path.read_bytes())
-    with FileService({"policy": shop.policy, "state": shop.state}) as service:
+    with FileService({"policy": bundle_files.policy, "state": bundle_files.state}) as service:
         address = service.url + FileService.resource("policy")
         for sources in (
-            (shop.folder,),
+            (bundle_files.folder,),
             (tmp_path / "build",),
             ("package:shop_policies", "package:shop_policies/inner/state.tar.gz"),
             (address, service.url + FileService.resource("state")),
-            (loose, shop.state),
+            (loose, bundle_files.state),
         ):
             with Embedded(*sources) as client:
                 assert client.check("ann", "look", "box:s/a/1"), sources
@@ -247,36 +247,36 @@ def test_a_folder_a_package_an_address_and_a_bundle_that_is_a_folder(
     sys.modules.pop("shop_policies", None)
 
 
-def test_what_is_not_there_is_said(shop: Shop, tmp_path: Path) -> None:
+def test_what_is_not_there_is_said(bundle_files: BundleFiles, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     for source in ("missing.tar.gz", tmp_path / "none", empty, "package:no_such_package", "package:json/none.tar.gz"):
         with pytest.raises(FileError):
-            Embedded(source, shop.state)
-    with FileService({"policy": shop.policy}) as service:
+            Embedded(source, bundle_files.state)
+    with FileService({"policy": bundle_files.policy}) as service:
         with pytest.raises(DecisionUnavailable, match="404"):
-            Embedded(service.url + "/bundles/other.tar.gz", shop.state)
+            Embedded(service.url + "/bundles/other.tar.gz", bundle_files.state)
         gone = service.url + FileService.resource("policy")
     with pytest.raises(DecisionUnavailable, match="did not answer"):
-        Embedded(gone, shop.state, timeout=0.5)
+        Embedded(gone, bundle_files.state, timeout=0.5)
     with pytest.raises(DecisionUnavailable, match="no state bundle"):
-        Embedded(shop.policy)
+        Embedded(bundle_files.policy)
     with pytest.raises(DecisionUnavailable, match="no bundle is active"):
-        Embedded(shop.state)
+        Embedded(bundle_files.state)
     with pytest.raises(DecisionUnavailable, match="`other`"):
-        Embedded(shop.policy, shop.state, system="other")
-    (tmp_path / "again.tar.gz").write_bytes(shop.policy.read_bytes())
+        Embedded(bundle_files.policy, bundle_files.state, system="other")
+    (tmp_path / "again.tar.gz").write_bytes(bundle_files.policy.read_bytes())
     with pytest.raises(UsageError, match="both hold `shop`"):
-        Embedded(shop.policy, tmp_path / "again.tar.gz", shop.state)
+        Embedded(bundle_files.policy, tmp_path / "again.tar.gz", bundle_files.state)
     with pytest.raises(UsageError, match="give bundles"):
         Embedded()
     with pytest.raises(UsageError, match="unknown engine"):
-        Embedded(shop.policy, engine="cobol")
+        Embedded(bundle_files.policy, engine="cobol")
 
 
-def broken(shop: Shop) -> dict[str, bytes]:
+def broken(bundle_files: BundleFiles) -> dict[str, bytes]:
     """Bundles that are none."""
-    whole = shop.policy.read_bytes()
+    whole = bundle_files.policy.read_bytes()
     flipped = bytearray(whole)
     flipped[len(flipped) // 2] ^= 0xFF
     program = json_bytes({"system": "shop", "rules": "none"})
@@ -295,55 +295,55 @@ def broken(shop: Shop) -> dict[str, bytes]:
     }
 
 
-def test_a_broken_bundle_is_no_bundle(shop: Shop) -> None:
-    good = shop.policy.read_bytes()
-    for name, content in broken(shop).items():
-        shop.replace(shop.policy, content)
+def test_a_broken_bundle_is_no_bundle(bundle_files: BundleFiles) -> None:
+    good = bundle_files.policy.read_bytes()
+    for name, content in broken(bundle_files).items():
+        bundle_files.replace(bundle_files.policy, content)
         with pytest.raises((DecisionUnavailable, FileError)) as error:
-            Embedded(shop.policy, shop.state)
+            Embedded(bundle_files.policy, bundle_files.state)
         assert str(error.value), name
-    shop.replace(shop.policy, good)
+    bundle_files.replace(bundle_files.policy, good)
     state = archive(
         {
             ".manifest": json_bytes({"roots": ["privtab_state/shop"]}),
             "privtab_state/shop/data.json": json_bytes({"revision": "x", "allow": []}),
         }
     )
-    shop.replace(shop.state, state)
+    bundle_files.replace(bundle_files.state, state)
     with pytest.raises(DecisionUnavailable, match="not an index"):
-        Embedded(shop.policy, shop.state)
+        Embedded(bundle_files.policy, bundle_files.state)
 
 
-def test_a_bundle_unpacks_to_so_much_and_no_more(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_unpacks_to_so_much_and_no_more(bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     large = archive({"privtab_program/shop/data.json": bytes(20_000)})
-    shop.replace(shop.policy, large)
+    bundle_files.replace(bundle_files.policy, large)
     with monkeypatch.context() as patch:
         patch.setattr(bounds, "LARGEST", 10_000)
         with pytest.raises(DecisionUnavailable, match="unpacks to more than"):
-            Embedded(shop.policy, shop.state)
+            Embedded(bundle_files.policy, bundle_files.state)
     with monkeypatch.context() as patch:
         patch.setattr(_bundles, "LARGEST", 50)
         with pytest.raises(DecisionUnavailable, match="MiB is the most"):
-            Embedded(shop.policy, shop.state)
+            Embedded(bundle_files.policy, bundle_files.state)
     sparse = tarfile.TarInfo("data.json")
     sparse.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
     header[483:495] = b"%011o\0" % (8 << 30)  # the size that it says it has
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
-    shop.replace(shop.policy, gzip.compress(bytes(header) + bytes(1024)))
+    bundle_files.replace(bundle_files.policy, gzip.compress(bytes(header) + bytes(1024)))
     with pytest.raises(DecisionUnavailable, match="is sparse"):
-        Embedded(shop.policy, shop.state)
+        Embedded(bundle_files.policy, bundle_files.state)
 
 
 # --- newer bundles ---
 
 
-def test_a_revoked_grant_is_seen(shop: Shop) -> None:
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
+def test_a_revoked_grant_is_seen(bundle_files: BundleFiles) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
         before = client.revision()
         assert client.check("ann", "look", "box:s/a/1")
-        shop.put_state(GRANTS[1:])
+        bundle_files.put_state(GRANTS[1:])
         assert not client.check("ann", "look", "box:s/a/1")
         assert not client.decide("ann", "look", "box:s/a/1").allowed
         assert client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY) == (
@@ -353,35 +353,37 @@ def test_a_revoked_grant_is_seen(shop: Shop) -> None:
         assert client.revision().policy == before.policy
 
 
-def test_a_new_operation_is_known_at_once(shop: Shop) -> None:
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
+def test_a_new_operation_is_known_at_once(bundle_files: BundleFiles) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
         with pytest.raises(InvalidRequest):
             client.check("ann", "peek", "box:s/a/1")
-        shop.put_policy(POLICY + "    peek: LOOK (box)\n")
+        bundle_files.put_policy(POLICY + "    peek: LOOK (box)\n")
         assert client.check("ann", "peek", "box:s/a/1")
 
 
-def test_without_refresh_nothing_changes_until_it_is_asked_for(shop: Shop, client: Embedded) -> None:
-    shop.put_state(GRANTS[1:])
+def test_without_refresh_nothing_changes_until_it_is_asked_for(bundle_files: BundleFiles, client: Embedded) -> None:
+    bundle_files.put_state(GRANTS[1:])
     assert client.check("ann", "look", "box:s/a/1")
     assert client.refresh() is True
     assert not client.check("ann", "look", "box:s/a/1")
     assert client.refresh() is False
 
 
-def test_no_look_before_it_is_due(shop: Shop) -> None:
-    with Embedded(shop.policy, shop.state, refresh=0.5) as client:
-        shop.put_state(GRANTS[1:])
+def test_no_look_before_it_is_due(bundle_files: BundleFiles) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0.5) as client:
+        bundle_files.put_state(GRANTS[1:])
         assert client.check("ann", "look", "box:s/a/1")
         time.sleep(0.6)
         assert not client.check("ann", "look", "box:s/a/1")
 
 
-def test_a_bundle_that_breaks_leaves_the_last_good_one(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    good = shop.policy.read_bytes()
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
-        for name, content in broken(shop).items():
-            shop.replace(shop.policy, content)
+def test_a_bundle_that_breaks_leaves_the_last_good_one(
+    bundle_files: BundleFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = bundle_files.policy.read_bytes()
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
+        for name, content in broken(bundle_files).items():
+            bundle_files.replace(bundle_files.policy, content)
             caplog.clear()
             assert client.check("ann", "look", "box:s/a/1"), name
             assert client.problem, name
@@ -390,21 +392,21 @@ def test_a_bundle_that_breaks_leaves_the_last_good_one(shop: Shop, caplog: pytes
             assert len(caplog.records) == 1, f"{name}: the same is said once"
             with pytest.raises((DecisionUnavailable, FileError)):
                 client.refresh()
-            shop.replace(shop.policy, good)
+            bundle_files.replace(bundle_files.policy, good)
             assert client.refresh() in (True, False)
             assert client.problem is None
-        shop.policy.unlink()
+        bundle_files.policy.unlink()
         assert client.check("ann", "look", "box:s/a/1")
-        shop.replace(shop.policy, good)
+        bundle_files.replace(bundle_files.policy, good)
         assert client.check("ann", "look", "box:s/a/1")
         assert client.problem is None
 
 
-def test_what_is_too_old_is_not_believed(shop: Shop) -> None:
-    with Embedded(shop.policy, shop.state, refresh=0.05, max_staleness=0.4) as client:
+def test_what_is_too_old_is_not_believed(bundle_files: BundleFiles) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0.05, max_staleness=0.4) as client:
         time.sleep(0.5)
         assert client.check("ann", "look", "box:s/a/1"), "it was looked at just now"
-        shop.state.unlink()
+        bundle_files.state.unlink()
         assert client.check("ann", "look", "box:s/a/1"), "the last good one stays for a while"
         time.sleep(0.5)
         with pytest.raises(DecisionUnavailable, match="too old"):
@@ -412,7 +414,7 @@ def test_what_is_too_old_is_not_believed(shop: Shop) -> None:
         assert client.health() is False
         with pytest.raises(DecisionUnavailable):
             client.check_many([Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY)
-        shop.put_state(GRANTS)
+        bundle_files.put_state(GRANTS)
         time.sleep(0.06)
         assert client.check("ann", "look", "box:s/a/1")
         assert client.health() is True
@@ -420,21 +422,21 @@ def test_what_is_too_old_is_not_believed(shop: Shop) -> None:
 
 @pytest.mark.parametrize("shift", [-3600.0, 3600.0])
 def test_what_is_too_old_does_not_follow_the_time_of_day(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, shift: float
+    bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch, shift: float
 ) -> None:
     real = time.time
-    with Embedded(shop.policy, shop.state, refresh=0.05, max_staleness=0.4) as client:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0.05, max_staleness=0.4) as client:
         monkeypatch.setattr(time, "time", lambda: real() + shift)
         assert client.check("ann", "look", "box:s/a/1"), "the clock was set, and nothing is older for that"
-        shop.state.unlink()
+        bundle_files.state.unlink()
         time.sleep(0.5)
         with pytest.raises(DecisionUnavailable, match="too old"):
             client.check("ann", "look", "box:s/a/1")
 
 
-def test_a_copy_is_as_old_as_what_it_was_made_of(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_as_old_as_what_it_was_made_of(bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time
-    with Embedded(shop.policy, shop.state, max_staleness=60) as client:
+    with Embedded(bundle_files.policy, bundle_files.state, max_staleness=60) as client:
         packed = pickle.dumps(client)
     with pickle.loads(packed) as copy:  # noqa: S301  (our own)
         assert copy.check("ann", "look", "box:s/a/1")
@@ -443,17 +445,17 @@ def test_a_copy_is_as_old_as_what_it_was_made_of(shop: Shop, monkeypatch: pytest
         late.check("ann", "look", "box:s/a/1")
 
 
-def test_an_address_is_fetched_anew_only_when_it_changed(shop: Shop) -> None:
-    with FileService({"policy": shop.policy, "state": shop.state}) as service:
+def test_an_address_is_fetched_anew_only_when_it_changed(bundle_files: BundleFiles) -> None:
+    with FileService({"policy": bundle_files.policy, "state": bundle_files.state}) as service:
         addresses = [service.url + FileService.resource(name) for name in ("policy", "state")]
         with Embedded(*addresses, refresh=0) as client:
             loaded = client._bundled.now()
             assert client._bundled.now() is loaded, "nothing was read again"
-            shop.put_state(GRANTS[1:])
+            bundle_files.put_state(GRANTS[1:])
             assert not client.check("ann", "look", "box:s/a/1")
             policy = addresses[0]
             assert client._bundled.now().bundles[policy] is loaded.bundles[policy]
-    with Embedded(shop.policy, shop.state) as client:
+    with Embedded(bundle_files.policy, bundle_files.state) as client:
         assert client.check("ann", "look", "box:s/a/1") is False
 
 
@@ -479,8 +481,12 @@ class Addresses(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def addresses(shop: Shop, *, elsewhere: str | None = None, authority: Authority | None = None) -> Iterator[str]:
-    handler = type("Handler", (Addresses,), {"folder": shop.folder, "elsewhere": elsewhere, "tokens": Addresses.tokens})
+def addresses(
+    bundle_files: BundleFiles, *, elsewhere: str | None = None, authority: Authority | None = None
+) -> Iterator[str]:
+    handler = type(
+        "Handler", (Addresses,), {"folder": bundle_files.folder, "elsewhere": elsewhere, "tokens": Addresses.tokens}
+    )
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if authority is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -494,37 +500,39 @@ def addresses(shop: Shop, *, elsewhere: str | None = None, authority: Authority 
         server.server_close()
 
 
-def test_the_token_for_bundles_is_the_one_that_was_given(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    netrc = shop.folder / "netrc"
+def test_the_token_for_bundles_is_the_one_that_was_given(
+    bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = bundle_files.folder / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password else")
     monkeypatch.setenv("NETRC", str(netrc))
     Addresses.tokens.clear()
-    with addresses(shop) as at:
+    with addresses(bundle_files) as at:
         Embedded(f"{at}/policy.tar.gz", state=f"{at}/state.tar.gz", token="bundle-reader").close()  # noqa: S106  (a test's own)
     assert Addresses.tokens == ["Bearer bundle-reader"] * 2
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
-def test_bundles_that_are_asked_for_by_https_come_by_https(shop: Shop, tmp_path: Path) -> None:
+def test_bundles_that_are_asked_for_by_https_come_by_https(bundle_files: BundleFiles, tmp_path: Path) -> None:
     """Whoever sits between could otherwise put a policy of their own in their place."""
     authority = Authority(tmp_path / "ca")
     verify = str(authority.certificate)
     with (
-        addresses(shop) as plain,
-        addresses(shop, elsewhere=plain, authority=authority) as at,
+        addresses(bundle_files) as plain,
+        addresses(bundle_files, elsewhere=plain, authority=authority) as at,
         pytest.raises(DecisionUnavailable, match="not https"),
     ):
-        Embedded(f"{at}/policy.tar.gz", shop.state, verify=verify)
+        Embedded(f"{at}/policy.tar.gz", bundle_files.state, verify=verify)
     with (
-        addresses(shop, authority=authority) as secret,
-        addresses(shop, elsewhere=secret, authority=authority) as at,
-        Embedded(f"{at}/policy.tar.gz", shop.state, verify=verify) as client,
+        addresses(bundle_files, authority=authority) as secret,
+        addresses(bundle_files, elsewhere=secret, authority=authority) as at,
+        Embedded(f"{at}/policy.tar.gz", bundle_files.state, verify=verify) as client,
     ):
         assert client.check("ann", "look", "box:s/a/1")
 
 
 def test_a_bundle_that_drips_in_has_an_end(
-    shop: Shop, wire: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    bundle_files: BundleFiles, raw_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privtab.client._bundles.LONGEST", 0.3)
 
@@ -537,19 +545,19 @@ def test_a_bundle_that_drips_in_has_an_end(
 
     began = time.monotonic()
     with pytest.raises(DecisionUnavailable, match="in time"):
-        Embedded(wire(drip).url + "/policy.tar.gz", shop.state)
+        Embedded(raw_server(drip).url + "/policy.tar.gz", bundle_files.state)
     assert time.monotonic() - began < 5
 
 
-def test_threads_see_one_state_or_the_other(shop: Shop) -> None:
+def test_threads_see_one_state_or_the_other(bundle_files: BundleFiles) -> None:
     """Two grants that are never there together: nobody ever sees both or neither."""
     one = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "box:s/a/1"}
     other = one | {"entity": "box:s/a/2"}
-    shop.put_state([one])
+    bundle_files.put_state([one])
     asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n}")) for n in (1, 2)]
     wrong: list[object] = []
     ended = threading.Event()
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
 
         def ask() -> None:
             while not ended.is_set():
@@ -565,7 +573,7 @@ def test_threads_see_one_state_or_the_other(shop: Shop) -> None:
         for thread in threads:
             thread.start()
         for turn in range(10):
-            shop.put_state([other if turn % 2 == 0 else one])
+            bundle_files.put_state([other if turn % 2 == 0 else one])
             time.sleep(0.03)
         ended.set()
         for thread in threads:
@@ -576,22 +584,24 @@ def test_threads_see_one_state_or_the_other(shop: Shop) -> None:
 # --- other processes ---
 
 
-def test_a_pickled_client_brings_policy_and_state_along(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
+def test_a_pickled_client_brings_policy_and_state_along(
+    bundle_files: BundleFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
         packed = pickle.dumps(client)
-    shop.policy.unlink()
-    shop.state.unlink()
+    bundle_files.policy.unlink()
+    bundle_files.state.unlink()
     with pickle.loads(packed) as copy:  # noqa: S301  (our own)
         assert copy.check("ann", "look", "box:s/a/1")
         assert not copy.check("bob", "look", "box:s/a/1")
         assert "stay in force" in caplog.text
 
 
-def test_a_pickled_client_is_as_old_as_its_bundles(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_client_is_as_old_as_its_bundles(bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job may wait for an hour before it runs; that hour counts."""
-    with Embedded(shop.policy, shop.state, refresh=60) as client:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=60) as client:
         packed = pickle.dumps(client)
-    shop.put_state(GRANTS[1:])
+    bundle_files.put_state(GRANTS[1:])
     with pickle.loads(packed) as copy:  # noqa: S301  (our own)
         assert copy.check("ann", "look", "box:s/a/1")
     now = time.time
@@ -600,23 +610,23 @@ def test_a_pickled_client_is_as_old_as_its_bundles(shop: Shop, monkeypatch: pyte
         assert not copy.check("ann", "look", "box:s/a/1")
 
 
-def test_a_forked_process_goes_on(shop: Shop) -> None:
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
+def test_a_forked_process_goes_on(bundle_files: BundleFiles) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
         # A thread that is loading while the process forks leaves its lock behind.
         client._bundled._lock.acquire()
         try:
             child = os.fork()
             if child == 0:
-                shop.put_state(GRANTS[1:])
+                bundle_files.put_state(GRANTS[1:])
                 os._exit(int(client.check("ann", "look", "box:s/a/1")))
         finally:
             client._bundled._lock.release()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_no_thread_is_left(shop: Shop) -> None:
+def test_no_thread_is_left(bundle_files: BundleFiles) -> None:
     before = threading.active_count()
-    with Embedded(shop.policy, shop.state, refresh=0) as client:
+    with Embedded(bundle_files.policy, bundle_files.state, refresh=0) as client:
         client.check("ann", "look", "box:s/a/1")
         assert threading.active_count() == before
 
@@ -624,12 +634,12 @@ def test_no_thread_is_left(shop: Shop) -> None:
 # --- the engine `wasm` ---
 
 
-def test_wasm_gives_the_same_answers(shop: Shop, opa_binary: Path) -> None:
-    program = shop.program()
+def test_wasm_gives_the_same_answers(bundle_files: BundleFiles, opa_binary: Path) -> None:
+    program = bundle_files.program()
     artifacts = policy_artifacts(program)
     module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
-    (shop.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
-    with Embedded(shop.folder) as python, Embedded(shop.folder, engine="wasm", refresh=0) as client:
+    (bundle_files.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
+    with Embedded(bundle_files.folder) as python, Embedded(bundle_files.folder, engine="wasm", refresh=0) as client:
         assert python.status().engine == "python"
         assert client.status().engine == "wasm"
         assert client.revision() == python.revision()
@@ -643,12 +653,12 @@ def test_wasm_gives_the_same_answers(shop: Shop, opa_binary: Path) -> None:
         assert client.visible("ann", "list", "box", ["s/a/1", "s/a/2"]) == ["s/a/1"]
         with pytest.raises(InvalidRequest):
             client.check("ann", "look", "box:s/a")
-        shop.put_state(GRANTS[1:])
+        bundle_files.put_state(GRANTS[1:])
         assert not client.check("ann", "look", "box:s/a/1")
         with pytest.raises(UsageError, match="`python` alone"):
             client.batches()
     with pytest.raises(UsageError, match="compile --wasm"):
-        Embedded(shop.policy, shop.state, engine="wasm")
+        Embedded(bundle_files.policy, bundle_files.state, engine="wasm")
 
 
 ALONE = """
@@ -675,10 +685,10 @@ for wrong in (client.batches, lambda: Embedded(sys.argv[3], sys.argv[2], engine=
 """
 
 
-def test_the_base_install_is_enough(shop: Shop) -> None:
-    artifacts = policy_artifacts(shop.program())
-    (shop.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(b"a module"))
-    bundles = [str(shop.policy), str(shop.state), str(shop.folder / "policy.wasm.tar.gz")]
+def test_the_base_install_is_enough(bundle_files: BundleFiles) -> None:
+    artifacts = policy_artifacts(bundle_files.program())
+    (bundle_files.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(b"a module"))
+    bundles = [str(bundle_files.policy), str(bundle_files.state), str(bundle_files.folder / "policy.wasm.tar.gz")]
     command = [sys.executable, "-c", ALONE, *bundles]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

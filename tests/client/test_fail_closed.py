@@ -99,48 +99,50 @@ def raised(url: str, ask: Ask, **more: Any) -> DecisionError:
 )
 @pytest.mark.parametrize("way", sorted(EVERY_WAY))
 def test_an_answer_of_the_wrong_shape_is_a_policy_error(
-    way: str, body: str | bytes, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    way: str, body: str | bytes, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     # An empty listing is a right answer to `visible`.
     if way == "visible" and body == '{"result": []}':
-        with Client(wire(http_reply(body)).url) as client:
+        with Client(raw_server(http_reply(body)).url) as client:
             assert EVERY_WAY[way](client) == []
         return
-    assert isinstance(raised(wire(http_reply(body)).url, EVERY_WAY[way]), PolicyError)
+    assert isinstance(raised(raw_server(http_reply(body)).url, EVERY_WAY[way]), PolicyError)
 
 
 @pytest.mark.parametrize(
     "status", ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "204 No Content", "206 Partial"]
 )
 def test_any_other_status_below_500_is_a_policy_error(
-    status: str, ask: Ask, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    status: str, ask: Ask, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     body = "" if status.startswith("204") else YES
-    error = raised(wire(http_reply(body, status)).url, ask)
+    error = raised(raw_server(http_reply(body, status)).url, ask)
     assert isinstance(error, PolicyError)
     assert status[:3] in str(error)
 
 
-def test_the_words_of_opa_are_in_the_error(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+def test_the_words_of_opa_are_in_the_error(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
     said = json.dumps({"code": "invalid_parameter", "message": "body contains malformed input document"})
-    assert "malformed input document" in str(raised(wire(http_reply(said, "400 Bad Request")).url, EVERY_WAY["check"]))
+    assert "malformed input document" in str(
+        raised(raw_server(http_reply(said, "400 Bad Request")).url, EVERY_WAY["check"])
+    )
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 def test_a_redirect_is_never_followed(
-    status: str, ask: Ask, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    status: str, ask: Ask, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    other = wire(http_reply(YES))
-    server = wire(http_reply("", status, f"Location: {other.url}/v1/data/privtab/demo/allow"))
+    other = raw_server(http_reply(YES))
+    server = raw_server(http_reply("", status, f"Location: {other.url}/v1/data/privtab/demo/allow"))
     assert isinstance(raised(server.url, ask), PolicyError)
     assert other.connections == 0
 
 
 @pytest.mark.parametrize("status", ["500 Internal Server Error", "502 Bad Gateway", "503 Unavailable", "504 Timeout"])
 def test_a_5xx_is_unavailable(
-    status: str, ask: Ask, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    status: str, ask: Ask, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    assert isinstance(raised(wire(http_reply(YES, status)).url, ask), DecisionUnavailable)
+    assert isinstance(raised(raw_server(http_reply(YES, status)).url, ask), DecisionUnavailable)
 
 
 def test_nobody_listening_is_unavailable(ask: Ask) -> None:
@@ -150,54 +152,57 @@ def test_nobody_listening_is_unavailable(ask: Ask) -> None:
 
 
 def test_a_reset_is_unavailable(
-    ask: Ask, wire: Callable[..., Any], http_reset: Callable[[socket.socket], None]
+    ask: Ask, raw_server: Callable[..., Any], http_reset: Callable[[socket.socket], None]
 ) -> None:
-    assert isinstance(raised(wire(lambda c, _: http_reset(c)).url, ask, timeout=(0.2, 0.2)), DecisionUnavailable)
+    assert isinstance(raised(raw_server(lambda c, _: http_reset(c)).url, ask, timeout=(0.2, 0.2)), DecisionUnavailable)
 
 
 def test_a_reset_in_the_body_is_unavailable(
-    ask: Ask, wire: Callable[..., Any], http_reply: Callable[..., bytes], http_reset: Callable[[socket.socket], None]
+    ask: Ask,
+    raw_server: Callable[..., Any],
+    http_reply: Callable[..., bytes],
+    http_reset: Callable[[socket.socket], None],
 ) -> None:
     def half(connection: socket.socket, _: str) -> None:
         connection.sendall(http_reply(YES, length=4000))
         time.sleep(0.05)
         http_reset(connection)
 
-    assert isinstance(raised(wire(half).url, ask, timeout=(0.2, 0.2)), DecisionUnavailable)
+    assert isinstance(raised(raw_server(half).url, ask, timeout=(0.2, 0.2)), DecisionUnavailable)
 
 
 def test_half_a_body_is_unavailable_though_it_reads_as_an_allow(
-    ask: Ask, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    ask: Ask, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     def half(connection: socket.socket, _: str) -> None:
         connection.sendall(http_reply(YES, length=len(YES) + 1))
         connection.shutdown(socket.SHUT_RDWR)
 
-    assert isinstance(raised(wire(half).url, ask), DecisionUnavailable)
+    assert isinstance(raised(raw_server(half).url, ask), DecisionUnavailable)
 
 
-def test_broken_chunks_are_unavailable(ask: Ask, wire: Callable[..., Any]) -> None:
+def test_broken_chunks_are_unavailable(ask: Ask, raw_server: Callable[..., Any]) -> None:
     answer = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{YES}\r\n0\r\n\r\n".encode()
-    assert isinstance(raised(wire(answer).url, ask), DecisionUnavailable)
+    assert isinstance(raised(raw_server(answer).url, ask), DecisionUnavailable)
 
 
-def test_an_end_without_an_answer_is_unavailable(ask: Ask, wire: Callable[..., Any]) -> None:
-    assert isinstance(raised(wire(lambda c, _: c.shutdown(socket.SHUT_RDWR)).url, ask), DecisionUnavailable)
+def test_an_end_without_an_answer_is_unavailable(ask: Ask, raw_server: Callable[..., Any]) -> None:
+    assert isinstance(raised(raw_server(lambda c, _: c.shutdown(socket.SHUT_RDWR)).url, ask), DecisionUnavailable)
 
 
-def test_no_http_at_all_is_unavailable(ask: Ask, wire: Callable[..., Any]) -> None:
-    assert isinstance(raised(wire(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").url, ask), DecisionUnavailable)
+def test_no_http_at_all_is_unavailable(ask: Ask, raw_server: Callable[..., Any]) -> None:
+    assert isinstance(raised(raw_server(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").url, ask), DecisionUnavailable)
 
 
-def test_silence_is_unavailable_after_the_timeout(ask: Ask, wire: Callable[..., Any]) -> None:
+def test_silence_is_unavailable_after_the_timeout(ask: Ask, raw_server: Callable[..., Any]) -> None:
     started = time.monotonic()
-    error = raised(wire(lambda _c, _p: time.sleep(3)).url, ask, timeout=(0.2, 0.2))
+    error = raised(raw_server(lambda _c, _p: time.sleep(3)).url, ask, timeout=(0.2, 0.2))
     assert isinstance(error, DecisionUnavailable)
     assert time.monotonic() - started < 2.5
 
 
 def test_a_body_that_drips_is_unavailable_after_the_timeout(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     def drip(connection: socket.socket, _: str) -> None:
         connection.sendall(http_reply("", length=4000))
@@ -206,16 +211,16 @@ def test_a_body_that_drips_is_unavailable_after_the_timeout(
             time.sleep(0.05)
 
     started = time.monotonic()
-    error = raised(wire(drip).url, EVERY_WAY["check"], timeout=(0.3, 0.3))
+    error = raised(raw_server(drip).url, EVERY_WAY["check"], timeout=(0.3, 0.3))
     assert isinstance(error, DecisionUnavailable)
     assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("transport_class", [HttpTransport, RequestsTransport])
 def test_a_huge_body_is_refused_before_it_is_read(
-    transport_class: Any, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    transport_class: Any, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply(YES + " " * 300_000))
+    server = raw_server(http_reply(YES + " " * 300_000))
     transport = transport_class(server.url, max_body=100_000)
     error = raised(server.url, EVERY_WAY["check"], transport=transport)
     assert isinstance(error, PolicyError)
@@ -224,10 +229,10 @@ def test_a_huge_body_is_refused_before_it_is_read(
 
 @pytest.mark.parametrize("transport_class", [HttpTransport, RequestsTransport])
 def test_what_is_left_of_a_bad_answer_is_not_the_next_one(
-    transport_class: Any, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    transport_class: Any, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     answers = [http_reply("[" + " " * 200_000 + "]") + http_reply(YES), http_reply('{"result": false}')]
-    server = wire(lambda c, _: c.sendall(answers.pop(0)))
+    server = raw_server(lambda c, _: c.sendall(answers.pop(0)))
     transport = transport_class(server.url, max_body=100_000)
     with Client(server.url, transport=transport) as client:
         with pytest.raises(PolicyError):
@@ -238,18 +243,18 @@ def test_what_is_left_of_a_bad_answer_is_not_the_next_one(
 @pytest.mark.parametrize("system", ["demo", None])
 @pytest.mark.parametrize("program", [{}, {"result": {}}, {"result": []}, {"result": {"demo": 1}}])
 def test_no_program_or_nonsense_in_its_place(
-    program: dict[str, Any], system: str | None, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    program: dict[str, Any], system: str | None, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply(YES), program=program)
+    server = raw_server(http_reply(YES), program=program)
     with Client(server.url, system=system) as client, pytest.raises(DecisionError):
         client.check(REQUEST)
     assert not any(line.startswith("POST") for line in server.asked)
 
 
 def test_a_policy_without_state_is_unavailable(
-    ask: Ask, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    ask: Ask, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply(YES), state={})
+    server = raw_server(http_reply(YES), state={})
     error = raised(server.url, ask)
     assert isinstance(error, DecisionUnavailable)
     assert "no state bundle is active for system `demo`" in str(error)
@@ -296,9 +301,9 @@ BAD_CALLS: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("call", BAD_CALLS, ids=repr)
 def test_a_request_that_the_policy_does_not_know_is_never_sent(
-    call: tuple[Any, ...], wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    call: tuple[Any, ...], raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply(YES))
+    server = raw_server(http_reply(YES))
     with Client(server.url) as client:
         for method in (client.check, client.decide, client.require):
             with pytest.raises(InvalidRequest):
@@ -306,8 +311,8 @@ def test_a_request_that_the_policy_does_not_know_is_never_sent(
     assert not any(line.startswith("POST") for line in server.asked)
 
 
-def test_bad_extras_are_never_sent(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    server = wire(http_reply(YES))
+def test_bad_extras_are_never_sent(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+    server = raw_server(http_reply(YES))
     extras: list[dict[str, Any]] = [
         {"with_": {"source": "space:s"}},
         {"with_": {"source": "doc:s"}},
@@ -348,10 +353,10 @@ def test_bad_extras_are_never_sent(wire: Callable[..., Any], http_reply: Callabl
     ids=repr,
 )
 def test_a_request_made_by_hand_with_bad_extras_is_never_sent(
-    more: dict[str, Any], wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    more: dict[str, Any], raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     """A text as flags would ask for its letters, and so for less than was meant."""
-    server = wire(http_reply(YES))
+    server = raw_server(http_reply(YES))
     asked = Request(user="alice", action="read", resource=Entity("doc", "s/d"), **more)
     with Client(server.url) as client:
         for method in (client.check, client.decide, client.require):

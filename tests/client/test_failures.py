@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import faulty
+import failing_servers
 import pytest
-from faults import EVERY_WAY, FAULTS, SETTINGS, TOTAL, Place, World, ask, page, tls, token
-from faulty import scripted, write_bundles
+from failing_servers import scripted, write_bundles
+from failure_cases import EVERY_WAY, FAILURE_CASES, SETTINGS, TOTAL, Endpoint, Setup, ask, page, tls, token
 
 from privtab import Client, DecisionError
 from privtab.client import AsyncClient
@@ -27,8 +27,8 @@ KINDS = ("Client", "AsyncClient")
 
 
 @pytest.fixture
-def place(tmp_path: Path, opa_binary: Path) -> Place:
-    return Place(folder=tmp_path, opa=opa_binary)
+def setup(tmp_path: Path, opa_binary: Path) -> Setup:
+    return Setup(folder=tmp_path, opa=opa_binary)
 
 
 def sockets() -> int:
@@ -42,20 +42,20 @@ def sockets() -> int:
     return count
 
 
-def asked(kind: str, world: World, way: str, *, wrong: bool = False) -> Any:
+def asked(kind: str, endpoint: Endpoint, way: str, *, wrong: bool = False) -> Any:
     """The answer of one call by a new client, or what it raised."""
-    settings = {**SETTINGS, **world.settings}
+    settings = {**SETTINGS, **endpoint.settings}
     try:
         if kind == "Client":
-            with Client(world.url, system=faulty.SYSTEM, **settings) as client:
+            with Client(endpoint.url, system=failing_servers.SYSTEM, **settings) as client:
                 return ask(client, way, wrong=wrong)
-        return asyncio.run(_asked(world.url, settings, way, wrong=wrong))
+        return asyncio.run(_asked(endpoint.url, settings, way, wrong=wrong))
     except DecisionError as error:
         return error
 
 
 async def _asked(url: str, settings: dict[str, Any], way: str, *, wrong: bool) -> Any:
-    async with AsyncClient(url, system=faulty.SYSTEM, **settings) as client:
+    async with AsyncClient(url, system=failing_servers.SYSTEM, **settings) as client:
         return await ask(client, way, wrong=wrong)
 
 
@@ -76,25 +76,25 @@ def at_once(work: dict[str, Callable[[], Any]]) -> dict[str, tuple[Any, float]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_the_declared_error(name: str, kind: str, place: Place) -> None:
-    fault = FAULTS[name]
-    if fault.group == "Trust" and shutil.which("openssl") is None:
+@pytest.mark.parametrize("name", FAILURE_CASES)
+def test_a_fault_is_the_declared_error(name: str, kind: str, setup: Setup) -> None:
+    case = FAILURE_CASES[name]
+    if case.group == "Trust" and shutil.which("openssl") is None:
         pytest.skip("needs the openssl command")
-    with fault.world(place) as world:
+    with case.starts(setup) as endpoint:
         before = sockets()
         wrong = name == "unknown-name"
-        results = at_once({way: lambda way=way: asked(kind, world, way, wrong=wrong) for way in fault.ways})  # type: ignore[misc]
-        assert len(results) == len(fault.ways)
+        results = at_once({way: lambda way=way: asked(kind, endpoint, way, wrong=wrong) for way in case.ways})  # type: ignore[misc]
+        assert len(results) == len(case.ways)
         for way, (outcome, seconds) in results.items():
-            assert type(outcome) is fault.raises, f"{way}: {outcome!r}"
-            assert re.search(fault.says, str(outcome)), f"{way}: {outcome}"
+            assert type(outcome) is case.raises, f"{way}: {outcome!r}"
+            assert re.search(case.says, str(outcome)), f"{way}: {outcome}"
             assert seconds < TOTAL + SLACK, f"{way} took {seconds:.2f} s"
-        if fault.tries is not None and world.decisions is not None:
-            most = fault.tries * len(fault.ways)
+        if case.tries is not None and endpoint.decisions is not None:
+            most = case.tries * len(case.ways)
             # On a busy machine the time of a call may be over before its last try.
-            least = 0 if fault.at_most else most if fault.tries < 2 else len(fault.ways) + 1
-            assert least <= world.decisions() <= most
+            least = 0 if case.at_most else most if case.tries < 2 else len(case.ways) + 1
+            assert least <= endpoint.decisions() <= most
         until = time.monotonic() + 4
         while sockets() > before and time.monotonic() < until:
             time.sleep(0.02)
@@ -103,10 +103,15 @@ def test_a_fault_is_the_declared_error(name: str, kind: str, place: Place) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", EVERY_WAY)
-def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, place: Place) -> None:
-    with OpaServer(write_bundles(place.folder), binary=place.opa) as opa:
-        answer = asked(kind, World(url=opa.url), way)
-    expected = {"check": True, "check_many": [True, False], "visible": faulty.ITEMS, "filter": faulty.ITEMS}
+def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, setup: Setup) -> None:
+    with OpaServer(write_bundles(setup.folder), binary=setup.opa) as opa:
+        answer = asked(kind, Endpoint(url=opa.url), way)
+    expected = {
+        "check": True,
+        "check_many": [True, False],
+        "visible": failing_servers.ITEMS,
+        "filter": failing_servers.ITEMS,
+    }
     if way in expected:
         assert answer == expected[way]
     else:
@@ -115,23 +120,23 @@ def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, place:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("world", [tls(), token(token="right")], ids=["certificate", "token"])  # noqa: S106  (of a test)
-def test_with_the_right_certificate_or_token_it_is_answered(world: Any, kind: str, place: Place) -> None:
-    with world(place) as right:
+@pytest.mark.parametrize("endpoint", [tls(), token(token="right")], ids=["certificate", "token"])  # noqa: S106  (of a test)
+def test_with_the_right_certificate_or_token_it_is_answered(endpoint: Any, kind: str, setup: Setup) -> None:
+    with endpoint(setup) as right:
         assert asked(kind, right, "check") is True
         assert asked(kind, right, "check_many") == [True, False]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_scripted_server_counts_what_it_is_asked(kind: str, place: Place) -> None:
-    with scripted(place.folder, faulty.reply('{"result": true}')).running() as server:
-        assert asked(kind, World(url=server.url), "check") is True
+def test_a_scripted_server_counts_what_it_is_asked(kind: str, setup: Setup) -> None:
+    with scripted(setup.folder, failing_servers.reply('{"result": true}')).running() as server:
+        assert asked(kind, Endpoint(url=server.url), "check") is True
         assert server.decisions == 1
         assert server.settled()
 
 
 def test_the_page_says_what_the_table_says(update_golden: bool) -> None:
-    begin, end = "<!-- faults: begin -->", "<!-- faults: end -->"
+    begin, end = "<!-- failures: begin -->", "<!-- failures: end -->"
     text = PAGE.read_text(encoding="utf-8")
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)

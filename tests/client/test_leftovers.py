@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import faulty
+import failing_servers
 import pytest
 import requests
-from faulty import Authority, free_port, opa_process, reply, wait_for
+from failing_servers import Authority, free_port, opa_process, reply, wait_for
 
 from privtab import Client, DecisionUnavailable, PolicyError
 from privtab.client import AsyncClient, HttpTransport, _http
@@ -50,7 +50,7 @@ def test_what_follows_an_answer_is_never_the_next_one(
 
     async def ask(url: str) -> list[bool]:
         async with AsyncClient(url, **settings) as client:
-            return [await outcome(client.check(faulty.READ)) for _ in range(4)]
+            return [await outcome(client.check(failing_servers.READ)) for _ in range(4)]
 
     async def outcome(answer: Any) -> bool:
         try:
@@ -60,11 +60,11 @@ def test_what_follows_an_answer_is_never_the_next_one(
 
     def check(client: Client) -> bool:
         try:
-            return client.check(faulty.READ)
+            return client.check(failing_servers.READ)
         except PolicyError:
             return False
 
-    with faulty.scripted(tmp_path, answer).running() as server:
+    with failing_servers.scripted(tmp_path, answer).running() as server:
         if kind == "async":
             assert not any(asyncio.run(ask(server.url)))
             return
@@ -80,12 +80,12 @@ def test_an_early_hint_is_no_answer_and_what_it_hints_at_not_the_next_one(tmp_pa
         time.sleep(0.03)
         connection.sendall(reply('{"result": true}'))
 
-    with faulty.scripted(tmp_path, answer).running() as server:
+    with failing_servers.scripted(tmp_path, answer).running() as server:
         for session in (None, requests.Session()):
             with Client(server.url, session=session) as client:
                 for _ in range(4):
                     with pytest.raises(PolicyError, match="answered 103"):
-                        client.check(faulty.READ)
+                        client.check(failing_servers.READ)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_head_that_leaves_open_where_the_answer_ends_is_no_answer(head: str, t
         connection.sendall(content.encode() + b'{"result":true}\n{"result":false}\n')
         connection.shutdown(socket.SHUT_WR)
 
-    with faulty.scripted(tmp_path, answer).running() as server, Client(server.url, retries=0) as client:
+    with failing_servers.scripted(tmp_path, answer).running() as server, Client(server.url, retries=0) as client:
         with pytest.raises(DecisionUnavailable):
-            client.check(faulty.READ)
+            client.check(failing_servers.READ)
         assert server.settled()
 
 
@@ -219,8 +219,8 @@ def test_a_connection_of_the_event_loop_is_kept(tmp_path: Path) -> None:
     async def ask(url: str) -> None:
         async with AsyncClient(url) as client:
             for _ in range(5):
-                assert await client.check(faulty.READ)
+                assert await client.check(failing_servers.READ)
                 assert server.open == 1
 
-    with faulty.scripted(tmp_path, reply('{"result": true}')).running() as server:
+    with failing_servers.scripted(tmp_path, reply('{"result": true}')).running() as server:
         asyncio.run(ask(server.url))

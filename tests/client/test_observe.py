@@ -79,12 +79,12 @@ def test_every_decision_has_an_id_of_its_own(opa: OpaServer) -> None:
 
 
 def test_the_id_is_that_of_the_decision_point_where_it_gives_one(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     seen = Seen()
     body = '{"decision_id": "abc-1", "result": %s}'
     decision = '{"decision": false, "context": {"rule": "demo/doc/read", "revision": "p7"}}'
-    server = wire(
+    server = raw_server(
         lambda c, path: c.sendall(http_reply(body.replace("%s", "true" if path.endswith("check") else decision)))
     )
     with Client(server.url, hooks=[seen]) as client:
@@ -121,7 +121,7 @@ def test_a_hook_that_fails_does_not_touch_the_decision(opa: OpaServer, caplog: p
 
 def test_the_log_tells_each_decision_and_nothing_secret(
     opa: OpaServer,
-    wire: Callable[..., Any],
+    raw_server: Callable[..., Any],
     http_reply: Callable[..., bytes],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -134,7 +134,7 @@ def test_the_log_tells_each_decision_and_nothing_secret(
             client.check("alice", "raed", "doc:s/d")
         said += [repr(client), str(client.status()), repr(client._transport), repr(client._settings)]
     for status in ("401 Unauthorized", "500 Internal Server Error"):
-        server = wire(http_reply("no", status))
+        server = raw_server(http_reply("no", status))
         with (
             Client(server.url, token=SECRET, retries=1) as client,
             pytest.raises(Exception, match=status[:3]) as caught,

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import ClassVar
 
 import pytest
-from faulty import POLICY, Authority, free_port, reply
+from failing_servers import POLICY, Authority, free_port, reply
 from proxies import proxy, through, without_proxies
 
 from privtab import Client, Embedded, PrivtabError, pipeline

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import faulty
+import failing_servers
 import pytest
-from faulty import Cable, free_port, opa_process, wait_for, write_bundles
+from failing_servers import CuttableProxy, free_port, opa_process, wait_for, write_bundles
 
 from privtab import Client, DecisionUnavailable, Entity, Request
 from privtab.client import AsyncClient
@@ -68,7 +68,7 @@ def outage(tmp_path: Path, opa_binary: Path) -> Iterator[Callable[..., tuple[Out
             outage.start()
             with Client(f"http://127.0.0.1:{outage.port}") as probe:
                 wait_for(probe.health)
-            cable = stack.enter_context(Cable(outage.port, outage.on_request))
+            cable = stack.enter_context(CuttableProxy(outage.port, outage.on_request))
             return outage, cable.url
 
         yield make
@@ -77,7 +77,7 @@ def outage(tmp_path: Path, opa_binary: Path) -> Iterator[Callable[..., tuple[Out
 @pytest.mark.slow
 def test_a_batch_that_is_cut_is_an_error_and_the_client_finds_back(outage: Any) -> None:
     broken, url = outage(after=8)
-    with Client(url, system=faulty.SYSTEM, chunk_size=40, timeout=1, total=1) as client:
+    with Client(url, system=failing_servers.SYSTEM, chunk_size=40, timeout=1, total=1) as client:
         started = time.monotonic()
         with pytest.raises(DecisionUnavailable):
             client.check_many(ASKED)
@@ -102,7 +102,7 @@ def test_a_batch_that_is_cut_is_an_error_and_the_client_finds_back(outage: Any) 
 def test_a_batch_with_enough_time_and_retries_outlasts_the_outage(outage: Any) -> None:
     broken, url = outage(after=6)
     settings: dict[str, Any] = {"timeout": 2, "total": 20, "retries": 100, "breaker_failures": 0, "concurrency": 3}
-    with Client(url, system=faulty.SYSTEM, chunk_size=40, **settings) as client:
+    with Client(url, system=failing_servers.SYSTEM, chunk_size=40, **settings) as client:
         assert client.check_many(ASKED) == RIGHT
         assert broken.ended_at is not None
         assert time.monotonic() - broken.ended_at > 1.9
@@ -115,7 +115,7 @@ def test_async_checks_that_are_cut_are_errors_and_the_client_finds_back(outage: 
 
     async def main() -> None:
         settings: dict[str, Any] = {"timeout": 1, "total": 1, "batch_window": window}
-        async with AsyncClient(url, system=faulty.SYSTEM, **settings) as client:
+        async with AsyncClient(url, system=failing_servers.SYSTEM, **settings) as client:
             wrong: list[object] = []
             unavailable = 0
 
@@ -162,7 +162,7 @@ def test_many_callers_of_a_silent_opa_all_end_in_time(kind: str, tmp_path: Path)
             async def work() -> None:
                 started = time.monotonic()
                 with pytest.raises(DecisionUnavailable):
-                    await client.check(faulty.READ)
+                    await client.check(failing_servers.READ)
                 failed(started)
 
             await asyncio.gather(*(work() for _ in range(callers)))
@@ -179,7 +179,7 @@ def test_many_callers_of_a_silent_opa_all_end_in_time(kind: str, tmp_path: Path)
                 def work() -> None:
                     started = time.monotonic()
                     with pytest.raises(DecisionUnavailable):
-                        client.check(faulty.READ)
+                        client.check(failing_servers.READ)
                     failed(started)
 
                 threads = [threading.Thread(target=work) for _ in range(callers)]

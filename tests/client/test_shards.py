@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import bundles
+import bundle_service
 import pytest
-from bundles import Bundles
+from bundle_service import BundleService
 
 from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request, pipeline
 from privtab.bundle import state_bundle
@@ -43,7 +43,7 @@ STATE = State(grants=GRANTS, owners=((Entity.parse("zone:a%2Fb/z"), "user:ann"),
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Program:
     path = tmp_path_factory.mktemp("lake") / "lake.yaml"
-    path.write_text(bundles.LAKE)
+    path.write_text(bundle_service.LAKE)
     return pipeline.load_program(path)
 
 
@@ -174,7 +174,7 @@ def test_columns_need_all_shards(lake: Program, tmp_path: Path) -> None:
 
 
 def test_parts_give_the_answers_of_the_whole_in_process(lake: Program, tmp_path: Path) -> None:
-    state = bundles.nasty_state(11, roots=30)
+    state = bundle_service.unusual_state(11, roots=30)
     for key, bundle in shard_bundles(lake, state).items():
         (tmp_path / shard_file(key)).write_bytes(bundle)
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake).bundle())
@@ -253,7 +253,7 @@ def test_a_shard_that_the_people_do_not_name_counts_for_nothing(
     both = shard_bundles(lake, STATE)
     only_here = State(grants=GRANTS[:2])
     policy = policy_artifacts(lake, sharded=True).bundle()
-    with Bundles() as service:
+    with BundleService() as service:
         for name, bundle in {"policy": policy, "people": both[PEOPLE], "here": both[ROOT_HERE]}.items():
             service.put(name, '"1"', bundle)
         service.put("there", '"1"', both[ROOT_THERE])
@@ -276,7 +276,7 @@ def test_the_revision_tells_of_every_shard_so_nothing_kept_outlives_its_shard(
 ) -> None:
     both = shard_bundles(lake, STATE)
     policy = policy_artifacts(lake, sharded=True).bundle()
-    with Bundles() as service:
+    with BundleService() as service:
         service.put("policy", '"1"', policy)
         names = {PEOPLE: "people", ROOT_HERE: "here", ROOT_THERE: "there"}
         for key, name in names.items():

@@ -10,8 +10,8 @@ import tracemalloc
 import zipfile
 from pathlib import Path
 
-import keyring
 import pytest
+import signing_keys
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -36,10 +36,10 @@ semantics: {inheritance: down}
 tables: {box: {look: LOOK (box)}}
 """
 GRANT = {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "shop:s"}
-OURS, OTHER = keyring.pair("ES256"), keyring.pair("ES256", 1)
+OURS, OTHER = signing_keys.pair("ES256"), signing_keys.pair("ES256", 1)
 
 
-class Shop:
+class SignedFiles:
     """A policy and a state, signed, in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,9 @@ class Shop:
         self.put(self.policy, signed(policy_bundle(self.program), OURS.signing(sequence=5)))
         self.put(self.state, self.with_grants())
 
-    def with_grants(self, *users: str, sequence: int | None = 5, pair: keyring.Pair = OURS, scope: str = "") -> bytes:
+    def with_grants(
+        self, *users: str, sequence: int | None = 5, pair: signing_keys.KeyPair = OURS, scope: str = ""
+    ) -> bytes:
         rows = [GRANT | {"grantee": f"user:{user}"} for user in users or ("ann",)]
         state, _ = validate(self.program, from_tables({"grants": rows}, "rows"))
         return signed(state_bundle(self.program, state), pair.signing(sequence=sequence, scope=scope))
@@ -64,62 +66,64 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def signed_files(tmp_path: Path) -> SignedFiles:
+    return SignedFiles(tmp_path)
 
 
-def test_what_is_signed_with_the_key_answers(shop: Shop) -> None:
-    with Embedded(shop.policy, shop.state, verification_key=shop.key) as client:
+def test_what_is_signed_with_the_key_answers(signed_files: SignedFiles) -> None:
+    with Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key) as client:
         assert client.check("ann", "look", "box:s/1")
-    with Embedded(shop.policy, shop.state, verification_key=[OTHER.public, shop.key]) as client:
+    with Embedded(signed_files.policy, signed_files.state, verification_key=[OTHER.public, signed_files.key]) as client:
         assert client.check("ann", "look", "box:s/1")
-    with connect(shop.folder, verification_key=shop.key) as asker:
+    with connect(signed_files.folder, verification_key=signed_files.key) as asker:
         assert asker.check("ann", "look", "box:s/1")
 
 
-def test_the_environment_names_the_key(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = OTHER.write(shop.folder, "other")[1]
-    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{shop.key}")
-    with connect(shop.folder) as client:
+def test_the_environment_names_the_key(signed_files: SignedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = OTHER.write(signed_files.folder, "other")[1]
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{signed_files.key}")
+    with connect(signed_files.folder) as client:
         assert client.check("ann", "look", "box:s/1")
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", str(other))
     with pytest.raises(SignatureRefused, match="signed with another key"):
-        connect(shop.folder)
+        connect(signed_files.folder)
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", OURS.public)
     monkeypatch.setenv("PRIVTAB_VERIFICATION_SCOPE", "prod")
     with pytest.raises(SignatureRefused, match="signed for no scope, not for the scope `prod`"):
-        connect(shop.folder)
-    shop.put(shop.policy, signed(policy_bundle(shop.program), OURS.signing(scope="prod")))
-    shop.put(shop.state, shop.with_grants(scope="prod"))
-    connect(shop.folder).close()
+        connect(signed_files.folder)
+    signed_files.put(signed_files.policy, signed(policy_bundle(signed_files.program), OURS.signing(scope="prod")))
+    signed_files.put(signed_files.state, signed_files.with_grants(scope="prod"))
+    connect(signed_files.folder).close()
 
 
-@pytest.mark.parametrize("what", keyring.tampered(signed(archive({"data.json": b"{}"}), OURS.signing())))
-def test_what_was_tampered_with_is_refused(shop: Shop, what: str) -> None:
-    for path in (shop.policy, shop.state):
+@pytest.mark.parametrize("what", signing_keys.tampered(signed(archive({"data.json": b"{}"}), OURS.signing())))
+def test_what_was_tampered_with_is_refused(signed_files: SignedFiles, what: str) -> None:
+    for path in (signed_files.policy, signed_files.state):
         good = path.read_bytes()
-        shop.put(path, keyring.tampered(good)[what])
+        signed_files.put(path, signing_keys.tampered(good)[what])
         with pytest.raises(SignatureRefused, match=path.name) as refused:
-            Embedded(shop.policy, shop.state, verification_key=shop.key)
+            Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
         assert isinstance(refused.value, PolicyError)
-        shop.put(path, good)
+        signed_files.put(path, good)
 
 
-def test_a_public_key_is_no_secret(shop: Shop) -> None:
+def test_a_public_key_is_no_secret(signed_files: SignedFiles) -> None:
     """The key that verifies is known to everybody; a token that takes it for a secret must not pass."""
-    shop.put(shop.state, keyring.forged(shop.state.read_bytes(), "HS256", OURS.public))
+    signed_files.put(signed_files.state, signing_keys.forged(signed_files.state.read_bytes(), "HS256", OURS.public))
     with pytest.raises(SignatureRefused, match="`HS256`, which is not for the keys"):
-        Embedded(shop.policy, shop.state, verification_key=shop.key)
+        Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
 
 
-def test_without_a_key_nothing_is_asked_for(shop: Shop) -> None:
-    shop.put(shop.state, keyring.tampered(shop.with_grants())["a missing signature"])
-    Embedded(shop.policy, shop.state).close()
+def test_without_a_key_nothing_is_asked_for(signed_files: SignedFiles) -> None:
+    signed_files.put(signed_files.state, signing_keys.tampered(signed_files.with_grants())["a missing signature"])
+    Embedded(signed_files.policy, signed_files.state).close()
 
 
-def test_a_newer_bundle_that_is_refused_leaves_the_last_good_one(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
-        shop.put(shop.state, shop.with_grants("bob", pair=OTHER))
+def test_a_newer_bundle_that_is_refused_leaves_the_last_good_one(
+    signed_files: SignedFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key, refresh=0) as client:
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", pair=OTHER))
         assert client.check("ann", "look", "box:s/1")
         assert not client.check("bob", "look", "box:s/1")
         assert client.problem
@@ -127,139 +131,143 @@ def test_a_newer_bundle_that_is_refused_leaves_the_last_good_one(shop: Shop, cap
         assert "the last good ones stay in force" in caplog.text
         with pytest.raises(SignatureRefused):
             client.refresh()
-        shop.put(shop.state, shop.with_grants("bob"))
-        shop.put(shop.state, shop.with_grants("bob", sequence=6))
+        signed_files.put(signed_files.state, signed_files.with_grants("bob"))
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", sequence=6))
         assert client.check("bob", "look", "box:s/1")
         assert client.problem is None
 
 
 @pytest.mark.parametrize(("sequence", "says"), [(4, "the sequence 4"), (5, "the sequence 5"), (None, "no sequence")])
-def test_an_older_bundle_does_not_come_back(shop: Shop, sequence: int | None, says: str) -> None:
-    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
-        shop.put(shop.state, shop.with_grants("ann", "mallory", sequence=sequence))
+def test_an_older_bundle_does_not_come_back(signed_files: SignedFiles, sequence: int | None, says: str) -> None:
+    with Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key, refresh=0) as client:
+        signed_files.put(signed_files.state, signed_files.with_grants("ann", "mallory", sequence=sequence))
         with pytest.raises(SignatureRefused, match=f"{says}, and that of the state of `shop` was 5 before"):
             client.refresh()
         assert not client.check("mallory", "look", "box:s/1")
-        again = shop.with_grants("ann", pair=OURS)
-        shop.put(shop.state, again)
+        again = signed_files.with_grants("ann", pair=OURS)
+        signed_files.put(signed_files.state, again)
         assert client.refresh() in (True, False), "the same again is nothing older"
-        shop.put(shop.state, shop.with_grants("ann", "mallory", sequence=6))
+        signed_files.put(signed_files.state, signed_files.with_grants("ann", "mallory", sequence=6))
         assert client.check("mallory", "look", "box:s/1"), "going back is signed anew, with a higher sequence"
 
 
-def test_over_sockets(shop: Shop) -> None:
-    with FileService({"policy": shop.policy, "state": shop.state}) as service:
+def test_over_sockets(signed_files: SignedFiles) -> None:
+    with FileService({"policy": signed_files.policy, "state": signed_files.state}) as service:
         addresses = [service.url + FileService.resource(name) for name in ("policy", "state")]
-        with Embedded(*addresses, verification_key=shop.key, refresh=0) as client:
+        with Embedded(*addresses, verification_key=signed_files.key, refresh=0) as client:
             assert client.check("ann", "look", "box:s/1")
-            shop.put(shop.state, keyring.tampered(shop.state.read_bytes())["a changed byte"])
+            signed_files.put(
+                signed_files.state, signing_keys.tampered(signed_files.state.read_bytes())["a changed byte"]
+            )
             assert client.check("ann", "look", "box:s/1")
             assert client.problem
             assert "is not as it was when it was signed" in client.problem
             assert client.revision().state
         with pytest.raises(SignatureRefused):
-            Embedded(*addresses, verification_key=shop.key)
+            Embedded(*addresses, verification_key=signed_files.key)
 
 
-def test_folders_and_packages(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_and_packages(signed_files: SignedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "unpacked"
-    for name, text in keyring.files(shop.policy.read_bytes()).items():
+    for name, text in signing_keys.files(signed_files.policy.read_bytes()).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text)
-    Embedded(folder, shop.state, verification_key=shop.key).close()
+    Embedded(folder, signed_files.state, verification_key=signed_files.key).close()
     (folder / "more.rego").write_text("package more\n")
     with pytest.raises(SignatureRefused, match=r"not among those that were signed: `more\.rego`"):
-        Embedded(folder, shop.state, verification_key=shop.key)
+        Embedded(folder, signed_files.state, verification_key=signed_files.key)
     wheel = tmp_path / "acme.whl"
     with zipfile.ZipFile(wheel, "w") as packed:
         packed.writestr("acme_signed/__init__.py", "")
-        packed.writestr("acme_signed/policy.tar.gz", shop.policy.read_bytes())
+        packed.writestr("acme_signed/policy.tar.gz", signed_files.policy.read_bytes())
     monkeypatch.setattr(sys, "path", [str(wheel), *sys.path])
-    Embedded("package:acme_signed", state=shop.state, verification_key=shop.key).close()
+    Embedded("package:acme_signed", state=signed_files.state, verification_key=signed_files.key).close()
     with pytest.raises(SignatureRefused):
-        Embedded("package:acme_signed", state=shop.state, verification_key=OTHER.public)
+        Embedded("package:acme_signed", state=signed_files.state, verification_key=OTHER.public)
 
 
-def test_keys_are_changed_without_a_restart(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
-        shop.key.write_text(OURS.public + OTHER.public)
-        shop.put(shop.state, shop.with_grants("bob", pair=OTHER, sequence=6))
+def test_keys_are_changed_without_a_restart(signed_files: SignedFiles, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key, refresh=0) as client:
+        signed_files.key.write_text(OURS.public + OTHER.public)
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", pair=OTHER, sequence=6))
         assert client.check("bob", "look", "box:s/1")
-        shop.key.write_text("nothing")
-        shop.put(shop.state, shop.with_grants("cleo", pair=OTHER, sequence=7))
+        signed_files.key.write_text("nothing")
+        signed_files.put(signed_files.state, signed_files.with_grants("cleo", pair=OTHER, sequence=7))
         assert client.check("cleo", "look", "box:s/1")
         assert "the last ones stay in force" in caplog.text
 
 
-def test_keys_that_are_none(shop: Shop) -> None:
+def test_keys_that_are_none(signed_files: SignedFiles) -> None:
     for key, says in (
-        (shop.folder / "gone.pem", "cannot read the key"),
-        (shop.private, "is a private key"),
-        (shop.folder / "shop.yaml", "is no key"),
-        (keyring.pair("RS256").public[:200], "no public key that can be read"),
+        (signed_files.folder / "gone.pem", "cannot read the key"),
+        (signed_files.private, "is a private key"),
+        (signed_files.folder / "shop.yaml", "is no key"),
+        (signing_keys.pair("RS256").public[:200], "no public key that can be read"),
     ):
         with pytest.raises(UsageError, match=says):
-            Embedded(shop.policy, shop.state, verification_key=key)
+            Embedded(signed_files.policy, signed_files.state, verification_key=key)
 
 
-def test_without_the_extra_it_is_said_which(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_is_said_which(signed_files: SignedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
     with pytest.raises(UsageError, match=r"pip install '\.\[sign\]'"):
-        Embedded(shop.policy, shop.state, verification_key=shop.key)
-    Embedded(shop.policy, shop.state).close()
+        Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
+    Embedded(signed_files.policy, signed_files.state).close()
 
 
-def test_a_pickled_copy_goes_on_verifying(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    with Embedded(shop.policy, shop.state, verification_key=shop.key, refresh=0) as client:
+def test_a_pickled_copy_goes_on_verifying(signed_files: SignedFiles, caplog: pytest.LogCaptureFixture) -> None:
+    with Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key, refresh=0) as client:
         packed = pickle.dumps(client)
-    shop.key.unlink()
+    signed_files.key.unlink()
     with caplog.at_level(logging.WARNING), pickle.loads(packed) as copy:  # noqa: S301  (our own)
-        shop.put(shop.state, shop.with_grants("bob", pair=OTHER, sequence=9))
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", pair=OTHER, sequence=9))
         assert not copy.check("bob", "look", "box:s/1")
-        shop.put(shop.state, shop.with_grants("bob", sequence=4))
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", sequence=4))
         assert not copy.check("bob", "look", "box:s/1"), "its order came along"
-        shop.put(shop.state, shop.with_grants("bob", sequence=6))
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", sequence=6))
         assert copy.check("bob", "look", "box:s/1")
 
 
-def test_parts_of_a_state_are_signed_each_for_itself(shop: Shop) -> None:
+def test_parts_of_a_state_are_signed_each_for_itself(signed_files: SignedFiles) -> None:
     rows = [GRANT, GRANT | {"entity": "shop:t"}]
-    state, _ = validate(shop.program, from_tables({"grants": rows}, "rows"))
-    folder = shop.folder / "parts"
+    state, _ = validate(signed_files.program, from_tables({"grants": rows}, "rows"))
+    folder = signed_files.folder / "parts"
     folder.mkdir()
-    policy = policy_artifacts(shop.program, sharded=True).bundle(OURS.signing(sequence=5))
+    policy = policy_artifacts(signed_files.program, sharded=True).bundle(OURS.signing(sequence=5))
     (folder / "policy.tar.gz").write_bytes(policy)
-    bundles = shard_bundles(shop.program, state, signing=OURS.signing(sequence=5))
+    bundles = shard_bundles(signed_files.program, state, signing=OURS.signing(sequence=5))
     files = {key: folder / f"{number}.tar.gz" for number, key in enumerate(bundles)}
     for key, bundle in bundles.items():
         files[key].write_bytes(bundle)
-    with Embedded(folder, verification_key=shop.key, refresh=0) as client:
+    with Embedded(folder, verification_key=signed_files.key, refresh=0) as client:
         assert client.check("ann", "look", "box:t/1")
-        less = shard_bundles(shop.program, state, signing=OURS.signing(sequence=4))
-        shop.put(files["shop:t"], less["shop:t"])
+        less = shard_bundles(signed_files.program, state, signing=OURS.signing(sequence=4))
+        signed_files.put(files["shop:t"], less["shop:t"])
         with pytest.raises(SignatureRefused, match="older than what runs"):
             client.refresh()
-        shop.put(files["shop:t"], keyring.tampered(bundles["shop:t"])["a changed byte"])
+        signed_files.put(files["shop:t"], signing_keys.tampered(bundles["shop:t"])["a changed byte"])
         with pytest.raises(SignatureRefused, match="not as it was"):
             client.refresh()
         assert client.check("ann", "look", "box:t/1")
 
 
-def test_a_file_that_is_there_twice_is_refused(shop: Shop) -> None:
-    shop.put(shop.state, keyring.doubled(shop.state.read_bytes(), "privtab_state/shop/data.json", b"{}"))
+def test_a_file_that_is_there_twice_is_refused(signed_files: SignedFiles) -> None:
+    signed_files.put(
+        signed_files.state, signing_keys.doubled(signed_files.state.read_bytes(), "privtab_state/shop/data.json", b"{}")
+    )
     with pytest.raises(DecisionUnavailable, match=r"it holds `privtab_state/shop/data\.json` twice"):
-        Embedded(shop.policy, shop.state, verification_key=shop.key)
+        Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
 
 
-def test_both_halves_are_needed(shop: Shop) -> None:
-    shop.put(shop.state, shop.state.read_bytes()[:-20])
+def test_both_halves_are_needed(signed_files: SignedFiles) -> None:
+    signed_files.put(signed_files.state, signed_files.state.read_bytes()[:-20])
     with pytest.raises(DecisionUnavailable, match="no whole bundle"):
-        Embedded(shop.policy, shop.state, verification_key=shop.key)
+        Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
 
 
-def hostile(shop: Shop) -> dict[str, tuple[dict[str, bytes], str]]:
+def hostile(signed_files: SignedFiles) -> dict[str, tuple[dict[str, bytes], str]]:
     """Bundles of a few hundred kilobytes that unpack to very much; with what is said of each."""
-    inside = keyring.files(shop.state.read_bytes())
+    inside = signing_keys.files(signed_files.state.read_bytes())
     data, zeros = "privtab_state/shop/data.json", bytes(200 << 20)
     return {
         "not signed": ({".manifest": inside[".manifest"], data: zeros}, "it is not signed"),
@@ -274,42 +282,42 @@ def hostile(shop: Shop) -> dict[str, tuple[dict[str, bytes], str]]:
 @pytest.mark.parametrize(
     "what", ["not signed", "with another file", "with another signature", "with other data", "with values"]
 )
-def test_what_nobody_signed_takes_no_memory_before_it_is_refused(shop: Shop, what: str) -> None:
-    files, says = hostile(shop)[what]
+def test_what_nobody_signed_takes_no_memory_before_it_is_refused(signed_files: SignedFiles, what: str) -> None:
+    files, says = hostile(signed_files)[what]
     bundle = archive(files)
     assert len(bundle) < 1 << 20
-    shop.put(shop.state, bundle)
+    signed_files.put(signed_files.state, bundle)
     largest = max(map(len, files.values()))
     del files
     tracemalloc.start()
     with pytest.raises((SignatureRefused, DecisionUnavailable), match=says):
-        Embedded(shop.policy, shop.state, verification_key=shop.key)
+        Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < (32 << 20 if largest > 100 << 20 else 3 * largest + (32 << 20))
 
 
-def test_neither_layout_brings_back_an_older_state_of_the_other(shop: Shop) -> None:
+def test_neither_layout_brings_back_an_older_state_of_the_other(signed_files: SignedFiles) -> None:
     """Whole and in parts a state has other bundles, and one order."""
-    folder = shop.folder / "layouts"
+    folder = signed_files.folder / "layouts"
     folder.mkdir()
-    artifacts = policy_artifacts(shop.program, sharded=True)
+    artifacts = policy_artifacts(signed_files.program, sharded=True)
     (folder / "policy.tar.gz").write_bytes(artifacts.bundle(OURS.signing(sequence=5)))
-    state, _ = validate(shop.program, from_tables({"grants": [GRANT]}, "rows"))
+    state, _ = validate(signed_files.program, from_tables({"grants": [GRANT]}, "rows"))
 
     def parts(sequence: int) -> None:
         (folder / "state.tar.gz").unlink(missing_ok=True)
-        bundles = shard_bundles(shop.program, state, signing=OURS.signing(sequence=sequence))
+        bundles = shard_bundles(signed_files.program, state, signing=OURS.signing(sequence=sequence))
         for number, bundle in enumerate(bundles.values()):
             (folder / f"{number}.tar.gz").write_bytes(bundle)
 
     def whole(sequence: int) -> None:
         for path in folder.glob("[0-9].tar.gz"):
             path.unlink()
-        (folder / "state.tar.gz").write_bytes(shop.with_grants("mallory", sequence=sequence))
+        (folder / "state.tar.gz").write_bytes(signed_files.with_grants("mallory", sequence=sequence))
 
     parts(7)
-    with Embedded(folder, verification_key=shop.key, refresh=0) as client:
+    with Embedded(folder, verification_key=signed_files.key, refresh=0) as client:
         assert client.check("ann", "look", "box:s/1")
         whole(6)
         with pytest.raises(SignatureRefused, match="the sequence 6, and that of the state of `shop` was 7 before"):
@@ -327,25 +335,25 @@ def test_neither_layout_brings_back_an_older_state_of_the_other(shop: Shop) -> N
         assert client.check("ann", "look", "box:s/1")
 
 
-def test_a_key_that_is_taken_away_brings_nothing_new(shop: Shop) -> None:
+def test_a_key_that_is_taken_away_brings_nothing_new(signed_files: SignedFiles) -> None:
     """Two keys hold for a while, then the new one alone; what the old one signs from then on stays outside, however new it says it is."""
-    both = shop.folder / "both.pem"
+    both = signed_files.folder / "both.pem"
     both.write_text(OURS.public, encoding="ascii")
-    other = shop.folder / "next.pem"
+    other = signed_files.folder / "next.pem"
     other.write_text(OTHER.public, encoding="ascii")
-    with Embedded(shop.policy, shop.state, verification_key=[both, other], refresh=0) as client:
-        shop.put(shop.state, shop.with_grants("bob", sequence=6, pair=OTHER))
+    with Embedded(signed_files.policy, signed_files.state, verification_key=[both, other], refresh=0) as client:
+        signed_files.put(signed_files.state, signed_files.with_grants("bob", sequence=6, pair=OTHER))
         assert client.check("bob", "look", "box:s/1")
         # The same size and the same time, as `cp -p` of a key of the same kind has them.
         status = both.stat()
-        renewed = shop.folder / "renewed.pem"
+        renewed = signed_files.folder / "renewed.pem"
         renewed.write_text(OTHER.public, encoding="ascii")
         os.utime(renewed, ns=(status.st_atime_ns, status.st_mtime_ns))
         renewed.replace(both)
-        shop.put(shop.state, shop.with_grants("mallory", sequence=99, pair=OURS))
+        signed_files.put(signed_files.state, signed_files.with_grants("mallory", sequence=99, pair=OURS))
         with pytest.raises(SignatureRefused):
             client.refresh()
         assert not client.check("mallory", "look", "box:s/1")
-        shop.put(shop.state, shop.with_grants("ann", sequence=7, pair=OTHER))
+        signed_files.put(signed_files.state, signed_files.with_grants("ann", sequence=7, pair=OTHER))
         client.refresh()
         assert client.check("ann", "look", "box:s/1")

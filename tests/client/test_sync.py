@@ -156,10 +156,10 @@ def test_plain_requests_go_by_type_and_operation_and_the_rest_as_they_are(opa: O
 
 
 def test_groups_that_the_policy_reads_take_the_mixed_form(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any
 ) -> None:
     program = demo.program() | {"semantics": {"groups": ["state", "request"]}}
-    server = wire(http_reply('{"result": [true]}'), program={"result": program})
+    server = raw_server(http_reply('{"result": [true]}'), program={"result": program})
     recorder = Recorder(server.url)
     with Client(server.url, system="demo", transport=recorder) as client:
         client.check_many([Request(user="bob", action="read", resource=Entity("doc", "t/d"), groups=("hr",))])
@@ -199,21 +199,21 @@ def test_an_empty_listing_of_an_unknown_type_is_still_a_mistake(client: Client) 
 
 
 def test_health_and_revision(
-    opa: OpaServer, client: Client, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    opa: OpaServer, client: Client, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     assert client.health()
     assert client.system == "demo"
     assert client.revision() == Revision(policy="p1", state="s1")
-    with Client(wire(http_reply("", "500 Internal Server Error")).url) as other:
+    with Client(raw_server(http_reply("", "500 Internal Server Error")).url) as other:
         assert not other.health()
     with Client("http://127.0.0.1:1") as other:
         assert not other.health()
 
 
 def test_several_systems_must_be_told_apart(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
 
     class Both(Recorder):
         def get(self, path: str, timeout: Timeout) -> bytes:
@@ -228,9 +228,9 @@ def test_several_systems_must_be_told_apart(
 
 
 def test_a_new_operation_is_learnt_when_the_policy_changes(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any, monkeypatch: pytest.MonkeyPatch
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], demo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url, system="demo") as client:
         assert client.check(READ)
         server.program = {"result": demo.program("p2", archive={"unnamed": False, "with": {}, "flags": []})}
@@ -240,8 +240,8 @@ def test_a_new_operation_is_learnt_when_the_policy_changes(
         assert client.check("alice", "archive", "doc:s/d")
 
 
-def test_unknown_names_do_not_flood_opa(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    server = wire(http_reply('{"result": true}'))
+def test_unknown_names_do_not_flood_opa(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         for _ in range(50):
             with pytest.raises(InvalidRequest):
@@ -250,9 +250,9 @@ def test_unknown_names_do_not_flood_opa(wire: Callable[..., Any], http_reply: Ca
 
 
 def test_an_unknown_name_stays_a_mistake_while_opa_is_away(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         assert client.check(READ)
         monkeypatch.setattr(sync, "RECHECK_SECONDS", 0.0)
@@ -262,9 +262,9 @@ def test_an_unknown_name_stays_a_mistake_while_opa_is_away(
 
 
 def test_a_state_that_goes_away_is_noticed(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         assert client.check(READ)
         server.state = {}
@@ -288,30 +288,32 @@ def test_a_package_compiled_under_another_name_goes_by_the_state_of_its_system(
 # --- connections ---
 
 
-def test_one_connection_serves_call_after_call(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    server = wire(http_reply('{"result": true}'))
+def test_one_connection_serves_call_after_call(
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
+) -> None:
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(20))
     assert server.connections == 1
     assert server.asked.count("POST /v1/data/privtab/demo/check") == 20
 
 
-def test_a_chunked_answer_leaves_the_connection_usable(wire: Callable[..., Any]) -> None:
+def test_a_chunked_answer_leaves_the_connection_usable(raw_server: Callable[..., Any]) -> None:
     answer = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"result\r\n8\r\n": true}\r\n0\r\n\r\n'
-    server = wire(answer)
+    server = raw_server(answer)
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(5))
     assert server.connections == 1
 
 
 def test_a_connection_that_opa_closed_is_opened_anew(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     def answer_and_close(connection: Any, _: str) -> None:
         connection.sendall(http_reply('{"result": true}', "200 OK", "Connection: close"))
         connection.close()
 
-    server = wire(answer_and_close)
+    server = raw_server(answer_and_close)
     with Client(server.url) as client:
         assert all(client.check(READ) for _ in range(5))
     assert server.connections == 5
@@ -336,9 +338,9 @@ def test_threads_share_a_client(opa: OpaServer) -> None:
 @pytest.mark.parametrize("own_session", [False, True])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_uses_a_connection_of_its_own(
-    own_session: bool, wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    own_session: bool, raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url, session=requests.Session() if own_session else None) as client:
         assert client.check(READ)
         child = os.fork()
@@ -357,8 +359,8 @@ def test_a_client_can_be_pickled(opa: OpaServer) -> None:
             assert not copy.check("bob", "read", "doc:s/d")
 
 
-def test_the_token_is_sent_with_every_call(wire: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
-    server = wire(http_reply('{"result": true}'))
+def test_the_token_is_sent_with_every_call(raw_server: Callable[..., Any], http_reply: Callable[..., bytes]) -> None:
+    server = raw_server(http_reply('{"result": true}'))
     with Client(server.url, token="t0ken") as client:  # noqa: S106
         client.check(READ)
     assert len(server.headers) == 3
@@ -366,9 +368,9 @@ def test_the_token_is_sent_with_every_call(wire: Callable[..., Any], http_reply:
 
 
 def test_a_session_of_the_caller_is_used_as_it_is_and_left_open(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    server = wire(http_reply('{"result": true}'))
+    server = raw_server(http_reply('{"result": true}'))
     with requests.Session() as session:
         session.headers["X-Trace"] = "42"
         with Client(server.url, session=session) as client:
@@ -379,10 +381,10 @@ def test_a_session_of_the_caller_is_used_as_it_is_and_left_open(
 
 
 def test_a_session_of_the_caller_follows_no_redirect_either(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
-    other = wire(http_reply('{"result": true}'))
-    server = wire(http_reply("", "307 Temporary Redirect", f"Location: {other.url}/"))
+    other = raw_server(http_reply('{"result": true}'))
+    server = raw_server(http_reply("", "307 Temporary Redirect", f"Location: {other.url}/"))
     with (
         requests.Session() as session,
         Client(server.url, session=session) as client,
@@ -393,9 +395,9 @@ def test_a_session_of_the_caller_follows_no_redirect_either(
 
 
 def test_a_proxy_of_the_environment_does_not_see_what_is_asked_of_a_sidecar(
-    opa: OpaServer, wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    opa: OpaServer, raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy = wire(http_reply('{"result": true}'))
+    proxy = raw_server(http_reply('{"result": true}'))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, proxy.url)
     monkeypatch.delenv("no_proxy", raising=False)
@@ -451,7 +453,7 @@ def test_what_is_asked_twice_is_sent_once(opa: OpaServer, concurrency: int) -> N
 
 
 def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes]
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes]
 ) -> None:
     together = threading.Barrier(3)
 
@@ -460,9 +462,9 @@ def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
         connection.sendall(http_reply('{"result": [true]}'))
 
     requests = [Request(user=f"u{at}", action="read", resource=READ.resource) for at in range(6)]
-    with Client(wire(answer).url, chunk_size=1, concurrency=3) as client:
+    with Client(raw_server(answer).url, chunk_size=1, concurrency=3) as client:
         assert client.check_many(requests) == [True] * 6
-    server = wire(http_reply("", "400 Bad Request"))
+    server = raw_server(http_reply("", "400 Bad Request"))
     with Client(server.url, chunk_size=1, concurrency=3) as client, pytest.raises(PolicyError):
         client.check_many(requests * 50)
     assert sum(line.startswith("POST") for line in server.asked) <= 6
@@ -484,7 +486,7 @@ def test_a_fork_in_the_middle_of_a_look_leaves_a_child_that_can_ask(opa: OpaServ
 
 
 def test_each_chunk_has_a_budget_of_its_own(
-    wire: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    raw_server: Callable[..., Any], http_reply: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privtab.client._asking.WINDOW", 3)
 
@@ -493,5 +495,5 @@ def test_each_chunk_has_a_budget_of_its_own(
         connection.sendall(http_reply('{"result": [true]}'))
 
     requests = [Request(user=f"u{at}", action="read", resource=READ.resource) for at in range(8)]
-    with Client(wire(answer).url, chunk_size=1, timeout=0.5, total=0.5, retries=0) as client:
+    with Client(raw_server(answer).url, chunk_size=1, timeout=0.5, total=0.5, retries=0) as client:
         assert client.check_many(requests) == [True] * 8

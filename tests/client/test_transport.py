@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import faulty
+import failing_servers
 import pytest
 import requests
-from faulty import Authority, free_port, opa_process, reply, wait_for, write_bundles
+from failing_servers import Authority, free_port, opa_process, reply, wait_for, write_bundles
 from proxies import proxy, without_proxies
 
 from privtab import Client, DecisionUnavailable, PolicyError, UsageError, connect
@@ -30,13 +30,13 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="need
 
 async def check_async(url: str, **settings: Any) -> bool:
     async with AsyncClient(url, **settings) as client:
-        return await client.check(faulty.READ)
+        return await client.check(failing_servers.READ)
 
 
 def check_both(url: str, **settings: Any) -> tuple[bool, bool]:
     """One check by each client."""
     with Client(url, **settings) as client:
-        return client.check(faulty.READ), asyncio.run(check_async(url, **settings))
+        return client.check(failing_servers.READ), asyncio.run(check_async(url, **settings))
 
 
 # --- unix sockets ---
@@ -58,8 +58,8 @@ def test_a_unix_socket_is_asked_as_any_other_address(opa_socket: Path) -> None:
     for url in (f"unix:{opa_socket}", f"unix://{opa_socket}", f"http+unix://{encoded}"):
         assert check_both(url) == (True, True)
     with connect(f"unix:{opa_socket}") as client:
-        assert client.check_many([faulty.READ, faulty.OTHER]) == [True, False]
-        assert client.visible("ann", "list", "dataset", faulty.ITEMS) == faulty.ITEMS
+        assert client.check_many([failing_servers.READ, failing_servers.OTHER]) == [True, False]
+        assert client.visible("ann", "list", "dataset", failing_servers.ITEMS) == failing_servers.ITEMS
         assert str(opa_socket) in repr(client)
 
 
@@ -83,11 +83,11 @@ def test_an_answer_to_no_question_is_never_taken_for_one(tmp_path: Path) -> None
             else:
                 connection.sendall(no + yes)
 
-        with faulty.scripted(tmp_path, answer).running() as server, Client(server.url) as client:
-            assert not client.check(faulty.READ)
+        with failing_servers.scripted(tmp_path, answer).running() as server, Client(server.url) as client:
+            assert not client.check(failing_servers.READ)
             time.sleep(0.1)
             for _ in range(3):
-                assert not client.check(faulty.READ)
+                assert not client.check(failing_servers.READ)
 
 
 def test_idle_connections_are_bounded(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_idle_connections_are_bounded(tmp_path: Path) -> None:
         gate.wait(5)
         connection.sendall(reply('{"result": true}'))
 
-    with faulty.scripted(tmp_path, answer).running() as server, Client(server.url, pool_size=2) as client:
-        threads = [threading.Thread(target=client.check, args=(faulty.READ,)) for _ in range(6)]
+    with failing_servers.scripted(tmp_path, answer).running() as server, Client(server.url, pool_size=2) as client:
+        threads = [threading.Thread(target=client.check, args=(failing_servers.READ,)) for _ in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -137,7 +137,7 @@ def test_a_tls_connection_is_kept(tmp_path: Path, opa_binary: Path, monkeypatch:
             wait_for(client.health)
             client.close()
             monkeypatch.setattr(_http, "_Connection", Counted)
-            assert all(client.check(faulty.READ) for _ in range(5))
+            assert all(client.check(failing_servers.READ) for _ in range(5))
             assert len(opened) == 1
         monkeypatch.undo()
         assert check_both(url, **settings) == (True, True)
@@ -145,7 +145,7 @@ def test_a_tls_connection_is_kept(tmp_path: Path, opa_binary: Path, monkeypatch:
             Client(url, verify=str(authority.certificate), retries=0) as nobody,
             pytest.raises(DecisionUnavailable),
         ):
-            nobody.check(faulty.READ)
+            nobody.check(failing_servers.READ)
 
 
 def test_certificates_that_are_not_there_are_told_at_once(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_certificates_that_are_not_there_are_told_at_once(tmp_path: Path) -> Non
 
 
 def test_a_transport_can_be_pickled(tmp_path: Path) -> None:
-    with faulty.scripted(tmp_path, reply('{"result": true}')).running() as server:
+    with failing_servers.scripted(tmp_path, reply('{"result": true}')).running() as server:
         transport = HttpTransport(server.url, pool_size=3)
         copy = pickle.loads(pickle.dumps(transport))  # noqa: S301  (our own bytes)
         assert copy.post("/x", b"{}", LIMITS) == transport.post("/x", b"{}", LIMITS) == b'{"result": true}'
@@ -301,9 +301,9 @@ def test_a_token_that_changes_opens_an_opa(tmp_path: Path, opa_binary: Path, mon
         Client(opa.url, token_file=path) as client,
     ):
         with pytest.raises(PolicyError, match="401"):
-            client.check(faulty.READ)
+            client.check(failing_servers.READ)
         path.write_text("right")
-        assert client.check(faulty.READ)
+        assert client.check(failing_servers.READ)
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "ümlaut"])
@@ -315,6 +315,6 @@ def test_what_cannot_be_a_token_is_refused(token: str) -> None:
 def test_a_password_in_the_address_of_a_session_is_not_shown() -> None:
     with requests.Session() as session, Client("http://user:p4ss@127.0.0.1:1", session=session, retries=0) as client:
         with pytest.raises(DecisionUnavailable) as caught:
-            client.check(faulty.READ)
+            client.check(failing_servers.READ)
         assert "127.0.0.1:1" in repr(client)
         assert "p4ss" not in f"{caught.value}{client!r}"

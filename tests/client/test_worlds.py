@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import agreement
+import engine_agreement
 import pytest
 import requests
 import worlds
@@ -27,10 +27,10 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 def test_all_clients_agree_with_the_reference(opa_binary: Path) -> None:
     texts = [worlds.policy(seed, system=f"world{seed}") for seed in range(WORLDS)]
     checked = allowed = 0
-    with agreement.serving(texts, opa_binary) as (url, loaded), requests.Session() as session:
+    with engine_agreement.serving(texts, opa_binary) as (url, loaded), requests.Session() as session:
         for seed, world in enumerate(loaded):
             state = worlds.state(world.program, seed)
-            agreement.put_state(session, url, world.program, state)
+            engine_agreement.put_state(session, url, world.program, state)
             reference = Reference(world.program, state)
             asked = worlds.requests(world.program, seed, per_rule=3)
             asked += asked[::3]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import authority
+import certificates
 import pytest
 
 from privtab import Client, DecisionUnavailable, Embedded
@@ -26,7 +26,7 @@ TOKEN = "s3cret-token"  # noqa: S105
 class Impostor:
     """A TLS server whose certificate is for 127.0.0.1 and localhost alone; it notes what it is told."""
 
-    def __init__(self, files: authority.Files) -> None:
+    def __init__(self, files: certificates.CertificateFiles) -> None:
         self.files = files
         self.heard: list[bytes] = []
         self.calls = 0
@@ -66,7 +66,7 @@ class Impostor:
 
 @pytest.fixture
 def impostor(tmp_path: Path) -> Iterator[Impostor]:
-    made = Impostor(authority.make(tmp_path))
+    made = Impostor(certificates.make(tmp_path))
     yield made
     made.close()
 

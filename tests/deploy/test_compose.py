@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from faulty import free_port, wait_for
+from failing_servers import free_port, wait_for
 from jsonschema import Draft202012Validator
 
 from privtab import Client, __version__

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from faulty import Authority, free_port, wait_for
+from failing_servers import Authority, free_port, wait_for
 from jsonschema import Draft202012Validator
 
 from privtab import Client, PolicyError

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import ROOT, read
-from sidecar_fleet import WIDER, Rig, answers
+from documentation_pages import ROOT, read
+from sidecar_fleet import WIDER, SidecarFleet, answers
 
 from privtab.cli._app import run
 
@@ -27,10 +27,10 @@ PASSING = re.compile(r"  \w+ (active|waiting|refused) after ")
 
 
 @pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SidecarFleet]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    with Rig(tmp_path) as made:
+    with SidecarFleet(tmp_path) as made:
         yield made
 
 
@@ -42,7 +42,7 @@ def tidy(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_commands_say_what_the_page_shows(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_say_what_the_page_shows(fleet: SidecarFleet, capsys: pytest.CaptureFixture[str]) -> None:
     shown = 0
     for block in read("docs/how-to/deploying.md").blocks:
         if block.language != "console" or block.says:
@@ -50,17 +50,17 @@ def test_the_commands_say_what_the_page_shows(rig: Rig, capsys: pytest.CaptureFi
         [part] = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
         command, _, output = part.partition("\n")
         capsys.readouterr()
-        run(shlex.split(command.replace(SERVER, rig.server))[1:])
+        run(shlex.split(command.replace(SERVER, fleet.server))[1:])
         printed = capsys.readouterr()
         assert tidy(printed.out + printed.err) == tidy(output), command
         shown += 1
         if shown == 1:
-            rig.serve()
-            rig.sidecar("web", "zone=a")
-            rig.sidecar("etl", "zone=b")
-            rig.wait(lambda: all(answers(f"{url}/health?bundles=true") for url in rig.urls.values()))
-            rig.wait(lambda: len(rig.fleet()["sidecars"]) == 2)
-            rig.policy.write_text(WIDER, encoding="utf-8")
+            fleet.serve()
+            fleet.sidecar("web", "zone=a")
+            fleet.sidecar("etl", "zone=b")
+            fleet.wait(lambda: all(answers(f"{url}/health?bundles=true") for url in fleet.urls.values()))
+            fleet.wait(lambda: len(fleet.reported()["sidecars"]) == 2)
+            fleet.policy.write_text(WIDER, encoding="utf-8")
     assert shown == 5
 
 

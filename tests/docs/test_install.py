@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from pages import ROOT
+from documentation_pages import ROOT
 
 from privtab._install import SOURCE, how_to_install
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import requests
-from pages import PAGES, ROOT, Answers, Block, Page, read, whole_policy
+from documentation_pages import PAGES, ROOT, Answers, Block, Page, read, whole_policy
 
 from privtab import Client, Entity, InvalidRequest, Request
 from privtab.bundle.pack import state_bundle

@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from operated import Operated
-from pages import read
+from documentation_pages import read
+from operations_page import OperationsPage
 
 from privtab.cli._app import run
 
@@ -34,8 +34,8 @@ def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     shown = 0
-    with Operated(tmp_path) as world:
-        places = {"http://127.0.0.1:8180": world.rig.server, "http://127.0.0.1:8182": world.rig.urls["web-1"]}
+    with OperationsPage(tmp_path) as world:
+        places = {"http://127.0.0.1:8180": world.fleet.server, "http://127.0.0.1:8182": world.fleet.urls["web-1"]}
         for block in read("docs/how-to/operate.md").blocks:
             if block.language != "console" or "sketch" in block.says:
                 continue

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import read
+from documentation_pages import read
 
 from privtab.cli._app import run
 

@@ -6,7 +6,7 @@ import doctest
 from pathlib import Path
 
 import pytest
-from pages import read
+from documentation_pages import read
 from pyspark.sql import SparkSession
 
 

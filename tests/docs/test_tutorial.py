@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from pages import Block, read
+from documentation_pages import Block, read
 
 PAGE = "docs/tutorial/first-service.md"
 PORTS = ("8000", "8181")

@@ -58,7 +58,7 @@ ROWS = {
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Batches:
+def batches(tmp_path: Path) -> Batches:
     """A small policy with its state."""
     policy = tmp_path / "shop.yaml"
     policy.write_text(SHOP, encoding="utf-8")
@@ -232,19 +232,19 @@ def test_requests_that_bring_groups_are_asked_one_by_one(tmp_path: Path) -> None
     ],
     ids=repr,
 )
-def test_what_is_no_request_is_never_answered_in_columns(wrong: dict[str, Any], shop: Batches) -> None:
+def test_what_is_no_request_is_never_answered_in_columns(wrong: dict[str, Any], batches: Batches) -> None:
     """Asked one by one it is refused, and so it is among many."""
     good = Request(user="ann", action="look", resource=Entity("box", "s/a/1"))
-    assert shop.allow_requests([good] * 3) == [True] * 3
-    assert shop.allow_requests([good, replace(good, **wrong), good]) is None
-    assert shop.allow_requests([replace(good, **wrong)]) is None
+    assert batches.allow_requests([good] * 3) == [True] * 3
+    assert batches.allow_requests([good, replace(good, **wrong), good]) is None
+    assert batches.allow_requests([replace(good, **wrong)]) is None
 
 
-def test_rows_that_are_no_requests_are_denied_with_the_reason(shop: Batches) -> None:
+def test_rows_that_are_no_requests_are_denied_with_the_reason(batches: Batches) -> None:
     users = pa.array(["ann", None, "ann", "", "ann", "ann", "ann", "ann", "cy", "cy", "cy"])
     boxes = ["s/a/1", "s/a/1", None, "s/a/1", "s//1", "s/a", "s/a/1/x", "s/a/2", "s/100%25/a%2Fb", "s/100%/a"]
     boxes.append("s/100%25/%%2F25")
-    answers = shop.decide_columns(users, boxes, action="look", type="box")
+    answers = batches.decide_columns(users, boxes, action="look", type="box")
     assert answers.allowed.tolist() == [True, *[False] * 7, True, False, False]
     assert [answers.reason(row) for row in range(len(boxes))] == [
         None,
@@ -261,8 +261,8 @@ def test_rows_that_are_no_requests_are_denied_with_the_reason(shop: Batches) -> 
     ]
 
 
-def test_action_and_type_may_be_columns(shop: Batches) -> None:
-    answers = shop.decide_columns(
+def test_action_and_type_may_be_columns(batches: Batches) -> None:
+    answers = batches.decide_columns(
         np.array(["ann"] * 5, dtype=object),
         ["s/a/1"] * 5,
         action=["look", "fly", None, "look", "list"],
@@ -272,8 +272,8 @@ def test_action_and_type_may_be_columns(shop: Batches) -> None:
     assert [answers.reason(row) for row in range(5)] == [None, "unknown operation", "null", "unknown operation", None]
 
 
-def test_with_objects_are_columns_too(shop: Batches) -> None:
-    answers = shop.decide_columns(
+def test_with_objects_are_columns_too(batches: Batches) -> None:
+    answers = batches.decide_columns(
         ["bob"] * 4,
         ["s/a/1"] * 4,
         action="move",
@@ -282,44 +282,44 @@ def test_with_objects_are_columns_too(shop: Batches) -> None:
     )
     assert answers.allowed.tolist() == [True, False, False, False]
     assert answers.reason(3) == "not of a type that the operation takes"
-    assert shop.decide_columns(["bob"], ["s/a/1"], action="move", type="box").reasons.tolist() == [5]
+    assert batches.decide_columns(["bob"], ["s/a/1"], action="move", type="box").reasons.tolist() == [5]
 
 
-def test_flags_hold_for_all_rows(shop: Batches) -> None:
+def test_flags_hold_for_all_rows(batches: Batches) -> None:
     def ask(*flags: str) -> list[bool]:
-        answers = shop.decide_columns(["bob", "bob"], ["s/a/1", "s/b/1"], action="take", type="box", flags=flags)
+        answers = batches.decide_columns(["bob", "bob"], ["s/a/1", "s/b/1"], action="take", type="box", flags=flags)
         return list(answers.allowed.tolist())
 
     assert ask() == [True, False]
     assert ask("careful") == [False, False]
 
 
-def test_a_listing_is_asked_without_the_last_name(shop: Batches) -> None:
-    answers = shop.decide_columns(["ann", "bob", "bob"], ["s/a", "s/a", "s/a/1"], action="list", type="box")
+def test_a_listing_is_asked_without_the_last_name(batches: Batches) -> None:
+    answers = batches.decide_columns(["ann", "bob", "bob"], ["s/a", "s/a", "s/a/1"], action="list", type="box")
     assert answers.allowed.tolist() == [True, True, False]
     assert not answers.reasons.any()
 
 
-def test_no_rows_no_answers(shop: Batches) -> None:
-    assert shop.decide_columns([], [], action="look", type="box").allowed.tolist() == []
-    assert shop.allow_requests([]) == []
+def test_no_rows_no_answers(batches: Batches) -> None:
+    assert batches.decide_columns([], [], action="look", type="box").allowed.tolist() == []
+    assert batches.allow_requests([]) == []
 
 
-def test_columns_must_be_equally_long(shop: Batches) -> None:
+def test_columns_must_be_equally_long(batches: Batches) -> None:
     with pytest.raises(ValueError, match="equally long"):
-        shop.decide_columns(["ann"], ["s/a/1", "s/a/2"], action="look", type="box")
+        batches.decide_columns(["ann"], ["s/a/1", "s/a/2"], action="look", type="box")
     with pytest.raises(ValueError, match="equally long"):
-        shop.decide_columns(["ann"], ["s/a/1"], action=["look", "look"], type="box")
+        batches.decide_columns(["ann"], ["s/a/1"], action=["look", "look"], type="box")
 
 
-def test_columns_come_in_chunks_as_well(shop: Batches) -> None:
+def test_columns_come_in_chunks_as_well(batches: Batches) -> None:
     users = pa.chunked_array([["ann"], ["bob", "ann"]])
-    answers = shop.decide_columns(users, ["s/a/1", "s/a/1", "s/a/2"], action="look", type="box")
+    answers = batches.decide_columns(users, ["s/a/1", "s/a/1", "s/a/2"], action="look", type="box")
     assert answers.allowed.tolist() == [True, False, False]
 
 
-def test_an_executor_gets_the_state_along(shop: Batches) -> None:
-    copy = pickle.loads(pickle.dumps(shop))  # noqa: S301  (our own)
+def test_an_executor_gets_the_state_along(batches: Batches) -> None:
+    copy = pickle.loads(pickle.dumps(batches))  # noqa: S301  (our own)
     assert copy.decide_columns(["ann"], ["s/a/1"], action="look", type="box").allowed.tolist() == [True]
 
 
@@ -338,16 +338,16 @@ WRONG: list[Callable[[Request], object]] = [
 
 
 @pytest.mark.parametrize("spoil", WRONG)
-def test_one_wrong_request_sends_all_of_them_the_long_way(shop: Batches, spoil: Callable[[Request], object]) -> None:
+def test_one_wrong_request_sends_all_of_them_the_long_way(batches: Batches, spoil: Callable[[Request], object]) -> None:
     asked: list[Request] = [Request(user="ann", action="look", resource=Entity("box", "s/a/1"))] * MANY
-    assert shop.allow_requests(asked) == [True] * MANY
+    assert batches.allow_requests(asked) == [True] * MANY
     asked[random.Random(1).randrange(MANY)] = spoil(asked[0])  # type: ignore[call-overload]
-    assert shop.allow_requests(asked) is None
+    assert batches.allow_requests(asked) is None
 
 
-def test_what_columns_refuse_is_what_the_names_refuse(shop: Batches) -> None:
+def test_what_columns_refuse_is_what_the_names_refuse(batches: Batches) -> None:
     """Every path that is well formed here is so for a request alone, and the other way round."""
-    vocabulary = Vocabulary.from_program(shop.engine.program)
+    vocabulary = Vocabulary.from_program(batches.engine.program)
     chance = random.Random(7)
     paths = [
         "".join(
@@ -356,7 +356,7 @@ def test_what_columns_refuse_is_what_the_names_refuse(shop: Batches) -> None:
         )
         for _ in range(3000)
     ]
-    answers = shop.decide_columns(["ann"] * len(paths), paths, action="list", type="box")
+    answers = batches.decide_columns(["ann"] * len(paths), paths, action="list", type="box")
 
     def refused(path: str) -> bool:
         try:

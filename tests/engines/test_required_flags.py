@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import requests as http
+import required_flag_policy
 
 from privtab import Client, Embedded, pipeline
 from privtab.bundle import state_bundle
@@ -29,18 +30,10 @@ from privtab.state.load import from_tables
 from privtab.state.nodes import State
 from privtab.state.validate import validate
 
-POLICY = """\
-privtab: 1
-system: clinic
-version: "1"
-entities: {ward: {file:}}
-privileges: [READ, SECRET, WRITE]
-semantics: {inheritance: down}
-tables:
-  file:
-    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
-    print: {requires: can read (file) and (WRITE (file) when colour), flags: {colour: optional}}
-    list: {each: can read (file)}
+POLICY = f"""\
+{required_flag_policy.POLICY}\
+    print: {{requires: can read (file) and (WRITE (file) when colour), flags: {{colour: optional}}}}
+    list: {{each: can read (file)}}
     write: WRITE (file) and (SECRET (file) when pii)
 """
 ROWS = [

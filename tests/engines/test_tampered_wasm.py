@@ -8,8 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
-import keyring
 import pytest
+import signing_keys
 import wasmtime
 
 from privtab import pipeline
@@ -111,7 +111,7 @@ def bundles(folder: Path, binary: Path) -> tuple[Path, Path]:
     program = pipeline.load_program(folder / "shop.yaml")
     artifacts = policy_artifacts(program)
     built = wasm.build(wasm_modules(program), artifacts.entrypoints, binary)
-    key = keyring.pair("ES256").signing()
+    key = signing_keys.pair("ES256").signing()
     policy, state = folder / "policy.tar.gz", folder / "state.tar.gz"
     policy.write_bytes(signed(artifacts.wasm_bundle(built), key))
     state.write_bytes(signed(state_bundle(program, STATE), key))
@@ -120,10 +120,10 @@ def bundles(folder: Path, binary: Path) -> tuple[Path, Path]:
 
 def test_an_altered_module_in_a_signed_bundle_is_refused(tmp_path: Path, opa_binary: Path) -> None:
     policy, state = bundles(tmp_path, opa_binary)
-    key = keyring.pair("ES256").public
+    key = signing_keys.pair("ES256").public
     with Embedded(policy, state, engine="wasm", verification_key=key) as client:
         assert client.check("ann", "look", "box:s/1")
-    inside = keyring.files(policy.read_bytes())
+    inside = signing_keys.files(policy.read_bytes())
     altered = bytearray(inside["policy.wasm"])
     altered[len(altered) // 2] ^= 1
     policy.write_bytes(archive(inside | {"policy.wasm": bytes(altered)}))
@@ -151,7 +151,7 @@ for policy in sys.argv[2:]:
 @pytest.mark.slow
 def test_an_altered_module_never_takes_the_process_down(tmp_path: Path, opa_binary: Path) -> None:
     policy, _ = bundles(tmp_path, opa_binary)
-    inside = keyring.files(policy.read_bytes())
+    inside = signing_keys.files(policy.read_bytes())
     del inside[".signatures.json"]
     good, chance, altered = inside["policy.wasm"], random.Random(5), []
     for number in range(60):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from faulty import free_port
+from failing_servers import free_port
 
 from privtab.cli._app import run
 from privtab.opa.server import OpaServer

@@ -10,7 +10,7 @@ import pytest
 import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messy import messy
+from reformatted_yaml import reformatted
 
 from privtab import _resources
 from privtab.backends.describe import describe
@@ -60,7 +60,7 @@ def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path)
     assert laid_out(once) == once
     assert notes(once) == notes(text)
     for seed in range(2):
-        other = messy(text, seed)
+        other = reformatted(text, seed)
         again = laid_out(other)
         assert laid_out(again) == again
         assert notes(again) == notes(other)
@@ -72,7 +72,7 @@ def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
     text = load(path).text
     before = said(text, tmp_path)
     assert said(laid_out(text), tmp_path) == before
-    other = messy(text, 7)
+    other = reformatted(text, 7)
     assert said(other, tmp_path) == before, "the mess itself"
     assert said(laid_out(other), tmp_path) == before
 
@@ -82,7 +82,7 @@ def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
 @given(seed=st.integers(0, 10_000), mess=st.integers(0, 10_000))
 def test_random_policies_mean_the_same(seed: int, mess: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp()
-    other = messy(worlds.policy(seed), mess)
+    other = reformatted(worlds.policy(seed), mess)
     once = laid_out(other)
     assert laid_out(once) == once
     assert notes(once) == notes(other)

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import required_flag_policy
 
 import privtab
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
@@ -171,16 +172,7 @@ def test_entities_functions_with_objects_and_flags(guard: Guard) -> None:
 def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     """A policy whose requests must say whether `pii` is set; ann reads files, and carl what is secret in them, too."""
     folder = tmp_path_factory.mktemp("clinic")
-    policy = """privtab: 1
-system: clinic
-version: "1"
-entities: {ward: {file:}}
-privileges: [READ, SECRET]
-tables:
-  file:
-    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
-"""
-    (folder / "clinic.yaml").write_text(policy, encoding="utf-8")
+    (folder / "clinic.yaml").write_text(required_flag_policy.POLICY, encoding="utf-8")
     program = load_program(folder / "clinic.yaml")
     file = Entity("file", "w/1")
     grants = [("user:ann", "READ"), ("user:carl", "READ"), ("user:carl", "SECRET")]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-import small
+import small_policies
 
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import call_condition, item_condition
@@ -35,16 +35,21 @@ def setting(program: Program, rule: Rule, request: Request) -> Setting:
 def tried(one: tuple[Program, Rule], other: tuple[Program, Rule]) -> dict[Setting, bool] | None:
     """For each way to ask whether every state that the one allows the other allows too; None where states are too many."""
     found: dict[Setting, bool] = {}
-    asked = {r for p, rule in (one, other) for r in map(_Key, small.requests(p, rule)) if _both(r.request, one, other)}
+    asked = {
+        r
+        for p, rule in (one, other)
+        for r in map(_Key, small_policies.requests(p, rule))
+        if _both(r.request, one, other)
+    }
     for request in (key.request for key in asked):
-        states = small.states([one, other], request)
+        states = small_policies.states([one, other], request)
         if states is None:
             return None
         key = setting(*one, request)
         implied = all(
-            small.allows(other[0], state, _asked(request, other[1]))
+            small_policies.allows(other[0], state, _asked(request, other[1]))
             for state in states
-            if small.allows(one[0], state, _asked(request, one[1]))
+            if small_policies.allows(one[0], state, _asked(request, one[1]))
         )
         found[key] = found.get(key, True) and implied
     return found
@@ -96,8 +101,8 @@ def said(one: tuple[Program, Rule], other: tuple[Program, Rule], at: Setting) ->
     if facts is not None:
         scene = WitnessBuilder(here, f, types, facts, unnamed=at.unnamed)
         request, state = scene.request(at.flags), scene.state()
-        assert small.allows(here, small.known(here, state), _asked(request, f)), (facts, state)
-        assert not small.allows(there, small.known(there, state), _asked(request, g)), (facts, state)
+        assert small_policies.allows(here, small_policies.known(here, state), _asked(request, f)), (facts, state)
+        assert not small_policies.allows(there, small_policies.known(there, state), _asked(request, g)), (facts, state)
     assert (facts is None) == exact.implies(condition(f), condition(g), at.flags, types, unnamed=unnamed)
     return facts is None
 
@@ -121,7 +126,7 @@ def differences(pairs: Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]
 def within(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
     """Pairs of rules of one policy that speak of the same type."""
     for seed in seeds:
-        program = small.program(small.policy(seed))
+        program = small_policies.program(small_policies.policy(seed))
         assert program is not None
         rules = list(program.rules.values())
         yield from (
@@ -135,8 +140,8 @@ def within(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, 
 def between(seeds: range) -> Iterator[tuple[tuple[Program, Rule], tuple[Program, Rule]]]:
     """The same rule in a policy and in one that was changed a little, both ways."""
     for seed in seeds:
-        old = small.program(small.policy(seed))
-        new = small.program(small.policy(seed, changes=1 + seed % 3, change_seed=seed))
+        old = small_policies.program(small_policies.policy(seed))
+        new = small_policies.program(small_policies.policy(seed, changes=1 + seed % 3, change_seed=seed))
         assert old is not None
         for key, rule in old.rules.items():
             if new is not None and key in new.rules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-import generated
+import generated_programs
 import pytest
 
 from privtab.ir.canonical import canonical
@@ -22,7 +22,7 @@ def pairs(one: Program, other: Program) -> list[tuple[Rule, Rule]]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> None:
-    program = generated.program(seed)
+    program = generated_programs.program(seed)
     exact = ImplicationChecker(program)
     for one, other in pairs(program, program):
         f, g = item_condition(one), item_condition(other)
@@ -32,7 +32,7 @@ def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) -> None:
-    one, other = generated.program(seed), generated.program(seed + 1)
+    one, other = generated_programs.program(seed), generated_programs.program(seed + 1)
     shared = [p for p in pairs(one, other) if p[0].entity in other.entities]
     exact = ImplicationChecker(one, other)
     for mine, theirs in shared:
@@ -43,7 +43,7 @@ def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) ->
 
 @pytest.mark.parametrize("seed", range(12))
 def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
-    program = generated.program(seed)
+    program = generated_programs.program(seed)
     exact = ImplicationChecker(program)
     for one, other in pairs(program, program):
         f, g = item_condition(one), item_condition(other)
@@ -53,7 +53,7 @@ def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
-    program = generated.program(seed)
+    program = generated_programs.program(seed)
     form = canonical(program)
     for rule in program.rules.values():
         condition = item_condition(rule)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import generated
+import generated_programs
 import hostile
 import pytest
 
@@ -15,7 +15,7 @@ from privtab.ir.some_minimal_sets import LISTED, some_minimal_sets
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_few_are_minimal_sets(seed: int) -> None:
-    program = generated.program(seed)
+    program = generated_programs.program(seed)
     form = canonical(program)
     for rule in program.rules.values():
         for flags, types in settings(program, rule):
@@ -30,7 +30,7 @@ def test_the_few_are_minimal_sets(seed: int) -> None:
     "name", ["12 disjunctions of 4", "20 clauses of 20", "8,000 alternatives", "12 tangled clauses"]
 )
 def test_a_listing_that_is_cut_says_so(name: str) -> None:
-    program, _ = generated.lowered(hostile.POLICIES[name]())
+    program, _ = generated_programs.lowered(hostile.POLICIES[name]())
     rule = next(iter(program.rules.values()))
     form = canonical(program)
     with pytest.raises(Undecided):

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import keyring
 import kubernetes_validate
 import pytest
 import requests
+import signing_keys
 import yaml
-from faulty import Authority, free_port, opa_process
+from failing_servers import Authority, free_port, opa_process
 
 from privtab.cli._app import run
 
@@ -215,7 +215,7 @@ class Cluster:
         (folder / "tokens" / "tokens").write_text(f"sidecars {SIDECAR} sidecar\noperators {OPERATOR} operator\n")
         (folder / "secrets" / "token").write_text(SIDECAR)
         for number, name in enumerate(("policy-2026", "state-2026")):
-            keyring.pair("ES256", number).write(folder / "keys", name)
+            signing_keys.pair("ES256", number).write(folder / "keys", name)
         config = named("ConfigMap", "privtab-sidecar")["data"]["config.yaml"]
         for name in ("/secrets/token", "/tls/ca.crt", "/bundles"):
             assert name in config

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import requests
 import studio_policy
-from faulty import Authority, free_port, opa_process
+from failing_servers import Authority, free_port, opa_process
 
 from privtab import AsyncClient, Client, DecisionUnavailable, PolicyError
 from privtab._resources import opa as opa_folder

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import requests as http
-from agreement import ask, put_state, serving
-from rowcases import Case, Rows, cases
+from engine_agreement import ask, put_state, serving
+from row_cases import Case, Rows, cases
 
 from privtab import pipeline
 from privtab.ir.nodes import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agreement import compare
+from engine_agreement import compare
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 

@@ -6,10 +6,10 @@ import contextlib
 import json
 from pathlib import Path
 
-import keyring
 import pytest
+import signing_keys
+from example_bundles import POLICY, READS, ExampleBundles, bundles
 from fuzzing import LENGTHS, fuzzed
-from kept_bundles import POLICY, READS, Bundles, bundles
 
 from privtab.bundle.archive import archive
 from privtab.bundle.delta import delta_for, proof
@@ -25,23 +25,23 @@ from privtab.state.validate import validate
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+def packed(tmp_path_factory: pytest.TempPathFactory) -> ExampleBundles:
     return bundles(tmp_path_factory.mktemp("shelf"))
 
 
-def filled(folder: Path, shelf: Bundles) -> Registry:
+def filled(folder: Path, packed: ExampleBundles) -> Registry:
     """A registry with two policies, a state in shards, and a channel with a canary."""
     registry = Registry.open(str(folder))
-    policies = [registry.put(policy).id for policy in shelf.policies]
-    state = registry.put(shelf.states[0]).id
+    policies = [registry.put(policy).id for policy in packed.policies]
+    state = registry.put(packed.states[0]).id
     registry.switch("prod", "shop", policy=policies[0], state=state)
     registry.switch("prod", "shop", policy=policies[0], state=state, canary=Canary(policy=policies[1], share=0.1))
     return registry
 
 
 @LENGTHS
-def test_records_and_channels(shelf: Bundles, tmp_path: Path, seconds: float | None) -> None:
-    filled(tmp_path / "registry", shelf)
+def test_records_and_channels(packed: ExampleBundles, tmp_path: Path, seconds: float | None) -> None:
+    filled(tmp_path / "registry", packed)
     files = [path for path in (tmp_path / "registry").rglob("*.json") if path.is_file()]
     assert len(files) >= 5
 
@@ -54,9 +54,9 @@ def test_records_and_channels(shelf: Bundles, tmp_path: Path, seconds: float | N
 
 
 @LENGTHS
-def test_files_of_a_registry(shelf: Bundles, tmp_path: Path, seconds: float | None) -> None:
+def test_files_of_a_registry(packed: ExampleBundles, tmp_path: Path, seconds: float | None) -> None:
     """Each file of a registry, in a registry that is whole besides."""
-    registry = filled(tmp_path / "registry", shelf)
+    registry = filled(tmp_path / "registry", packed)
     root = tmp_path / "registry"
     before = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.json") if path.is_file()}
     seeds = [name.encode() + b"\n" + content for name, content in before.items()]
@@ -85,12 +85,12 @@ def test_files_of_a_registry(shelf: Bundles, tmp_path: Path, seconds: float | No
 
 
 @LENGTHS
-def test_deltas(shelf: Bundles, seconds: float | None) -> None:
-    base, full = shelf.states[0], shelf.states[1]
+def test_deltas(packed: ExampleBundles, seconds: float | None) -> None:
+    base, full = packed.states[0], packed.states[1]
     delta = delta_for(base, full)
     assert delta is not None
     proof(base, delta, full)
-    files = keyring.files(delta)
+    files = signing_keys.files(delta)
     seeds = [delta, *(json.dumps(name).encode() + b"\n" + files[name] for name in files)]
 
     def read(text: bytes) -> None:
@@ -110,9 +110,9 @@ def test_deltas(shelf: Bundles, seconds: float | None) -> None:
 
 
 @LENGTHS
-def test_kept_states(shelf: Bundles, tmp_path: Path, seconds: float | None) -> None:
-    program, path = shelf.programs[0], tmp_path / "state.tar.gz"
-    files = keyring.files(shelf.states[0])
+def test_kept_states(packed: ExampleBundles, tmp_path: Path, seconds: float | None) -> None:
+    program, path = packed.programs[0], tmp_path / "state.tar.gz"
+    files = signing_keys.files(packed.states[0])
 
     def read(text: bytes) -> None:
         head, _, changed = text.partition(b"\n")
@@ -125,13 +125,13 @@ def test_kept_states(shelf: Bundles, tmp_path: Path, seconds: float | None) -> N
         _, findings = validate(program, raw)
         render_text(findings).encode()
 
-    fuzzed([shelf.states[0], *(name.encode() + b"\n" + files[name] for name in files)], read, seconds)
+    fuzzed([packed.states[0], *(name.encode() + b"\n" + files[name] for name in files)], read, seconds)
 
 
 @LENGTHS
-def test_kept_policies(shelf: Bundles, tmp_path: Path, seconds: float | None) -> None:
+def test_kept_policies(packed: ExampleBundles, tmp_path: Path, seconds: float | None) -> None:
     path = tmp_path / "policy.tar.gz"
-    files = keyring.files(shelf.policies[0])
+    files = signing_keys.files(packed.policies[0])
     programs = [name for name in files if name.startswith("privtab_program/")]
     assert programs
 
@@ -142,7 +142,7 @@ def test_kept_policies(shelf: Bundles, tmp_path: Path, seconds: float | None) ->
         with contextlib.suppress(FileError):
             load_policy(path)
 
-    fuzzed([shelf.policies[0], *(name.encode() + b"\n" + files[name] for name in programs)], read, seconds)
+    fuzzed([packed.policies[0], *(name.encode() + b"\n" + files[name] for name in programs)], read, seconds)
 
 
 SCENARIOS = b"""\
@@ -160,7 +160,7 @@ needs:
 
 
 @LENGTHS
-def test_scenarios(shelf: Bundles, tmp_path: Path, seconds: float | None) -> None:
+def test_scenarios(packed: ExampleBundles, tmp_path: Path, seconds: float | None) -> None:
     (tmp_path / "p.yaml").write_text(POLICY.format(version="1", read=READS), encoding="utf-8")
     path = tmp_path / "p.scenarios.yaml"
 
@@ -169,7 +169,7 @@ def test_scenarios(shelf: Bundles, tmp_path: Path, seconds: float | None) -> Non
         found: list[Diagnostic] = []
         script = read_script(path, None, found)
         if script is not None:
-            cases_of(script, shelf.programs[0], found)
+            cases_of(script, packed.programs[0], found)
         for one in found:
             assert one.span.line >= 1
 

@@ -10,11 +10,11 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-import generated
-import keyring
+import generated_programs
 import pyarrow
 import pyarrow.parquet
 import pytest
+import signing_keys
 import worlds
 from fuzzing import LENGTHS, Target, fuzzed
 
@@ -36,7 +36,7 @@ from privtab.state.nodes import TABLES
 from privtab.state.raw import COLUMNS
 from privtab.state.validate import validate
 
-PROGRAM = generated.program(3)
+PROGRAM = generated_programs.program(3)
 STATE = worlds.state(PROGRAM, 3)
 
 
@@ -143,7 +143,7 @@ def test_states(name: str, seconds: float | None, tmp_path: Path) -> None:
 
 # --- bundles and signatures ------------------------------------------------------------------------------------------
 
-KEY = keyring.pair("ES256")
+KEY = signing_keys.pair("ES256")
 TRUST = Trust.of([KEY.public])
 
 
@@ -179,7 +179,7 @@ def test_archives_in_bundles(seconds: float | None) -> None:
 @LENGTHS
 def test_files_in_bundles(seconds: float | None) -> None:
     """Each file of a bundle, in an archive that is whole."""
-    inside = [keyring.files(bundle) for bundle in bundles(PROGRAM)]
+    inside = [signing_keys.files(bundle) for bundle in bundles(PROGRAM)]
     seeds = [
         json.dumps([number, name]).encode() + b"\n" + files[name]
         for number, files in enumerate(inside)
@@ -201,7 +201,7 @@ def test_files_in_bundles(seconds: float | None) -> None:
 
 @LENGTHS
 def test_signatures(seconds: float | None) -> None:
-    files = keyring.files(signed(policy_bundle(PROGRAM), KEY.signing(sequence=3)))
+    files = signing_keys.files(signed(policy_bundle(PROGRAM), KEY.signing(sequence=3)))
 
     def read(text: bytes) -> None:
         with contextlib.suppress(SignatureRefused):

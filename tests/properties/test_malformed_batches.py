@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import pytest
 import requests as http
 import worlds
-from agreement import World, put_state, serving
-from malformed import ODD, broken
-from rowcases import Rows, cases
+from engine_agreement import World, put_state, serving
+from malformed_requests import ODD, broken
+from row_cases import Rows, cases
 
 from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest, PolicyError

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import requests as http
 import worlds
-from agreement import put_state, serving
-from malformed import ODD
-from rowcases import Rows, cases
+from engine_agreement import put_state, serving
+from malformed_requests import ODD
+from row_cases import Rows, cases
 
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity

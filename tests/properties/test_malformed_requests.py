@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import requests as http
 import worlds
-from agreement import ask, put_state, serving
-from malformed import broken
-from rowcases import Rows, cases
+from engine_agreement import ask, put_state, serving
+from malformed_requests import broken
+from row_cases import Rows, cases
 
 from privtab.errors import InvalidRequest
 from privtab.reference.evaluate import Reference

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import requests as http
-from agreement import ask, put_state, serving
+from engine_agreement import ask, put_state, serving
 
 from privtab import Client
 from privtab.bundle import state_bundle

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from buckets import bucket
-from kept_bundles import Bundles, bundles
+from example_bundles import ExampleBundles, bundles
 
 from privtab.registry import Registry
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+def packed(tmp_path_factory: pytest.TempPathFactory) -> ExampleBundles:
     """Two policies and three states."""
     return bundles(tmp_path_factory.mktemp("shelf"))
 
@@ -38,7 +38,7 @@ def s3() -> Iterator[str]:
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
-def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
+def any_registry(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
     """An empty registry on each kind of storage."""
     place = uuid.uuid4().hex
     match request.param:

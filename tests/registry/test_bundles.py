@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.bundle.archive import archive
 from privtab.errors import BundleRefused, RegistryConflict
@@ -50,23 +50,25 @@ CHANGES: dict[str, tuple[Callable[[Files], Files], str]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", ["policies", "states"])
-def test_what_is_wrong_is_refused(registry: Registry, shelf: Bundles, kind: str, change: str) -> None:
+def test_what_is_wrong_is_refused(registry: Registry, packed: ExampleBundles, kind: str, change: str) -> None:
     changed, says = CHANGES[change]
-    bundle = archive(changed(files_of(getattr(shelf, kind)[0])))
+    bundle = archive(changed(files_of(getattr(packed, kind)[0])))
     with pytest.raises(BundleRefused, match=says):
         registry.put(bundle)
     assert registry.revisions("shop", "policy" if kind == "policies" else "state") == []
 
 
 @pytest.mark.parametrize("harm", [lambda _: b"", lambda _: b"hello", lambda b: b[:-10], lambda b: b[: len(b) // 2]])
-def test_what_is_not_whole_is_refused(registry: Registry, shelf: Bundles, harm: Callable[[bytes], bytes]) -> None:
+def test_what_is_not_whole_is_refused(
+    registry: Registry, packed: ExampleBundles, harm: Callable[[bytes], bytes]
+) -> None:
     with pytest.raises(BundleRefused):
-        registry.put(harm(shelf.policies[0]))
+        registry.put(harm(packed.policies[0]))
 
 
-def test_another_content_under_the_same_revision_is_a_conflict(registry: Registry, shelf: Bundles) -> None:
-    registry.put(shelf.policies[0])
-    files = files_of(shelf.policies[0])
+def test_another_content_under_the_same_revision_is_a_conflict(registry: Registry, packed: ExampleBundles) -> None:
+    registry.put(packed.policies[0])
+    files = files_of(packed.policies[0])
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(RegistryConflict, match="another content"):
         registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
@@ -74,15 +76,15 @@ def test_another_content_under_the_same_revision_is_a_conflict(registry: Registr
         registry.put(archive(manifest(files, roots=["privtab"])))
 
 
-def test_where_it_came_from_makes_no_other_content(registry: Registry, shelf: Bundles) -> None:
-    first = registry.put(shelf.policies[0])
-    elsewhere = archive(manifest(files_of(shelf.policies[0]), metadata={"commit": "abc"}))
+def test_where_it_came_from_makes_no_other_content(registry: Registry, packed: ExampleBundles) -> None:
+    first = registry.put(packed.policies[0])
+    elsewhere = archive(manifest(files_of(packed.policies[0]), metadata={"commit": "abc"}))
     assert registry.put(elsewhere) == first
-    assert registry.read(first) == shelf.policies[0]
+    assert registry.read(first) == packed.policies[0]
     again = registry.put(elsewhere, resign=True)
     assert (again.id, again.digest == first.digest) == (first.id, False)
     assert registry.read(again) == elsewhere
-    assert registry.read(first) == shelf.policies[0]
+    assert registry.read(first) == packed.policies[0]
 
 
 @pytest.fixture(scope="session")
@@ -111,15 +113,15 @@ def signed(bundle: bytes, key: Path) -> bytes:
     return sign(bundle, SigningKey.of(key))
 
 
-def test_a_registry_may_ask_for_signatures(registry: Registry, shelf: Bundles, key: Path) -> None:
+def test_a_registry_may_ask_for_signatures(registry: Registry, packed: ExampleBundles, key: Path) -> None:
     registry.init(verification_keys=[key.with_name("key.pub.pem").read_text()])
     with pytest.raises(BundleRefused, match="takes signed bundles alone"):
-        registry.put(shelf.policies[0])
-    good = signed(shelf.policies[0], key)
+        registry.put(packed.policies[0])
+    good = signed(packed.policies[0], key)
     revision = registry.put(good)
     assert revision.signed
     assert registry.read(revision) == good
-    files = files_of(signed(shelf.policies[1], key))
+    files = files_of(signed(packed.policies[1], key))
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(BundleRefused, match="is not as it was when it was signed"):
         registry.put(archive({**files, rego: files[rego] + b"\n"}))
@@ -130,24 +132,24 @@ def test_a_registry_may_ask_for_signatures(registry: Registry, shelf: Bundles, k
 
 
 def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(
-    registry: Registry, shelf: Bundles, key: Path, tmp_path: Path
+    registry: Registry, packed: ExampleBundles, key: Path, tmp_path: Path
 ) -> None:
-    old = [registry.put(signed(bundle, key)).id for bundle in shelf.policies]
-    registry.release("dev", "shop", policy=old[0], state=registry.put(shelf.states[0]).id)
+    old = [registry.put(signed(bundle, key)).id for bundle in packed.policies]
+    registry.release("dev", "shop", policy=old[0], state=registry.put(packed.states[0]).id)
     registry.release("dev", "shop", policy=old[1])
     newer = new_key(tmp_path)
     registry.init(verification_keys=[newer.with_name("key.pub.pem").read_text()], replace=True)
     with pytest.raises(BundleRefused, match=f"policy/{old[0]}: .* another key .*; sign it anew"):
         registry.release("dev", "shop", policy=old[0])
     assert registry.channel("dev", "shop").sequence == 2
-    registry.put(signed(shelf.policies[0], newer), resign=True)
+    registry.put(signed(packed.policies[0], newer), resign=True)
     assert registry.release("dev", "shop", policy=old[0]).sequence == 3
 
 
-def test_a_new_signature_takes_the_place_of_the_old_one(registry: Registry, shelf: Bundles, key: Path) -> None:
-    plain = registry.put(shelf.policies[0])
+def test_a_new_signature_takes_the_place_of_the_old_one(registry: Registry, packed: ExampleBundles, key: Path) -> None:
+    plain = registry.put(packed.policies[0])
     registry.release("dev", "shop", policy=plain.id)
-    renewed = registry.put(signed(shelf.policies[0], key), resign=True)
+    renewed = registry.put(signed(packed.policies[0], key), resign=True)
     assert renewed.signed
     assert registry.channel("dev", "shop").digests[f"policy/{plain.id}"] == plain.digest
     again = registry.release("dev", "shop", policy=plain.id)

@@ -10,7 +10,7 @@ import pytest
 import sidecars
 import yaml
 from authzen_server import start
-from pages import read
+from documentation_pages import read
 
 from privtab.bundle.pack import state_bundle
 from privtab.cli._app import run

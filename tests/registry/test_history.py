@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.errors import RegistryConflict, RegistryError
 from privtab.registry import Canary, Channel, Registry, names
@@ -17,9 +17,9 @@ from privtab.registry.nodes import encoded
 
 
 @pytest.fixture
-def ran(registry: Registry, shelf: Bundles) -> list[Channel]:
+def ran(registry: Registry, packed: ExampleBundles) -> list[Channel]:
     """Two releases."""
-    ids = [registry.put(policy).id for policy in shelf.policies]
+    ids = [registry.put(policy).id for policy in packed.policies]
     return [registry.release("dev", "shop", policy=policy) for policy in ids]
 
 
@@ -75,7 +75,7 @@ def test_what_never_came_to_its_end_is_passed_over_and_the_next_number_is_writte
     assert sweep(registry).kept == 2
 
 
-def test_several_and_all(registry: Registry, ran: list[Channel], shelf: Bundles) -> None:
+def test_several_and_all(registry: Registry, ran: list[Channel], packed: ExampleBundles) -> None:
     registry.release("dev", "shop", policy=ran[0].policy)
     for sequence in (2, 3):
         spoil(registry, sequence, copy="older")
@@ -175,13 +175,13 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
 def test_a_deployment_goes_on(
     registry: Registry, ran: list[Channel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import kept_bundles
+    import example_bundles
 
     from privtab.cli._app import run
 
     spoil(registry, 2, copy="older")
     path = tmp_path / "shop.yaml"
-    path.write_text(kept_bundles.POLICY.format(version="1", read=kept_bundles.READS), encoding="utf-8")
+    path.write_text(example_bundles.POLICY.format(version="1", read=example_bundles.READS), encoding="utf-8")
     assert run(["deploy", str(path), "-r", registry.url, "--skip-tests", "there are none"]) == 0, (
         "the same as at release 1, and yet it is switched"
     )

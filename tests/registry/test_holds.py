@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from buckets import bucket
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.cli._app import run
 from privtab.errors import RegistryConflict, RegistryError
@@ -26,17 +26,17 @@ from privtab.registry.nodes import encoded
 
 
 @pytest.fixture
-def shop(anywhere: Registry, shelf: Bundles) -> tuple[Registry, list[str]]:
+def two_policies(any_registry: Registry, packed: ExampleBundles) -> tuple[Registry, list[str]]:
     """The first policy runs, the second one is kept and nobody needs it."""
-    ids = [anywhere.put(policy).id for policy in shelf.policies]
-    anywhere.release("dev", "shop", policy=ids[0])
-    return anywhere, ids
+    ids = [any_registry.put(policy).id for policy in packed.policies]
+    any_registry.release("dev", "shop", policy=ids[0])
+    return any_registry, ids
 
 
 @pytest.fixture
-def local(registry: Registry, shelf: Bundles) -> tuple[Registry, list[str]]:
+def local(registry: Registry, packed: ExampleBundles) -> tuple[Registry, list[str]]:
     """The same in a folder."""
-    ids = [registry.put(policy).id for policy in shelf.policies]
+    ids = [registry.put(policy).id for policy in packed.policies]
     registry.release("dev", "shop", policy=ids[0])
     return registry, ids
 
@@ -69,9 +69,9 @@ def whole(registry: Registry) -> None:
 
 @pytest.mark.slow
 def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
-    shop: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch
+    two_policies: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry, ids = shop
+    registry, ids = two_policies
     came = interrupted(
         monkeypatch,
         registry.store,
@@ -89,9 +89,9 @@ def test_a_sweep_while_a_channel_is_switched_spares_what_it_is_switched_to(
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["revisions/", "blobs/"])
 def test_a_switch_to_what_is_being_removed_is_refused(
-    shop: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch, step: str
+    two_policies: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    registry, ids = shop
+    registry, ids = two_policies
     monkeypatch.setattr(holds, "PATIENCE", 0.2)
     came = interrupted(
         monkeypatch,
@@ -109,10 +109,10 @@ def test_a_switch_to_what_is_being_removed_is_refused(
 
 @pytest.mark.slow
 def test_what_is_put_while_it_is_swept_is_there_afterwards(
-    shop: tuple[Registry, list[str]], shelf: Bundles, monkeypatch: pytest.MonkeyPatch
+    two_policies: tuple[Registry, list[str]], packed: ExampleBundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its bundle lay there without a record, which is the moment before its record comes."""
-    registry, ids = shop
+    registry, ids = two_policies
     kept = registry.revision("shop", "policy", ids[1])
     registry.store.remove(names.revision("shop", "policy", ids[1]))
     came = interrupted(
@@ -120,7 +120,7 @@ def test_what_is_put_while_it_is_swept_is_there_afterwards(
         registry.store,
         "remove",
         lambda path: path == names.blob(kept.digest),
-        lambda: threading.Thread(target=put_and_switch, args=(registry, shelf.policies[1])).start(),
+        lambda: threading.Thread(target=put_and_switch, args=(registry, packed.policies[1])).start(),
     )
     sweep(registry, keep=1, older_than=0, remove=True)
     assert came == [None]
@@ -136,11 +136,11 @@ def put_and_switch(registry: Registry, bundle: bytes) -> None:
         registry.release("dev", "shop", policy=registry.put(bundle, hold=hold).id)
 
 
-def test_what_is_put_stays_until_its_hold_is_closed(local: tuple[Registry, list[str]], shelf: Bundles) -> None:
+def test_what_is_put_stays_until_its_hold_is_closed(local: tuple[Registry, list[str]], packed: ExampleBundles) -> None:
     """As `deploy` does with a revision that came long ago: between put and switch lie gates."""
     registry, ids = local
     with ExitStack() as hold:
-        registry.put(shelf.policies[1], hold=hold)
+        registry.put(packed.policies[1], hold=hold)
         assert sweep(registry, keep=1, older_than=0, remove=True).revisions == ()
     assert [one.id for one in sweep(registry, keep=1, older_than=0, remove=True).revisions] == [ids[1]]
     whole(registry)
@@ -183,9 +183,9 @@ def test_a_writer_that_slept_too_long_does_not_rely_on_its_hold(
 
 
 def test_a_note_that_cannot_be_read_stops_a_sweep_and_is_mended(
-    registry: Registry, shelf: Bundles, capsys: pytest.CaptureFixture[str]
+    registry: Registry, packed: ExampleBundles, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ids = [registry.put(policy).id for policy in shelf.policies]
+    ids = [registry.put(policy).id for policy in packed.policies]
     registry.store.create(f"{names.HOLDS}/keep-x.json", b"{")
     registry.release("dev", "shop", policy=ids[0])
     with pytest.raises(RegistryError, match=r"keep-x\.json cannot be read: `privtab registry check --repair`"):
@@ -244,10 +244,10 @@ print(json.dumps(removed))
 """
 
 
-def race(url: str, options: dict[str, Any], shelf: Bundles, folder: Path, rounds: int) -> None:
+def race(url: str, options: dict[str, Any], packed: ExampleBundles, folder: Path, rounds: int) -> None:
     registry = Registry.open(url, **options)
     paths = []
-    for at, policy in enumerate(shelf.policies):
+    for at, policy in enumerate(packed.policies):
         registry.put(policy)
         paths.append(str(folder / f"policy-{at}.tar.gz"))
         Path(paths[-1]).write_bytes(policy)
@@ -283,11 +283,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_processes_that_switch_and_one_that_sweeps_a_folder(tmp_path: Path, folder: Path, shelf: Bundles) -> None:
-    race(str(tmp_path / "registry"), {}, shelf, folder, rounds=60)
+def test_processes_that_switch_and_one_that_sweeps_a_folder(
+    tmp_path: Path, folder: Path, packed: ExampleBundles
+) -> None:
+    race(str(tmp_path / "registry"), {}, packed, folder, rounds=60)
 
 
 @pytest.mark.slow
-def test_processes_that_switch_and_one_that_sweeps_a_bucket(s3: str, folder: Path, shelf: Bundles) -> None:
+def test_processes_that_switch_and_one_that_sweeps_a_bucket(s3: str, folder: Path, packed: ExampleBundles) -> None:
     place = uuid.uuid4().hex
-    race(f"s3://{place}/registry", bucket(s3, place), shelf, folder, rounds=3)
+    race(f"s3://{place}/registry", bucket(s3, place), packed, folder, rounds=3)

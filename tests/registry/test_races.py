@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from buckets import bucket
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.registry import Registry
 from privtab.registry.static_mirror import StaticMirror
@@ -47,9 +47,9 @@ print(json.dumps([won, lost]))
 """
 
 
-def race(registry: Registry, options: dict[str, Any], shelf: Bundles, processes: int, rounds: int) -> None:
-    policies = [registry.put(policy).id for policy in shelf.policies]
-    states = [registry.put(state).id for state in shelf.states[:2]]
+def race(registry: Registry, options: dict[str, Any], packed: ExampleBundles, processes: int, rounds: int) -> None:
+    policies = [registry.put(policy).id for policy in packed.policies]
+    states = [registry.put(state).id for state in packed.states[:2]]
     running = [
         subprocess.Popen(
             [
@@ -82,25 +82,25 @@ def race(registry: Registry, options: dict[str, Any], shelf: Bundles, processes:
     assert StaticMirror(registry).stale(registry.channel("dev", "shop")) == []
 
 
-def test_two_processes_at_one_folder(tmp_path: Path, shelf: Bundles) -> None:
-    race(Registry.open(str(tmp_path / "registry")), {}, shelf, processes=2, rounds=40)
+def test_two_processes_at_one_folder(tmp_path: Path, packed: ExampleBundles) -> None:
+    race(Registry.open(str(tmp_path / "registry")), {}, packed, processes=2, rounds=40)
 
 
-def test_two_processes_at_one_bucket(s3: str, shelf: Bundles) -> None:
+def test_two_processes_at_one_bucket(s3: str, packed: ExampleBundles) -> None:
     place = uuid.uuid4().hex
     options = bucket(s3, place)
-    race(Registry.open(f"s3://{place}/registry", **options), options, shelf, processes=2, rounds=3)
+    race(Registry.open(f"s3://{place}/registry", **options), options, packed, processes=2, rounds=3)
 
 
 @pytest.mark.parametrize("which", ["file", "memory"])
-def test_many_threads_put_the_same_and_switch(which: str, tmp_path: Path, shelf: Bundles) -> None:
+def test_many_threads_put_the_same_and_switch(which: str, tmp_path: Path, packed: ExampleBundles) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     url = str(tmp_path / "registry") if which == "file" else f"memory://{uuid.uuid4().hex}/registry"
 
     def work(at: int) -> int:
         registry = Registry.open(url)
-        revision = registry.put(shelf.policies[at % 2])
+        revision = registry.put(packed.policies[at % 2])
         return registry.release("dev", "shop", policy=revision.id, by=str(at)).sequence
 
     with ThreadPoolExecutor(8) as pool:
@@ -134,12 +134,12 @@ print(done)
 """
 
 
-def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, shelf: Bundles) -> None:
+def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, packed: ExampleBundles) -> None:
     steps = 0
     while True:
         registry = Registry.open(str(tmp_path / str(steps)))
-        policies = [registry.put(policy).id for policy in shelf.policies]
-        states = [registry.put(state).id for state in shelf.states[:2]]
+        policies = [registry.put(policy).id for policy in packed.policies]
+        states = [registry.put(state).id for state in packed.states[:2]]
         old = registry.release("dev", "shop", policy=policies[0], state=states[0])
         done = subprocess.run(
             [sys.executable, "-c", CRASHER, json.dumps([registry.url, steps, policies[1], states[1]])],
@@ -153,7 +153,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, shelf: Bu
         assert now.sequence == old.sequence + (now.policy == policies[1])
         assert (now.sequence == 1) == (steps <= 1)
         # Copies are each whole, whatever they are of; the next release, or a repair, brings them up.
-        for name, bundles in (("policy", shelf.policies), ("state", shelf.states)):
+        for name, bundles in (("policy", packed.policies), ("state", packed.states)):
             assert registry.store.read(f"channels/dev/shop/{name}.tar.gz") in bundles
         StaticMirror(registry).refresh(now)
         assert StaticMirror(registry).stale(now) == []

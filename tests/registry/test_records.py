@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.bundle.archive import archive
 from privtab.bundle.stream import entries
@@ -42,10 +42,12 @@ HARMS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture(params=HARMS)
-def harmed(request: pytest.FixtureRequest, registry: Registry, shelf: Bundles) -> tuple[Registry, list[str], str]:
+def harmed(
+    request: pytest.FixtureRequest, registry: Registry, packed: ExampleBundles
+) -> tuple[Registry, list[str], str]:
     """Two policies are kept, the first one runs, and the record of the second one cannot be read."""
-    ids = [registry.put(policy).id for policy in shelf.policies]
-    state = registry.put(shelf.states[0]).id
+    ids = [registry.put(policy).id for policy in packed.policies]
+    state = registry.put(packed.states[0]).id
     registry.release("dev", "shop", policy=ids[0], state=state)
     path = record(registry, ids[1])
     registry.store.replace(path, HARMS[request.param](registry.store.read(path)))
@@ -73,19 +75,19 @@ def test_a_check_tells_of_it_and_mends_it(harmed: tuple[Registry, list[str], str
     assert registry.revision("shop", "policy", ids[1]).id == ids[1]
 
 
-def test_a_check_that_finds_no_bundle_says_so(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
+def test_a_check_that_finds_no_bundle_says_so(harmed: tuple[Registry, list[str], str], packed: ExampleBundles) -> None:
     registry, _, path = harmed
-    registry.store.remove(names.blob(hashlib.sha256(shelf.policies[1]).hexdigest()))
+    registry.store.remove(names.blob(hashlib.sha256(packed.policies[1]).hexdigest()))
     (problem,) = check(registry, repair=True).problems
     assert (problem.path, problem.repaired) == (path, False)
     assert "its bundle was not found" in problem.message
 
 
 def test_a_sweep_goes_on_and_spares_bundles_without_a_record(
-    harmed: tuple[Registry, list[str], str], shelf: Bundles, capsys: pytest.CaptureFixture[str]
+    harmed: tuple[Registry, list[str], str], packed: ExampleBundles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry, ids, path = harmed
-    states = [registry.put(state).id for state in shelf.states[1:]]
+    states = [registry.put(state).id for state in packed.states[1:]]
     swept = sweep(registry, keep=1, older_than=0, remove=True)
     assert {one.id for one in swept.revisions} == set(states)
     assert (swept.orphans, swept.unread) == ((), (path,))
@@ -95,30 +97,30 @@ def test_a_sweep_goes_on_and_spares_bundles_without_a_record(
     assert "cannot be read" not in capsys.readouterr().err
 
 
-def test_putting_it_again_heals_it(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
+def test_putting_it_again_heals_it(harmed: tuple[Registry, list[str], str], packed: ExampleBundles) -> None:
     registry, ids, _ = harmed
-    made = registry.put(shelf.policies[1])
+    made = registry.put(packed.policies[1])
     assert registry.revision("shop", "policy", ids[1]) == made
     assert check(registry).problems == ()
     registry.release("dev", "shop", policy=ids[1])
 
 
-def test_nobody_else_is_held_up(harmed: tuple[Registry, list[str], str], shelf: Bundles) -> None:
+def test_nobody_else_is_held_up(harmed: tuple[Registry, list[str], str], packed: ExampleBundles) -> None:
     registry, ids, _ = harmed
-    state = registry.put(shelf.states[1]).id
+    state = registry.put(packed.states[1]).id
     assert registry.release("dev", "shop", state=state).state == state
-    assert registry.put(shelf.policies[0]).id == ids[0]
+    assert registry.put(packed.policies[0]).id == ids[0]
     assert [one.id for one in registry.revisions("shop")] == [ids[0]]
 
 
-def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, shelf: Bundles) -> None:
+def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, packed: ExampleBundles) -> None:
     """Whoever puts another content under its name is refused as ever."""
-    running = registry.put(shelf.policies[0])
-    state = registry.put(shelf.states[0]).id
+    running = registry.put(packed.policies[0])
+    state = registry.put(packed.states[0]).id
     registry.release("dev", "shop", policy=running.id)
     path = record(registry, running.id)
     registry.store.replace(path, b"{")
-    files = {path: file.read() for path, _, file in entries(io.BytesIO(shelf.policies[0]))}
+    files = {path: file.read() for path, _, file in entries(io.BytesIO(packed.policies[0]))}
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(RegistryConflict, match="with another content"):
         registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
@@ -128,8 +130,8 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, sh
     assert registry.release("dev", "shop", canary=Canary(state=state)).policy == running.id
 
 
-def test_what_lies_there_and_is_nothing_is_told_and_passed_over(registry: Registry, shelf: Bundles) -> None:
-    kept = registry.put(shelf.policies[0])
+def test_what_lies_there_and_is_nothing_is_told_and_passed_over(registry: Registry, packed: ExampleBundles) -> None:
+    kept = registry.put(packed.policies[0])
     registry.release("dev", "shop", policy=kept.id)
     strays = ["revisions/my notes/x.json", "channels/my notes/x", "channels/dev/old copy/x"]
     for path in strays:

@@ -7,91 +7,91 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.errors import RegistryConflict, RegistryError, UsageError
 from privtab.registry import Canary, Channel, Registry, names
 
 
-def test_what_is_put_is_kept_as_it_is(anywhere: Registry, shelf: Bundles) -> None:
-    revision = anywhere.put(shelf.policies[0])
-    assert (revision.system, revision.kind, revision.size) == ("shop", "policy", len(shelf.policies[0]))
+def test_what_is_put_is_kept_as_it_is(any_registry: Registry, packed: ExampleBundles) -> None:
+    revision = any_registry.put(packed.policies[0])
+    assert (revision.system, revision.kind, revision.size) == ("shop", "policy", len(packed.policies[0]))
     assert revision.metadata["version"] == "1"
-    assert anywhere.read(revision) == shelf.policies[0]
-    assert anywhere.revision("shop", "policy", revision.id) == revision
-    assert anywhere.put(shelf.policies[0]) == revision
-    assert anywhere.revisions("shop") == [revision]
-    state = anywhere.put(shelf.states[0])
-    assert anywhere.revisions("shop", "state") == [state]
-    assert anywhere.revisions("other") == []
+    assert any_registry.read(revision) == packed.policies[0]
+    assert any_registry.revision("shop", "policy", revision.id) == revision
+    assert any_registry.put(packed.policies[0]) == revision
+    assert any_registry.revisions("shop") == [revision]
+    state = any_registry.put(packed.states[0])
+    assert any_registry.revisions("shop", "state") == [state]
+    assert any_registry.revisions("other") == []
     with pytest.raises(RegistryError, match="keeps no state revision `0000`"):
-        anywhere.revision("shop", "state", "0000")
+        any_registry.revision("shop", "state", "0000")
 
 
 @pytest.mark.slow
-def test_a_channel_runs_what_it_was_switched_to_and_remembers(anywhere: Registry, shelf: Bundles) -> None:
-    policies = [anywhere.put(policy).id for policy in shelf.policies]
-    state = anywhere.put(shelf.states[0]).id
-    assert anywhere.channel("dev", "shop") == Channel(channel="dev", system="shop")
-    first = anywhere.release("dev", "shop", policy=policies[0], state=state, why="begin", by="ann", expect=0)
-    second = anywhere.release("dev", "shop", policy=policies[1], expect=first.sequence)
+def test_a_channel_runs_what_it_was_switched_to_and_remembers(any_registry: Registry, packed: ExampleBundles) -> None:
+    policies = [any_registry.put(policy).id for policy in packed.policies]
+    state = any_registry.put(packed.states[0]).id
+    assert any_registry.channel("dev", "shop") == Channel(channel="dev", system="shop")
+    first = any_registry.release("dev", "shop", policy=policies[0], state=state, why="begin", by="ann", expect=0)
+    second = any_registry.release("dev", "shop", policy=policies[1], expect=first.sequence)
     assert (second.sequence, second.policy, second.state) == (2, policies[1], state)
-    assert anywhere.channel("dev", "shop") == second
-    assert anywhere.history("dev", "shop") == [first, second]
+    assert any_registry.channel("dev", "shop") == second
+    assert any_registry.history("dev", "shop") == [first, second]
     assert (first.why, first.by) == ("begin", "ann")
-    assert anywhere.channels() == [second]
+    assert any_registry.channels() == [second]
     with pytest.raises(RegistryConflict, match="at release 2"):
-        anywhere.release("dev", "shop", policy=policies[0], expect=first.sequence)
-    assert anywhere.channel("prod", "shop").sequence == 0
+        any_registry.release("dev", "shop", policy=policies[0], expect=first.sequence)
+    assert any_registry.channel("prod", "shop").sequence == 0
 
 
-def test_static_servers_find_what_runs(anywhere: Registry, shelf: Bundles) -> None:
-    for policy, state in zip(shelf.policies, shelf.states, strict=False):
-        anywhere.release("dev", "shop", policy=anywhere.put(policy).id, state=anywhere.put(state).id)
-        assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == policy
-        assert anywhere.store.read("channels/dev/shop/state.tar.gz") == state
-    told = json.loads(anywhere.store.read("channels/dev/shop/channel.json"))
-    assert told == anywhere.channel("dev", "shop").to_json()
+def test_static_servers_find_what_runs(any_registry: Registry, packed: ExampleBundles) -> None:
+    for policy, state in zip(packed.policies, packed.states, strict=False):
+        any_registry.release("dev", "shop", policy=any_registry.put(policy).id, state=any_registry.put(state).id)
+        assert any_registry.store.read("channels/dev/shop/policy.tar.gz") == policy
+        assert any_registry.store.read("channels/dev/shop/state.tar.gz") == state
+    told = json.loads(any_registry.store.read("channels/dev/shop/channel.json"))
+    assert told == any_registry.channel("dev", "shop").to_json()
 
 
 @pytest.mark.slow
-def test_a_state_in_shards(anywhere: Registry, shelf: Bundles) -> None:
-    whole = anywhere.put(shelf.states[0]).id
-    plain, policy = anywhere.put(shelf.policies[0]).id, anywhere.put(shelf.sharded).id
-    anywhere.release("dev", "shop", policy=plain, state=whole)
-    kept = {key: anywhere.put(bundle) for key, bundle in shelf.shards.items()}
-    assert {revision.shard: revision.id for revision in anywhere.revisions("shop", "shard")} == {
+def test_a_state_in_shards(any_registry: Registry, packed: ExampleBundles) -> None:
+    whole = any_registry.put(packed.states[0]).id
+    plain, policy = any_registry.put(packed.policies[0]).id, any_registry.put(packed.sharded).id
+    any_registry.release("dev", "shop", policy=plain, state=whole)
+    kept = {key: any_registry.put(bundle) for key, bundle in packed.shards.items()}
+    assert {revision.shard: revision.id for revision in any_registry.revisions("shop", "shard")} == {
         key: revision.id for key, revision in kept.items()
     }
     parts = {key: revision.id for key, revision in kept.items()}
     unfits: list[dict[str, Any]] = [{"shards": parts}, {"policy": policy}, {"canary": Canary(policy=policy)}]
     for unfit in unfits:
         with pytest.raises(UsageError, match="release both together"):
-            anywhere.release("dev", "shop", **unfit)
-    current = anywhere.release("dev", "shop", policy=policy, shards=parts)
+            any_registry.release("dev", "shop", **unfit)
+    current = any_registry.release("dev", "shop", policy=policy, shards=parts)
     assert current.state is None
-    assert "state.tar.gz" not in anywhere.store.names("channels/dev/shop")
-    for key, bundle in shelf.shards.items():
-        assert anywhere.store.read(f"channels/dev/shop/{names.served('shard', key)}") == bundle
-    again = anywhere.release("dev", "shop", policy=plain, state=whole)
+    assert "state.tar.gz" not in any_registry.store.names("channels/dev/shop")
+    for key, bundle in packed.shards.items():
+        assert any_registry.store.read(f"channels/dev/shop/{names.served('shard', key)}") == bundle
+    again = any_registry.release("dev", "shop", policy=plain, state=whole)
     assert (again.state, again.shards) == (whole, {})
-    assert anywhere.store.names("channels/dev/shop/shards") == []
+    assert any_registry.store.names("channels/dev/shop/shards") == []
 
 
-def test_a_canary_stands_beside_and_ends(anywhere: Registry, shelf: Bundles) -> None:
-    old, new = (anywhere.put(policy).id for policy in shelf.policies)
+def test_a_canary_stands_beside_and_ends(any_registry: Registry, packed: ExampleBundles) -> None:
+    old, new = (any_registry.put(policy).id for policy in packed.policies)
     with pytest.raises(UsageError, match="release a policy to the channel first"):
-        anywhere.release("dev", "shop", canary=Canary(policy=new))
-    anywhere.release("dev", "shop", policy=old)
-    tried = anywhere.release("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
-    assert anywhere.channel("dev", "shop") == tried
+        any_registry.release("dev", "shop", canary=Canary(policy=new))
+    any_registry.release("dev", "shop", policy=old)
+    tried = any_registry.release("dev", "shop", canary=Canary(policy=new, share=0.25, labels={"zone": "a"}))
+    assert any_registry.channel("dev", "shop") == tried
     assert tried.policy == old
     assert tried.runs(canary=True) == {("policy", ""): new}
-    assert anywhere.store.read("channels/dev/shop/policy.tar.gz") == shelf.policies[0]
-    assert anywhere.release("dev", "shop", policy=new).canary is None
+    assert any_registry.store.read("channels/dev/shop/policy.tar.gz") == packed.policies[0]
+    assert any_registry.release("dev", "shop", policy=new).canary is None
 
 
-def test_a_switch_without_anything_new_is_none(registry: Registry, shelf: Bundles) -> None:
+def test_a_switch_without_anything_new_is_none(registry: Registry, packed: ExampleBundles) -> None:
     with pytest.raises(UsageError, match="what is to run"):
         registry.release("dev", "shop")
     with pytest.raises(RegistryError, match="keeps no policy"):
@@ -102,8 +102,8 @@ def test_a_switch_without_anything_new_is_none(registry: Registry, shelf: Bundle
             registry.release("dev", "shop", canary=Canary(policy="x", share=share))
 
 
-def test_many_switches_are_found_without_the_copy(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
-    ids = [registry.put(policy).id for policy in shelf.policies]
+def test_many_switches_are_found_without_the_copy(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
+    ids = [registry.put(policy).id for policy in packed.policies]
     for at in range(23):
         registry.release("dev", "shop", policy=ids[at % 2], expect=at)
     copy = tmp_path / "registry/channels/dev/shop/channel.json"
@@ -132,31 +132,31 @@ def test_unknown_kinds(registry: Registry) -> None:
         registry.revisions("shop", "delta")
 
 
-def test_a_place_with_other_things_is_none(tmp_path: Path, shelf: Bundles) -> None:
+def test_a_place_with_other_things_is_none(tmp_path: Path, packed: ExampleBundles) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(UsageError, match=r"not empty: it holds thesis\.tex"):
-        Registry.open(str(tmp_path)).put(shelf.policies[0])
+        Registry.open(str(tmp_path)).put(packed.policies[0])
 
 
 def test_what_came_to_harm_is_seen_and_put_right_by_putting_again(
-    registry: Registry, shelf: Bundles, tmp_path: Path
+    registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
-    revision = registry.put(shelf.policies[0])
+    revision = registry.put(packed.policies[0])
     path = tmp_path / "registry" / names.blob(revision.digest)
-    for harm in (lambda: path.write_bytes(shelf.policies[0][:-1]), path.unlink):
+    for harm in (lambda: path.write_bytes(packed.policies[0][:-1]), path.unlink):
         harm()
         with pytest.raises(RegistryError, match="put it again"):
             registry.read(revision)
-        registry.put(shelf.policies[0])
-        assert registry.read(revision) == shelf.policies[0]
+        registry.put(packed.policies[0])
+        assert registry.read(revision) == packed.policies[0]
 
 
-def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
+def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
     import os
 
     from privtab.registry.maintenance import sweep
 
-    registry.release("dev", "shop", policy=registry.put(shelf.policies[0]).id)
+    registry.release("dev", "shop", policy=registry.put(packed.policies[0]).id)
     folder = tmp_path / "registry/channels/dev/shop"
     for name, old in ((".new-old", 7200), (".new-young", 0)):
         (folder / name).write_bytes(b"half")
@@ -167,8 +167,8 @@ def test_what_writers_left_behind_goes_with_a_sweep(registry: Registry, shelf: B
     assert sorted(path.name for path in folder.glob(".new-*")) == [".new-young"]
 
 
-def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, shelf: Bundles, tmp_path: Path) -> None:
-    first, second = (registry.put(policy).id for policy in shelf.policies)
+def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, packed: ExampleBundles, tmp_path: Path) -> None:
+    first, second = (registry.put(policy).id for policy in packed.policies)
     registry.release("dev", "shop", policy=first)
     copy = tmp_path / "registry/channels/dev/shop/policy.tar.gz"
     copy.unlink()
@@ -178,7 +178,7 @@ def test_a_switch_whose_copies_fail_is_told_as_one(registry: Registry, shelf: Bu
     assert registry.channel("dev", "shop").policy == second
 
 
-def test_the_former_name_of_release_still_works(registry: Registry, shelf: Bundles) -> None:
-    kept = registry.put(shelf.policies[0])
+def test_the_former_name_of_release_still_works(registry: Registry, packed: ExampleBundles) -> None:
+    kept = registry.put(packed.policies[0])
     with pytest.warns(DeprecationWarning, match="Registry.release"):
         assert registry.switch("dev", "shop", policy=kept.id).policy == kept.id

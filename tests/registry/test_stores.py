@@ -9,7 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.errors import RegistryError, UsageError
 from privtab.registry import Registry
@@ -36,8 +36,8 @@ def static(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_each_storage_keeps_its_promises(anywhere: Registry) -> None:
-    store = anywhere.store
+def test_each_storage_keeps_its_promises(any_registry: Registry) -> None:
+    store = any_registry.store
     assert store.names("a") == []
     for ask in (store.read, store.size):
         with pytest.raises(Missing):
@@ -55,12 +55,12 @@ def test_each_storage_keeps_its_promises(anywhere: Registry) -> None:
         store.read("a/b")
 
 
-def test_one_of_many_threads_creates(anywhere: Registry) -> None:
+def test_one_of_many_threads_creates(any_registry: Registry) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def create(at: int) -> bool:
         try:
-            anywhere.store.create("one", str(at).encode())
+            any_registry.store.create("one", str(at).encode())
         except Exists:
             return False
         return True
@@ -68,7 +68,7 @@ def test_one_of_many_threads_creates(anywhere: Registry) -> None:
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(create, range(16)))
     assert sum(won) == 1
-    assert anywhere.store.read("one") == str(won.index(True)).encode()
+    assert any_registry.store.read("one") == str(won.index(True)).encode()
 
 
 def test_folders_without_hard_links_take_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,26 +79,26 @@ def test_folders_without_hard_links_take_a_lock(tmp_path: Path, monkeypatch: pyt
     test_one_of_many_threads_creates(Registry(LocalStore(tmp_path)))
 
 
-def test_a_static_server_is_a_registry_to_read(static: str, registry: Registry, shelf: Bundles) -> None:
-    ids = [registry.put(policy).id for policy in shelf.policies]
-    state = registry.put(shelf.states[0]).id
+def test_a_static_server_is_a_registry_to_read(static: str, registry: Registry, packed: ExampleBundles) -> None:
+    ids = [registry.put(policy).id for policy in packed.policies]
+    state = registry.put(packed.states[0]).id
     for at in range(5):
         registry.release("dev", "shop", policy=ids[at % 2], state=state)
     seen = Registry.open(static)
     assert seen.channel("dev", "shop") == registry.channel("dev", "shop")
     assert seen.history("dev", "shop") == registry.history("dev", "shop")
     assert seen.revisions("shop") == registry.revisions("shop")
-    assert seen.read(seen.revision("shop", "state", state)) == shelf.states[0]
+    assert seen.read(seen.revision("shop", "state", state)) == packed.states[0]
     assert seen.channels() == registry.channels()
     assert check(seen).problems == ()
     with pytest.raises(UsageError, match="is only read"):
         seen.release("dev", "shop", policy=ids[0])
     with pytest.raises(UsageError, match="is only read"):
-        seen.put(shelf.states[1])
+        seen.put(packed.states[1])
 
 
-def test_a_copy_that_lags_is_not_believed(static: str, registry: Registry, shelf: Bundles) -> None:
-    ids = [registry.put(policy).id for policy in shelf.policies]
+def test_a_copy_that_lags_is_not_believed(static: str, registry: Registry, packed: ExampleBundles) -> None:
+    ids = [registry.put(policy).id for policy in packed.policies]
     for at in range(3):
         registry.release("dev", "shop", policy=ids[at % 2])
     old = registry.history("dev", "shop")[0]
@@ -121,7 +121,7 @@ def test_a_storage_that_does_not_answer_is_trouble(tmp_path: Path) -> None:
         Registry.open(str(tmp_path / "registry")).store.create("channels/dev/x", b"")
 
 
-def test_a_storage_that_creates_twice_is_refused(tmp_path: Path, shelf: Bundles) -> None:
+def test_a_storage_that_creates_twice_is_refused(tmp_path: Path, packed: ExampleBundles) -> None:
     class Careless(LocalStore):
         def create(self, path: str, content: bytes) -> None:
             self.replace(path, content)
@@ -129,7 +129,7 @@ def test_a_storage_that_creates_twice_is_refused(tmp_path: Path, shelf: Bundles)
     registry = Registry(Careless(tmp_path))
     for _ in range(2):
         with pytest.raises(UsageError, match="creates a file that is there already"):
-            registry.put(shelf.policies[0])
+            registry.put(packed.policies[0])
     assert registry.settings() == {}
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.cli._app import run
 from privtab.errors import BundleRefused, RegistryError
@@ -150,9 +150,9 @@ def test_a_record_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
             [store.read(f"revisions/{at}.json") for at in range(3)]
 
 
-def test_a_bundle_that_a_server_calls_encoded_is_the_bundle(shelf: Bundles) -> None:
-    with serving(lambda _: (shelf.policies[0], {"Content-Encoding": "x-gzip"})) as (url, _):
-        assert Registry.open(url).store.read("blobs/sha256/00/x.tar.gz") == shelf.policies[0]
+def test_a_bundle_that_a_server_calls_encoded_is_the_bundle(packed: ExampleBundles) -> None:
+    with serving(lambda _: (packed.policies[0], {"Content-Encoding": "x-gzip"})) as (url, _):
+        assert Registry.open(url).store.read("blobs/sha256/00/x.tar.gz") == packed.policies[0]
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import generated
+import generated_programs
 import hostile
 import pytest
 
@@ -27,7 +27,7 @@ needs:
     "name", ["30 flags", "30 open flags", "12 disjunctions of 4", "chain of 30 can, 3 alternatives each"]
 )
 def test_every_fault_of_a_costly_row_is_decided(name: str) -> None:
-    program = generated.lowered(hostile.POLICIES[name]())[0]
+    program = generated_programs.lowered(hostile.POLICIES[name]())[0]
     score = Scoring(program, program.rules, {}).score()
     assert not score.cut
     assert (score.killed, score.percent) == (0, 0)
@@ -36,7 +36,7 @@ def test_every_fault_of_a_costly_row_is_decided(name: str) -> None:
 
 @pytest.mark.slow
 def test_a_row_with_too_many_faults_is_named_and_those_left_out_are_not_counted() -> None:
-    program = generated.lowered(hostile.POLICIES["8,000 alternatives"]())[0]
+    program = generated_programs.lowered(hostile.POLICIES["8,000 alternatives"]())[0]
     score = Scoring(program, program.rules, {}).score()
     assert [rule.id for rule in score.cut] == ["hostile/shop/load"]
     assert score.killed == 0
@@ -45,7 +45,7 @@ def test_a_row_with_too_many_faults_is_named_and_those_left_out_are_not_counted(
 
 @pytest.mark.parametrize("name", ["20 flags", "20 clauses of 20", "3 objects of any of 40 types"])
 def test_a_row_with_too_many_cells_is_named(name: str) -> None:
-    program = generated.lowered(hostile.POLICIES[name]())[0]
+    program = generated_programs.lowered(hostile.POLICIES[name]())[0]
     coverage = Coverage(program, program.rules, {})
     assert len(coverage.cut) == 1
     assert coverage.percent == 0

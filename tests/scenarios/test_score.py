@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-import small
+import small_policies
 from shop_policy import Reads
 
 from privtab.ir.nodes import Program
@@ -133,7 +133,7 @@ SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.long) for seed in ra
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_equivalent_is_what_no_state_tells_apart(seed: int) -> None:
-    program = small.program(small.policy(seed))
+    program = small_policies.program(small_policies.policy(seed))
     if program is None:
         pytest.skip("not a sound policy")
     scoring = Scoring(program, program.rules, {})
@@ -149,11 +149,14 @@ def differs(program: Program, mutant: Mutant) -> bool | None:
     """Whether some state and some request tell a mutant from its rule; None where there are too many states."""
     key = mutant.rule.entity, mutant.rule.operation
     other = dataclasses.replace(program, rules={**program.rules, key: mutant.rule})
-    for request in small.requests(program, mutant.original):
-        states = small.states([(program, mutant.original), (other, mutant.rule)], request)
+    for request in small_policies.requests(program, mutant.original):
+        states = small_policies.states([(program, mutant.original), (other, mutant.rule)], request)
         if states is None:
             return None
-        if any(small.allows(program, state, request) is not small.allows(other, state, request) for state in states):
+        if any(
+            small_policies.allows(program, state, request) is not small_policies.allows(other, state, request)
+            for state in states
+        ):
             return True
     return False
 

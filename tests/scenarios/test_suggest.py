@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import small
+import small_policies
 from shop_policy import Reads, failed
 
 from privtab.scenarios.collect import plans
@@ -72,8 +72,8 @@ SEEDS = [*range(1000, 1040), *(pytest.param(seed, marks=pytest.mark.long) for se
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_policies_are_proved(tmp_path: Path, seed: int) -> None:
-    (tmp_path / "small.yaml").write_text(small.policy(seed), encoding="utf-8")
-    if small.program(small.policy(seed)) is None:
+    (tmp_path / "small.yaml").write_text(small_policies.policy(seed), encoding="utf-8")
+    if small_policies.program(small_policies.policy(seed)) is None:
         pytest.skip("not a sound policy")
     [plan] = plans([tmp_path / "small.yaml"])
     (tmp_path / "small.scenarios.yaml").write_text(f"scenarios: 1\n{entries(plan)}", encoding="utf-8")

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 import uvicorn
-from authority import make
 from authzen_server import Server, start
+from certificates import make
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import generated
+import generated_programs
 import pytest
 import worlds
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ def told(frame: DataFrame) -> list[str]:
 
 def in_portions(spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **asked: Any) -> list[str]:
     """The matrix of a world in portions that begin with so many names."""
-    program = generated.program(seed)
+    program = generated_programs.program(seed)
     state = state_tables(spark, program, worlds.state(program, seed))
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
@@ -45,9 +45,9 @@ def unset(program: Program) -> tuple[str, ...]:
 @pytest.mark.slow
 def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     # Privileges, owners, members, roles and their scopes, names that are users and roles, what anyone may: in portions of two names.
-    policy = open_policy(generated.program(189))
-    source = open_state(policy, worlds.state(generated.program(189), 189))
-    flags = unset(generated.program(189))
+    policy = open_policy(generated_programs.program(189))
+    source = open_state(policy, worlds.state(generated_programs.program(189), 189))
+    flags = unset(generated_programs.program(189))
     matrix = Matrix(open_world(policy, source), Question(flags=frozenset(flags)))
     keys = named.of_source(source, policy.vocabulary.chains)
     whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())
@@ -58,7 +58,7 @@ def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: p
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(30))
 def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    rnd, program = random.Random(seed), generated.program(seed)
+    rnd, program = random.Random(seed), generated_programs.program(seed)
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
     asked: dict[str, Any] = {
@@ -86,7 +86,7 @@ def test_portions_of_many_worlds(spark: SparkSession, monkeypatch: pytest.Monkey
 def test_portions_begin_where_they_are_small_and_repeat_little(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    program = generated.program(189)
+    program = generated_programs.program(189)
     below = [f"x/{mid}/{low}" for mid in "ab" for low in "cde"]
     on = [Entity("low", path) for path in below] + [Entity("top", "x")] * 3
     grants = tuple(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import decision_rows
-import generated
+import generated_programs
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ class Page(HTMLParser):
 def written(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    program, _ = generated.read(POLICY)
+    program, _ = generated_programs.read(POLICY)
     assert program is not None
     folder = tmp_path_factory.mktemp("certified") / "it"
     made = certify(
@@ -167,7 +167,7 @@ def test_nothing_hides_in_a_name() -> None:
 
 
 def test_more_findings_than_a_page_lists_are_counted() -> None:
-    program, _ = generated.read(POLICY)
+    program, _ = generated_programs.read(POLICY)
     assert program is not None
     state = State(
         grants=tuple(
@@ -190,7 +190,7 @@ def test_json_in_a_script_ends_nothing() -> None:
 def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tmp_path: Path) -> None:
     files = decision_rows.files(tmp_path)
     deck = pipeline.load_program(files[0])
-    depot, _ = generated.read(POLICY)
+    depot, _ = generated_programs.read(POLICY)
     for name, policy, state in (("deck", deck, files[1]), ("depot", depot, STATE), ("nobody", depot, State())):
         assert policy is not None
         for plan in ("process", "spark"):
@@ -237,7 +237,7 @@ def test_without_spark_nothing_of_it_is_loaded(tmp_path: Path) -> None:
 def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_asked_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program, _ = generated.read(POLICY)
+    program, _ = generated_programs.read(POLICY)
     assert program is not None
     monkeypatch.setattr(making, "MOST", 5)
     made: dict[str, Any] = {}
@@ -267,7 +267,7 @@ def test_spark_takes_over_a_matrix_that_is_too_large_unless_this_process_is_aske
 
 
 def test_somebody_who_may_destroy_in_person_is_named_once(tmp_path: Path) -> None:
-    program, _ = generated.read(POLICY)
+    program, _ = generated_programs.read(POLICY)
     assert program is not None
     made = certify(program, STATE, tmp_path / "it")
     texts = {f.about: f.text for f in made.findings if f.kind == "destructive operations"}
@@ -285,7 +285,7 @@ def test_somebody_who_may_destroy_in_person_is_named_once(tmp_path: Path) -> Non
 
 
 def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    program, _ = generated.read(POLICY)
+    program, _ = generated_programs.read(POLICY)
     assert program is not None
     made = certify(program, STATE, tmp_path / "it", ["box:d/1"], operations=["smell", "drop"], shown=2, spark=spark)
     assert made.shown == 2

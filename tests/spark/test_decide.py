@@ -27,17 +27,17 @@ PLANS = ("kernel", "joins")
 
 
 @pytest.fixture
-def deck(tmp_path: Path) -> tuple[str, str]:
+def policy_and_state(tmp_path: Path) -> tuple[str, str]:
     return decision_rows.files(tmp_path)
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
-    plan: str, spark: SparkSession, deck: tuple[str, str]
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
 ) -> None:
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     df = df.withColumn("wide.name", F.struct("n", "path")).withColumn("tags", F.array("path"))
-    decided = decide(df, *deck, plan=plan, **BOX)
+    decided = decide(df, *policy_and_state, plan=plan, **BOX)
     assert decided.columns == [*df.columns, "allowed", "reason"]
     allowed, reason = decided.schema["allowed"], decided.schema["reason"]
     assert (allowed.dataType, allowed.nullable, reason.dataType) == (BooleanType(), False, StringType())
@@ -47,7 +47,9 @@ def test_rows_keep_their_columns_and_get_an_answer_with_its_reason(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_everything_of_a_request_may_be_a_column(
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
+) -> None:
     rows: list[tuple[Any, ...]] = [
         # user, action, entity, target, careful, groups, allowed, reason
         ("ann", "look", "box:s/a/1", None, False, [], True, None),
@@ -80,7 +82,7 @@ def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession,
     schema = "user string, action string, entity string, target string, careful boolean, groups array<string>"
     df = decision_rows.frame(spark, [row[:6] for row in rows], schema)
     decided = decide(
-        df, *deck, subject=F.col("user"), action=F.col("action"), resource="entity", with_={"target": "target"},
+        df, *policy_and_state, subject=F.col("user"), action=F.col("action"), resource="entity", with_={"target": "target"},
         flags={"careful": "careful"}, groups="groups", plan=plan,
     )  # fmt: skip
     # An object that is not there is no reason to refuse what does not look at it.
@@ -88,9 +90,9 @@ def test_everything_of_a_request_may_be_a_column(plan: str, spark: SparkSession,
 
 
 @pytest.mark.slow
-def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
-    program = pipeline.load_program(deck[0])
-    rows, _ = validate(program, load(deck[1]))
+def test_a_state_comes_in_many_forms(spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path) -> None:
+    program = pipeline.load_program(policy_and_state[0])
+    rows, _ = validate(program, load(policy_and_state[1]))
     (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, rows))
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
@@ -100,7 +102,7 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
     forms: list[tuple[Any, Any]] = [
         (program, rows),
-        (deck[0], state_tables(spark, program, rows)),
+        (policy_and_state[0], state_tables(spark, program, rows)),
         bundles,
         (str(bundles[0]), str(bundles[1])),
     ]
@@ -115,11 +117,13 @@ def test_a_state_comes_in_many_forms(spark: SparkSession, deck: tuple[str, str],
 
 
 @pytest.mark.slow
-def test_a_state_in_parts_is_whole_or_none(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
-    program = pipeline.load_program(deck[0])
+def test_a_state_in_parts_is_whole_or_none(
+    spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path
+) -> None:
+    program = pipeline.load_program(policy_and_state[0])
     folder = tmp_path / "parts"
     folder.mkdir()
-    for name, bundle in shard_files(shard_bundles(program, validate(program, load(deck[1]))[0])).items():
+    for name, bundle in shard_files(shard_bundles(program, validate(program, load(policy_and_state[1]))[0])).items():
         (folder / name).write_bytes(bundle)
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     for plan in PLANS:
@@ -139,16 +143,16 @@ def test_a_state_in_parts_is_whole_or_none(spark: SparkSession, deck: tuple[str,
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_state_of_another_system_is_none(
-    plan: str, spark: SparkSession, deck: tuple[str, str], tmp_path: Path
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path
 ) -> None:
-    program = pipeline.load_program(deck[0])
-    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load(deck[1]))[0]))
+    program = pipeline.load_program(policy_and_state[0])
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load(policy_and_state[1]))[0]))
     other = tmp_path / "other.yaml"
     other.write_text(decision_rows.POLICY.replace("system: deck", "system: dock"))
     df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(UsageError, match="holds `deck`, and none of `dock`"):
         decide(df, other, tmp_path / "state.tar.gz", plan=plan, **BOX)
-    read = state_tables(spark, program, validate(program, load(deck[1]))[0])
+    read = state_tables(spark, program, validate(program, load(policy_and_state[1]))[0])
     with pytest.raises(UsageError, match="the state is one of `deck`, and the policy is one of `dock`"):
         decide(df, other, read, plan=plan, **BOX)
     other.write_text(decision_rows.POLICY.replace("[LOOK, TAKE]", "[LOOK, TAKE, BURN]"))
@@ -159,31 +163,31 @@ def test_the_state_of_another_system_is_none(
 
 
 @pytest.mark.slow
-def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_no_rows_no_answers_and_names_may_repeat(spark: SparkSession, policy_and_state: tuple[str, str]) -> None:
     df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     for plan in PLANS:
-        assert decide(df.where("n < 0"), *deck, plan=plan, **BOX).collect() == []
+        assert decide(df.where("n < 0"), *policy_and_state, plan=plan, **BOX).collect() == []
         twice = df.select("*", F.lit(1).alias("x"), F.lit(2).alias("x"))
-        row = decide(twice, *deck, plan=plan, **BOX).collect()[0]
+        row = decide(twice, *policy_and_state, plan=plan, **BOX).collect()[0]
         assert tuple(row) == (0, "ann", "s/a/1", 1, 2, True, None)
 
 
 def test_an_answer_may_have_another_name_but_never_one_that_is_taken(
-    spark: SparkSession, deck: tuple[str, str]
+    spark: SparkSession, policy_and_state: tuple[str, str]
 ) -> None:
     df = decision_rows.frame(spark, [("ann", "s/a/1", "x")], "user string, path string, Allowed string")
     with pytest.raises(UsageError, match="has a column `allowed`"):
-        decide(df, *deck, **BOX)
+        decide(df, *policy_and_state, **BOX)
     with pytest.raises(UsageError, match="both"):
-        decide(df, *deck, allowed="may", reason="MAY", **BOX)
-    assert decide(df, *deck, allowed="may", **BOX).columns[-2:] == ["may", "reason"]
+        decide(df, *policy_and_state, allowed="may", reason="MAY", **BOX)
+    assert decide(df, *policy_and_state, allowed="may", **BOX).columns[-2:] == ["may", "reason"]
 
 
-def test_a_wrong_state_is_no_state(spark: SparkSession, deck: tuple[str, str], tmp_path: Path) -> None:
+def test_a_wrong_state_is_no_state(spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("grants: [{grantee: 'user:ann', effect: deny, privilege: LOKO, entity: 'shop:s'}]\n")
     df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(StateInvalid):
-        decide(df, deck[0], wrong, **BOX)
+        decide(df, policy_and_state[0], wrong, **BOX)
     with pytest.raises(UsageError, match="there is no plan `both`"):
-        decide(df, *deck, plan="both", **BOX)
+        decide(df, *policy_and_state, plan="both", **BOX)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import generated
+import generated_programs
 import pytest
 import worlds
 from pyspark.sql import SparkSession
@@ -65,8 +65,8 @@ SHELVES = ("shelf:m/s/1", "shelf:m/s/2")
 
 
 @pytest.fixture(scope="module")
-def shop() -> Program:
-    program, _ = generated.read(SHOP)
+def program() -> Program:
+    program, _ = generated_programs.read(SHOP)
     assert program is not None
     return program
 
@@ -109,7 +109,7 @@ def asked_of(program: Program, rnd: random.Random) -> list[str]:
 
 def compare(seed: int) -> int:
     """Hold one world against the reference; how many requests there were."""
-    program, rnd = generated.program(seed), random.Random(seed)
+    program, rnd = generated_programs.program(seed), random.Random(seed)
     state = worlds.state(program, seed)
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     withs = {n: worlds.entity(program, rnd.choice(types), rnd) for n, types in slots.items() if rnd.random() < 0.7}
@@ -164,7 +164,7 @@ def test_small_portions_make_the_same_matrix(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: int) -> None:
-    program, rnd = generated.program(seed), random.Random(seed)
+    program, rnd = generated_programs.program(seed), random.Random(seed)
     state = worlds.state(program, seed)
     entities = [key for key in asked_of(program, rnd) if ":" in key]
     tops = tuple(worlds.entity(program, type_, rnd) for type_ in program.entities for _ in range(8))
@@ -203,8 +203,8 @@ def test_a_group_or_a_role_has_what_somebody_has_who_holds_nothing_else(seed: in
         assert {(row["operation"], f"{row['type']}:{row['path']}") for row in found} == wanted
 
 
-def test_what_matters_most_is_told_and_by_which_group(shop: Program) -> None:
-    found = {(r["user"], r["operation"], r["path"]): r for r in rows(shop, STATE, SHELVES)}
+def test_what_matters_most_is_told_and_by_which_group(program: Program) -> None:
+    found = {(r["user"], r["operation"], r["path"]): r for r in rows(program, STATE, SHELVES)}
     assert set(found) == {
         ("ann", "look", "m/s/1"),
         ("bob", "look", "m/s/1"),
@@ -221,7 +221,7 @@ def test_what_matters_most_is_told_and_by_which_group(shop: Program) -> None:
     assert found["cid", "fill", "m/s/2"]["via_kind"] == "owner"
 
 
-def test_the_group_that_is_told_is_one_by_which_the_role_counts_there(shop: Program) -> None:
+def test_the_group_that_is_told_is_one_by_which_the_role_counts_there(program: Program) -> None:
     # Ann holds the role in person in one shop, by one group in another, and by a third everywhere.
     shops = ("m/s", "m/t", "m/u")
     state = replace(
@@ -238,34 +238,34 @@ def test_the_group_that_is_told_is_one_by_which_the_role_counts_there(shop: Prog
             for privilege in ("READ", "WRITE")
         ),
     )
-    found = rows(shop, state, [f"shelf:{path}/1" for path in shops], users=["ann"])
+    found = rows(program, state, [f"shelf:{path}/1" for path in shops], users=["ann"])
     told_of = {row["path"]: row["via"][-1]["group"] for row in found if row["operation"] == "look"}
     assert told_of == {"m/s/1": None, "m/t/1": "group:away", "m/u/1": "group:night"}
 
 
-def test_all_ways_are_a_row_each(shop: Program) -> None:
+def test_all_ways_are_a_row_each(program: Program) -> None:
     state = replace(STATE, owners=(*STATE.owners, (Entity("shop", "m/s"), "user:bob")))
-    found = rows(shop, state, SHELVES[:1], users=["bob"], question=Question(ways="all"))
+    found = rows(program, state, SHELVES[:1], users=["bob"], question=Question(ways="all"))
     fill = [row["via_kind"] for row in found if row["operation"] == "fill"]
     assert sorted(fill) == ["grant", "owner"]
     assert [row["operation"] for row in found].count("look") == 1
 
 
-def test_what_anyone_may_is_everybodys(shop: Program) -> None:
-    found = rows(shop, STATE, ["shop:m/new"])
+def test_what_anyone_may_is_everybodys(program: Program) -> None:
+    found = rows(program, STATE, ["shop:m/new"])
     assert {(row["user"], row["operation"], row["via_kind"]) for row in found} == {
         (user, "open", "anyone") for user in ("ann", "bob", "cid")
     }
     assert all(row["via"] == [] and row["via_principal"] is None for row in found)
 
 
-def test_a_role_needs_memberships_that_it_cannot_bring(shop: Program) -> None:
-    found = rows(shop, STATE, SHELVES[:1], principals=["role:reader"])
+def test_a_role_needs_memberships_that_it_cannot_bring(program: Program) -> None:
+    found = rows(program, STATE, SHELVES[:1], principals=["role:reader"])
     assert [(row["principal"], row["user"], row["operation"]) for row in found] == [("role:reader", None, "look")]
     assert [link["kind"] for link in found[0]["via"]] == ["needed", "grant"]
 
 
-def test_operations_with_objects_take_the_one_that_is_given(shop: Program) -> None:
+def test_operations_with_objects_take_the_one_that_is_given(program: Program) -> None:
     state = replace(
         STATE,
         grants=(
@@ -273,11 +273,11 @@ def test_operations_with_objects_take_the_one_that_is_given(shop: Program) -> No
             Grant(grantee="user:ann", effect="allow", privilege="HIRE", entity=Entity("shop", "m/s")),
         ),
     )
-    policy = open_policy(shop)
+    policy = open_policy(program)
     world = open_world(policy, open_state(policy, state))
     assert Matrix(world, Question()).left_out() == {"shop/hire": "needs an object `person` of type user"}
     question = Question(withs={"person": Entity("user", "m/s/ann")}, operations=frozenset({"shop/hire"}))
-    assert [(r["user"], r["operation"]) for r in rows(shop, state, ["shop:m/s"], question=question)] == [
+    assert [(r["user"], r["operation"]) for r in rows(program, state, ["shop:m/s"], question=question)] == [
         ("ann", "hire")
     ]
 
@@ -292,39 +292,39 @@ def test_operations_with_objects_take_the_one_that_is_given(shop: Program) -> No
         (Question(ways="some"), "unknown ways `some`"),  # type: ignore[arg-type]
     ],
 )
-def test_a_question_of_unknown_names_is_refused(shop: Program, question: Question, message: str) -> None:
+def test_a_question_of_unknown_names_is_refused(program: Program, question: Question, message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
-        rows(shop, STATE, (), question=question)
+        rows(program, STATE, (), question=question)
 
 
-def test_principals_are_checked(shop: Program, tmp_path: Path) -> None:
+def test_principals_are_checked(program: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no principal"):
-        rows(shop, STATE, (), principals=["rolle:x"])
+        rows(program, STATE, (), principals=["rolle:x"])
     with pytest.raises(UsageError, match="give a list"):
-        rows(shop, STATE, (), users="ann")
+        rows(program, STATE, (), users="ann")
     with pytest.raises(FileError, match="no such state"):
-        open_state(open_policy(shop), tmp_path / "none")
+        open_state(open_policy(program), tmp_path / "none")
 
 
-def test_a_wrong_row_that_may_deny_stops(shop: Program, tmp_path: Path) -> None:
+def test_a_wrong_row_that_may_deny_stops(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "state.yaml"
     file.write_text("grants:\n- {grantee: 'user:x', effect: deny, privilege: NONE, entity: 'mall:m'}\n")
     with pytest.raises(StateInvalid):
-        open_state(open_policy(shop), file)
+        open_state(open_policy(program), file)
     file.write_text("grants:\n- {grantee: 'user:x', effect: allow, privilege: NONE, entity: 'mall:m'}\n")
-    assert open_state(open_policy(shop), file).rows == State()
+    assert open_state(open_policy(program), file).rows == State()
 
 
-def test_a_state_bundle_has_the_same_matrix(shop: Program, tmp_path: Path) -> None:
+def test_a_state_bundle_has_the_same_matrix(program: Program, tmp_path: Path) -> None:
     from privtab.bundle.pack import state_bundle
 
     file = tmp_path / "state.tar.gz"
-    file.write_bytes(state_bundle(shop, STATE))
-    policy = open_policy(shop)
+    file.write_bytes(state_bundle(program, STATE))
+    policy = open_policy(program)
     world = open_world(policy, open_state(policy, file), users=("ann", "bob", "cid"))
     found = [row for batch in Matrix(world, Question()).of(SHELVES) for row in batch.to_pylist()]
     # By which group a role is held is nothing that a bundle says.
-    expected = rows(shop, STATE, SHELVES)
+    expected = rows(program, STATE, SHELVES)
     for row in expected:
         row["via"] = [link | {"group": None} for link in row["via"]]
     assert found == expected
@@ -333,7 +333,7 @@ def test_a_state_bundle_has_the_same_matrix(shop: Program, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_frame_has_the_same_rows(shop: Program, spark: SparkSession) -> None:
+def test_a_frame_has_the_same_rows(program: Program, spark: SparkSession) -> None:
     # Large enough for a file of the session: more shelves, each with a grant.
     many = tuple(
         Grant(grantee=f"user:u{n}", effect="allow", privilege="READ", entity=Entity("shelf", f"m/s/{n}"))
@@ -343,7 +343,7 @@ def test_a_frame_has_the_same_rows(shop: Program, spark: SparkSession) -> None:
     state = replace(STATE, grants=(*STATE.grants, *many), members=members)
     keys = [*(f"shelf:m/s/{n}" for n in range(6000)), None, "nonsense", "shelf:m/s/1"]
     entities = spark.createDataFrame([(key,) for key in keys], "entity string")
-    frame = entitlements(shop, state, entities, operations=["look"])
+    frame = entitlements(program, state, entities, operations=["look"])
     found = {(row.user, row.path): row.via_kind for row in frame.select("user", "path", "via_kind").collect()}
     wanted = {(f"u{n}", f"m/s/{n}"): "grant" for n in range(6000)}
     # All but the one shelf on which readers are denied.
@@ -353,15 +353,15 @@ def test_a_frame_has_the_same_rows(shop: Program, spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_entities_come_as_they_please(shop: Program, spark: SparkSession) -> None:
+def test_entities_come_as_they_please(program: Program, spark: SparkSession) -> None:
     frame = spark.createDataFrame([("shelf", "m/s/1"), ("shelf", None), (None, "m/s/1")], "type string, path string")
     users = spark.createDataFrame([("ann",), (None,), ("ann",)], "name string")
     for entities in (frame, ["shelf:m/s/1"], [Entity("shelf", "m/s/1")]):
-        found = entitlements(shop, STATE, entities, users=users, spark=spark).collect()
+        found = entitlements(program, STATE, entities, users=users, spark=spark).collect()
         assert [(row.user, row.operation) for row in found] == [("ann", "look")]
-    tables = state_tables(spark, shop, STATE)
-    assert len(entitlements(shop, tables, ["shelf:m/s/1"], users=["bob"], spark=spark).collect()) == 3
-    everything = entitlements(shop, STATE, spark=spark, operations=["look", "open"])
+    tables = state_tables(spark, program, STATE)
+    assert len(entitlements(program, tables, ["shelf:m/s/1"], users=["bob"], spark=spark).collect()) == 3
+    everything = entitlements(program, STATE, spark=spark, operations=["look", "open"])
     assert {(row.type, row.path) for row in everything.collect()} == {("shop", "m/s")}
     with pytest.raises(UsageError, match="no column `entity`"):
-        entitlements(shop, STATE, users)
+        entitlements(program, STATE, users)

@@ -81,7 +81,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
 
 
 @pytest.fixture
-def deck(tmp_path: Path) -> tuple[str, str]:
+def policy_and_state(tmp_path: Path) -> tuple[str, str]:
     return decision_rows.files(tmp_path)
 
 
@@ -98,8 +98,10 @@ def bundled(policy: str, state: str) -> bytes:
     return state_bundle(program, validate(program, load(f"{policy}.state.yaml"))[0])
 
 
-def test_a_grant_that_is_revoked_in_mid_stream_is_denied_from_then_on(stream: Stream, deck: tuple[str, str]) -> None:
-    policy, state = deck
+def test_a_grant_that_is_revoked_in_mid_stream_is_denied_from_then_on(
+    stream: Stream, policy_and_state: tuple[str, str]
+) -> None:
+    policy, state = policy_and_state
     stream.started(decide(stream.rows, policy, state, refresh=0, **BOX))
     stream.ask()
     stream.ask()
@@ -113,23 +115,28 @@ def test_a_grant_that_is_revoked_in_mid_stream_is_denied_from_then_on(stream: St
 
 @pytest.mark.slow
 def test_a_folder_of_bundles_is_followed_and_within_the_bound_an_older_look_counts(
-    stream: Stream, deck: tuple[str, str], tmp_path: Path
+    stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "bundles"
     folder.mkdir()
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(deck[0])))
-    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE))
-    both = visible(stream.rows, deck[0], folder, refresh=0, action="look", subject="user", resource=("box", "path"))
+    (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(policy_and_state[0])))
+    replaced(folder / "state.tar.gz", bundled(policy_and_state[0], decision_rows.STATE))
+    both = visible(
+        stream.rows, policy_and_state[0], folder, refresh=0, action="look", subject="user", resource=("box", "path")
+    )
     lasting = decide(both, folder / "policy.tar.gz", folder, refresh=3600, **BOX)
     stream.started(lasting)
     stream.ask()
-    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE + "memberships: [{user: ann, group: it}]\n"))
+    replaced(
+        folder / "state.tar.gz",
+        bundled(policy_and_state[0], decision_rows.STATE + "memberships: [{user: ann, group: it}]\n"),
+    )
     stream.ask()
-    replaced(folder / "state.tar.gz", bundled(deck[0], REVOKED))
+    replaced(folder / "state.tar.gz", bundled(policy_and_state[0], REVOKED))
     stream.ask()
     assert stream.answers() == [True, True], "the first decision follows at once, and drops the row"
     assert "no answer rests on a look at it more than 3600 seconds before" in str(
-        plan(stream.rows, deck[0], folder, refresh=3600, **BOX)
+        plan(stream.rows, policy_and_state[0], folder, refresh=3600, **BOX)
     )
 
 
@@ -155,13 +162,13 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.slow
 def test_a_bundle_behind_an_address_is_followed_and_nobody_is_allowed_what_nobody_can_look_at(
-    stream: Stream, deck: tuple[str, str], served: tuple[Path, str]
+    stream: Stream, policy_and_state: tuple[str, str], served: tuple[Path, str]
 ) -> None:
     folder, address = served
-    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE))
-    stream.started(decide(stream.rows, deck[0], f"{address}/state.tar.gz", refresh=0, **BOX))
+    replaced(folder / "state.tar.gz", bundled(policy_and_state[0], decision_rows.STATE))
+    stream.started(decide(stream.rows, policy_and_state[0], f"{address}/state.tar.gz", refresh=0, **BOX))
     stream.ask()
-    replaced(folder / "state.tar.gz", bundled(deck[0], REVOKED))
+    replaced(folder / "state.tar.gz", bundled(policy_and_state[0], REVOKED))
     stream.ask()
     assert stream.answers() == [True, False]
     (folder / "state.tar.gz").unlink()
@@ -171,28 +178,30 @@ def test_a_bundle_behind_an_address_is_followed_and_nobody_is_allowed_what_nobod
 
 
 @pytest.mark.slow
-def test_rows_that_are_wrong_end_the_stream(stream: Stream, deck: tuple[str, str]) -> None:
-    stream.started(decide(stream.rows, *deck, refresh=0, **BOX))
+def test_rows_that_are_wrong_end_the_stream(stream: Stream, policy_and_state: tuple[str, str]) -> None:
+    stream.started(decide(stream.rows, *policy_and_state, refresh=0, **BOX))
     stream.ask()
-    replaced(deck[1], "grants: [{grantee: 'user:ann', effect: deny, privilege: LOKO, entity: 'shop:s'}]\n")
+    replaced(policy_and_state[1], "grants: [{grantee: 'user:ann', effect: deny, privilege: LOKO, entity: 'shop:s'}]\n")
     with pytest.raises(Exception, match="DecisionUnavailable"):
         stream.ask()
     assert stream.answers() == [True]
 
 
 @pytest.mark.slow
-def test_a_client_in_the_executors_follows_its_bundles(stream: Stream, deck: tuple[str, str], tmp_path: Path) -> None:
+def test_a_client_in_the_executors_follows_its_bundles(
+    stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
+) -> None:
     folder = tmp_path / "bundles"
     folder.mkdir()
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(deck[0])))
-    replaced(folder / "state.tar.gz", bundled(deck[0], decision_rows.STATE))
+    (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(policy_and_state[0])))
+    replaced(folder / "state.tar.gz", bundled(policy_and_state[0], decision_rows.STATE))
     with pytest.raises(UsageError, match="keeps the bundles that it began with"):
         decide_with(stream.rows, Embedded(folder), **BOX)
     with pytest.raises(UsageError, match="keeps the bundles that it began with"):
         decide_with(stream.rows, lambda: Embedded(folder), **BOX)
     stream.started(decide_with(stream.rows, folder, refresh=0, **BOX))
     stream.ask()
-    replaced(folder / "state.tar.gz", bundled(deck[0], REVOKED))
+    replaced(folder / "state.tar.gz", bundled(policy_and_state[0], REVOKED))
     stream.ask()
     assert stream.answers() == [True, False]
 
@@ -201,13 +210,13 @@ def test_a_client_in_the_executors_follows_its_bundles(stream: Stream, deck: tup
 @pytest.mark.parametrize("by", ["kernel", "joins"])
 @pytest.mark.parametrize("given", ["path", "function"])
 def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
-    by: str, given: str, stream: Stream, deck: tuple[str, str], tmp_path: Path
+    by: str, given: str, stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
 ) -> None:
     grants = tmp_path / "grants.csv"
     rows = "grantee,effect,privilege,entity\n"
     held = "user:ann,allow,LOOK,shop:s\n"
     grants.write_text(rows + held)
-    path, out = deck[1], (tmp_path / "out").as_uri()
+    path, out = policy_and_state[1], (tmp_path / "out").as_uri()
 
     def tables(spark: SparkSession) -> dict[str, DataFrame]:
         return {"grants": spark.read.csv(grants.as_uri(), header=True)}
@@ -216,7 +225,7 @@ def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
         decided.withColumn("batch", F.lit(number)).write.mode("append").json(out)
 
     state: Any = path if given == "path" else tables
-    stream.each(each_batch(write, deck[0], state, plan=by, **BOX))
+    stream.each(each_batch(write, policy_and_state[0], state, plan=by, **BOX))
     stream.ask()
     replaced(path, REVOKED)
     replaced(grants, rows)
@@ -225,9 +234,11 @@ def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
     assert [(row["batch"], row["allowed"]) for row in answers] == [(0, True), (1, False)]
 
 
-def test_what_cannot_follow_is_refused_and_said(stream: Stream, deck: tuple[str, str], spark: SparkSession) -> None:
-    program = pipeline.load_program(deck[0])
-    rows = validate(program, load(deck[1]))[0]
+def test_what_cannot_follow_is_refused_and_said(
+    stream: Stream, policy_and_state: tuple[str, str], spark: SparkSession
+) -> None:
+    program = pipeline.load_program(policy_and_state[0])
+    rows = validate(program, load(policy_and_state[1]))[0]
     calls: list[Callable[..., Any]] = [decide, visible, plan]
     for state in (rows, state_tables(spark, program, rows)):
         for call in calls:
@@ -239,25 +250,25 @@ def test_what_cannot_follow_is_refused_and_said(stream: Stream, deck: tuple[str,
         assert "decides by the state of now for as long as the stream runs: what is revoked later stays allowed" in told
         with pytest.raises(UsageError, match="stays as it is: give the path of a state, or a function"):
             each_batch(lambda *_: None, program, state, **BOX)  # type: ignore[arg-type]
-    told = str(plan(stream.rows, *deck, **BOX))
-    assert f"follows {deck[1]}: no answer rests on a look at it more than 60 seconds before" in told
-    assert "looked at before each chunk of rows" in str(plan(stream.rows, *deck, refresh=0, **BOX))
+    told = str(plan(stream.rows, *policy_and_state, **BOX))
+    assert f"follows {policy_and_state[1]}: no answer rests on a look at it more than 60 seconds before" in told
+    assert "looked at before each chunk of rows" in str(plan(stream.rows, *policy_and_state, refresh=0, **BOX))
     asks: list[dict[str, Any]] = [{"plan": "joins"}, {"limits": Limits(rows=3)}]
     for given in asks:
         for call in calls:
             with pytest.raises(
                 UsageError, match="joins cannot follow the state of a stream: decide each micro-batch by"
             ):
-                call(stream.rows, *deck, **BOX, **given)
+                call(stream.rows, *policy_and_state, **BOX, **given)
     for wrong in (-1, "60", float("nan")):
         with pytest.raises(UsageError, match=r"refresh is .*: give seconds, 0 or more, or None"):
-            decide(stream.rows, *deck, refresh=wrong, **BOX)  # type: ignore[arg-type]
+            decide(stream.rows, *policy_and_state, refresh=wrong, **BOX)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_a_stream_that_asks_for_it_keeps_its_state(stream: Stream, deck: tuple[str, str]) -> None:
-    stream.started(decide(stream.rows, *deck, refresh=None, **BOX))
+def test_a_stream_that_asks_for_it_keeps_its_state(stream: Stream, policy_and_state: tuple[str, str]) -> None:
+    stream.started(decide(stream.rows, *policy_and_state, refresh=None, **BOX))
     stream.ask()
-    replaced(deck[1], REVOKED)
+    replaced(policy_and_state[1], REVOKED)
     stream.ask()
     assert stream.answers() == [True, True]

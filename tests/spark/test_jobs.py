@@ -15,7 +15,7 @@ import decision_rows
 import pyarrow as pa
 import pyspark
 import pytest
-import sparks
+import spark_sessions
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
@@ -272,7 +272,7 @@ def test_a_job_shows_no_warnings_of_spark(asked: Path, tmp_path: Path, connected
     given = ["-p", POLICY, "-s", STATE, "-i", str(asked), *LOADS]
     done = subprocess.run(
         [sys.executable, "-m", "privtab", "spark", "visible", *given, "-o", str(tmp_path / "out"), "--master", "local[1]"],
-        capture_output=True, text=True, check=False, timeout=420, env=sparks.environment(), cwd=ROOT,
+        capture_output=True, text=True, check=False, timeout=420, env=spark_sessions.environment(), cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not [line for line in done.stderr.splitlines() if "WARN" in line or "log4j" in line or "log level" in line]

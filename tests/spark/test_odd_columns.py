@@ -20,16 +20,18 @@ PLANS = ("kernel", "joins")
 
 
 @pytest.fixture
-def deck(tmp_path: Path) -> tuple[str, str]:
+def policy_and_state(tmp_path: Path) -> tuple[str, str]:
     return decision_rows.files(tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_what_is_random_has_one_value_for_each_row(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_what_is_random_has_one_value_for_each_row(
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
+) -> None:
     entity = F.when(F.rand() < 0.5, F.lit("box:s/a/1")).otherwise(F.lit("no entity"))
     df = spark.range(400).withColumn("user", F.lit("ann"))
-    decided = decide(df, *deck, subject="user", action="look", resource=entity, plan=plan)
+    decided = decide(df, *policy_and_state, subject="user", action="look", resource=entity, plan=plan)
     assert decided.columns == ["id", "user", "allowed", "reason"]
     answers = {(row["allowed"], row["reason"]) for row in decided.collect()}
     assert answers == {(True, None), (False, "malformed entity")}
@@ -37,13 +39,13 @@ def test_what_is_random_has_one_value_for_each_row(plan: str, spark: SparkSessio
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, policy_and_state: tuple[str, str]) -> None:
     wrong = "cast(X'732F612FFF' AS string)"
     df = spark.sql(
         f"SELECT 0 n, 'ann' user, 's/a/1' path, array('x') brought UNION ALL SELECT 1, {wrong}, 's/a/1', array('x') "
         f"UNION ALL SELECT 2, 'ann', {wrong}, array('x') UNION ALL SELECT 3, 'ann', 's/a/1', array('x', {wrong})"
     )
-    decided = decide(df, *deck, **BOX, groups="brought", plan=plan)
+    decided = decide(df, *policy_and_state, **BOX, groups="brought", plan=plan)
     # Connect reads what it collects as text: the answers alone.
     answers = decided.select("n", "allowed", "reason")
     assert decision_rows.told(answers) == [(True, None), *[(False, "null")] * 3]
@@ -51,17 +53,19 @@ def test_bytes_that_are_no_text_are_nobody(plan: str, spark: SparkSession, deck:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_a_flag_that_is_neither_yes_nor_no_is_set(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_a_flag_that_is_neither_yes_nor_no_is_set(
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
+) -> None:
     df = decision_rows.frame(
         spark, [("bob", "s/a/1", flag) for flag in ("no", "maybe", "true")], "user string, path string, f string"
     )
-    decided = decide(df, *deck, **{**BOX, "action": "take"}, flags={"careful": "f"}, plan=plan)
+    decided = decide(df, *policy_and_state, **{**BOX, "action": "take"}, flags={"careful": "f"}, plan=plan)
     assert [allowed for (allowed,) in decision_rows.told(decided, "allowed")] == [True, False, False]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, policy_and_state: tuple[str, str]) -> None:
     names = (
         "__privtab",
         "__privtab_0",
@@ -74,25 +78,28 @@ def test_no_name_of_a_column_is_in_the_way(plan: str, spark: SparkSession, deck:
     )
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("ann", "s/a/2")], "user string, path string")
     df = df.select("*", *(F.lit(name).alias(name) for name in names))
-    decided = decide(df, *deck, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
+    decided = decide(df, *policy_and_state, **{**BOX, "subject": F.concat("user", F.lit(""))}, plan=plan)
     assert decided.columns == [*df.columns, "allowed", "reason"]
     told = decision_rows.told(decided, "allowed", "reason", *names)
     assert told == [(True, None, *names), (False, "not granted", *names)]
     assert (
-        decision_rows.told(visible(df, *deck, **BOX, plan=plan), *df.columns) == decision_rows.told(df, *df.columns)[:1]
+        decision_rows.told(visible(df, *policy_and_state, **BOX, plan=plan), *df.columns)
+        == decision_rows.told(df, *df.columns)[:1]
     )
-    again = decide(decided, *deck, **BOX, plan=plan, allowed="__PRIVTAB_", reason="why")
+    again = decide(decided, *policy_and_state, **BOX, plan=plan, allowed="__PRIVTAB_", reason="why")
     assert decision_rows.told(again, "__PRIVTAB_", "why") == [(True, None), (False, "not granted")]
 
 
-def test_a_name_of_another_case_is_the_column_or_nothing(spark: SparkSession, deck: tuple[str, str]) -> None:
+def test_a_name_of_another_case_is_the_column_or_nothing(
+    spark: SparkSession, policy_and_state: tuple[str, str]
+) -> None:
     """To Spark `user` is the session's user where no column is called so."""
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")], "USER string, path string")
-    assert decision_rows.told(decide(df, *deck, **BOX), "allowed") == [(True,), (False,)]
+    assert decision_rows.told(decide(df, *policy_and_state, **BOX), "allowed") == [(True,), (False,)]
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         with pytest.raises(UsageError, match="no column `user`"):
-            decide(df, *deck, **BOX)
+            decide(df, *policy_and_state, **BOX)
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
 
@@ -114,7 +121,7 @@ def padded(spark: SparkSession, tmp_path: Path) -> Iterator[DataFrame]:
 
 @pytest.mark.slow
 def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
-    spark: SparkSession, deck: tuple[str, str], padded: DataFrame
+    spark: SparkSession, policy_and_state: tuple[str, str], padded: DataFrame
 ) -> None:
     """Box 2 is denied to ann, and box `2   ` would not be."""
     asked: list[dict[str, Any]] = [
@@ -126,7 +133,7 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
     ]
     decided = padded
     for at, given in enumerate(asked):
-        decided = decide(decided, *deck, allowed=f"by_{at}", reason=f"why_{at}", **given)
+        decided = decide(decided, *policy_and_state, allowed=f"by_{at}", reason=f"why_{at}", **given)
     assert decision_rows.told(decided, "path", "by_0", "by_1", "by_2", "by_3") == [
         ("s/a/1    ", True, True, False, True),
         ("s/a/2    ", False, False, False, True),
@@ -137,9 +144,11 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
             "concat('user:', user) AS grantee", "'deny' AS effect", "'LOOK' AS privilege", "entity"
         )
     }
-    found = read_state(spark, grants, deck[0]).good("grants").collect()
+    found = read_state(spark, grants, policy_and_state[0]).good("grants").collect()
     assert [(row["grantee"], row["path"]) for row in found] == [("user:ann     ", "s/a/2")]
-    matrix = entitlements(*deck, padded.select("entity"), users=padded.select("user"), operations=["look"], spark=spark)
+    matrix = entitlements(
+        *policy_and_state, padded.select("entity"), users=padded.select("user"), operations=["look"], spark=spark
+    )
     assert [(row["user"], row["path"]) for row in matrix.collect()] == [("ann", "s/a/1")]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import decision_rows
 import pytest
-import sparks
+import spark_sessions
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -30,7 +30,9 @@ def test_executors_without_privtab_are_told_in_one_sentence(tmp_path: Path) -> N
     venv.create(tmp_path / "bare", with_pip=False)
     bare = tmp_path / "bare" / "bin" / "python"
     # What is on PYTHONPATH would be on that of the executors.
-    environment = {k: v for k, v in sparks.environment().items() if k != "PYTHONPATH"} | {"PYSPARK_PYTHON": str(bare)}
+    environment = {k: v for k, v in spark_sessions.environment().items() if k != "PYTHONPATH"} | {
+        "PYSPARK_PYTHON": str(bare)
+    }
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("preflighted.py")), policy, state, str(bundles)],
         capture_output=True, text=True, check=False, timeout=420, env=environment,

@@ -6,35 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import required_flag_policy
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import InvalidRequest, UsageError
 from privtab.spark import decide, entitlements, require
 
-POLICY = """\
-privtab: 1
-system: clinic
-version: "1"
-entities: {ward: {file:}}
-privileges: [READ, SECRET]
-tables:
-  file:
-    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
-    touch: READ (file)
-"""
-STATE = """\
-grants:
-  - {grantee: user:ann, effect: allow, privilege: READ, entity: file:w/1}
-"""
 NOT_SAID = "a required flag is not said"
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
-    (tmp_path / "clinic.yaml").write_text(POLICY, encoding="utf-8")
-    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
-    return str(tmp_path / "clinic.yaml"), str(tmp_path / "state.yaml")
+    return required_flag_policy.files(tmp_path, f"{required_flag_policy.POLICY}    touch: READ (file)\n")
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyspark
 import pytest
-import sparks
-from faulty import free_port
+import spark_sessions
+from failing_servers import free_port
 
 PROGRAM = '''
 import json, sys, time
@@ -92,7 +92,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             log = stack.enter_context((tmp_path / f"{host}.log").open("wb"))
             process = subprocess.Popen(
                 [start, f"org.apache.spark.deploy.{name}", *arguments],
-                stdout=log, stderr=log, env=sparks.environment() | {"SPARK_LOCAL_IP": host}, cwd=tmp_path,
+                stdout=log, stderr=log, env=spark_sessions.environment() | {"SPARK_LOCAL_IP": host}, cwd=tmp_path,
             )  # fmt: skip
             stack.callback(process.wait)
             stack.callback(process.terminate)
@@ -107,7 +107,10 @@ def test_copies_of_slow_tasks_change_nothing(tmp_path: Path, connected: bool, cl
     marks = tmp_path / "marks"
     marks.mkdir()
     (tmp_path / "run.py").write_text(PROGRAM, encoding="utf-8")
-    environment = sparks.environment() | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = spark_sessions.environment() | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
     done = subprocess.run(
         [sys.executable, tmp_path / "run.py", tmp_path, marks, cluster],
         capture_output=True, text=True, check=False, timeout=540, env=environment, cwd=tmp_path,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from nasty import CARRIED, UNUSABLE
+from unusual_names import CARRIED, UNUSABLE
 
 from privtab.ir.nodes import Program
 from privtab.names import encode_name

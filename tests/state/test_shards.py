@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bundles
+import bundle_service
 import pytest
 import worlds
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ NAMES = st.text(st.sampled_from("ab!%~/012 é"), min_size=1, max_size=6)
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Program:
     path = tmp_path_factory.mktemp("lake") / "lake.yaml"
-    path.write_text(bundles.LAKE)
+    path.write_text(bundle_service.LAKE)
     return pipeline.load_program(path)
 
 
@@ -118,7 +118,7 @@ def test_names_of_shards_have_no_escapes_and_are_different(one: str, other: str)
 
 
 def test_roots_do_not_overlap(lake: Program) -> None:
-    parts = shards(lake, bundles.nasty_state(1, roots=30))
+    parts = shards(lake, bundle_service.unusual_state(1, roots=30))
     all_roots = [root for key in parts for root in roots("lake", key)]
     assert len(set(all_roots)) == len(all_roots)
     assert not [(a, b) for a in all_roots for b in all_roots if a != b and f"{b}/".startswith(f"{a}/")]

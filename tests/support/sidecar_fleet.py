@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import requests
-from faulty import free_port
+from failing_servers import free_port
 
 from privtab.opa import binary
 
@@ -50,7 +50,7 @@ ITEM = "item:s/a/i"
 
 
 @dataclass
-class Rig:
+class SidecarFleet:
     """A folder with tables, a registry, a server, and sidecars by name; a context manager."""
 
     folder: Path
@@ -130,7 +130,7 @@ class Rig:
             answer = http.post(f"{self.urls[name]}/v1/data/privtab/shop/allow", json={"input": asked}, timeout=5)
         return answer.json().get("result")
 
-    def fleet(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         with session() as http:
             found: dict[str, Any] = http.get(f"{self.server}/fleet", timeout=5).json()
         return found

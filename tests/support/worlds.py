@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nasty import ALIKE, CARRIED, UNUSABLE
+from unusual_names import ALIKE, CARRIED, UNUSABLE
 
 from privtab.characters import is_unicode
 from privtab.ir.nodes import Program, Rule

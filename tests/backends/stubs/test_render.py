@@ -59,7 +59,7 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the module of a small policy."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "shop.yaml").write_text(POLICY, encoding="utf-8")
@@ -85,10 +85,12 @@ def mypy(folder: Path, name: str, text: str, cache: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("mypy")
-def test_right_calls_pass_and_each_wrong_one_fails(shop: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mypy(shop, "right.py", RIGHT, cache, monkeypatch) == []
+def test_right_calls_pass_and_each_wrong_one_fails(
+    generated: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mypy(generated, "right.py", RIGHT, cache, monkeypatch) == []
     head = RIGHT.partition("answer:")[0].replace("AsyncShop, ", "").replace("AsyncClient, ", "")
-    said = mypy(shop, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", cache, monkeypatch)
+    said = mypy(generated, "wrong.py", head + "\n".join(call for call, _ in WRONG) + "\n", cache, monkeypatch)
     first = head.count("\n") + 1
     for number, (call, says) in enumerate(WRONG, first):
         errors = [line for line in said if line.startswith(f"wrong.py:{number}: error: ")]
@@ -104,20 +106,20 @@ def test_the_modules_of_shipped_policies_pass_mypy(
     assert mypy(tmp_path, "names.py", render(load_program(policy)), cache, monkeypatch) == []
 
 
-def test_the_same_policy_gives_the_same_text_in_any_process(shop: Path) -> None:
+def test_the_same_policy_gives_the_same_text_in_any_process(generated: Path) -> None:
     program = (
         "import sys; from privtab.pipeline import load_program; from privtab.backends.stubs import render;"
         "sys.stdout.write(render(load_program(sys.argv[1])))"
     )
     for seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-c", program, str(shop / "shop.yaml")],
+            [sys.executable, "-c", program, str(generated / "shop.yaml")],
             check=True,
             capture_output=True,
             text=True,
             env={"PYTHONPATH": str(ROOT / "compiler"), "PYTHONHASHSEED": seed},
         )
-        assert done.stdout == (shop / "shop_names.py").read_text(encoding="utf-8")
+        assert done.stdout == (generated / "shop_names.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

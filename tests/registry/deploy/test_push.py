@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty import POLICY, ROWS, free_port
+from failing_servers import POLICY, ROWS, free_port
 
 from privtab import Client
 from privtab.bundle import state_bundle

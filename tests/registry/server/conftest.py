@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sidecars
 from authzen_server import Server, start
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 from sidecars import Opa
 
 from privtab.registry import Registry
@@ -20,10 +20,10 @@ Sidecars = Callable[..., list[Opa]]
 
 
 @pytest.fixture
-def registry(tmp_path: Path, shelf: Bundles) -> Registry:
+def registry(tmp_path: Path, packed: ExampleBundles) -> Registry:
     """A registry whose channel dev runs the first policy and the first state of the shop."""
     made = Registry.open(str(tmp_path / "registry"))
-    made.release("dev", "shop", policy=made.put(shelf.policies[0]).id, state=made.put(shelf.states[0]).id)
+    made.release("dev", "shop", policy=made.put(packed.policies[0]).id, state=made.put(packed.states[0]).id)
     return made
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from inprocess import POLICY, STATE, figure, until, waiting, within
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
+from in_process_registry import POLICY, STATE, figure, until, waiting, within
 
 from privtab.bundle.delta import proof
 from privtab.errors import RegistryError
@@ -26,10 +26,10 @@ from privtab.registry.server.fleet import MOST_REFUSED, Fleet
 DELTA = {"Prefer": "modes=snapshot,delta"}
 
 
-def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, shelf: Bundles) -> None:
+def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, packed: ExampleBundles) -> None:
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         first = await client.get(POLICY)
-        assert (first.status_code, first.content, first.headers["content-type"]) == (200, shelf.policies[0], GZIP)
+        assert (first.status_code, first.content, first.headers["content-type"]) == (200, packed.policies[0], GZIP)
         etag = first.headers["etag"]
         for held in (etag, f"W/{etag}", f'{etag}, "older.1"'):
             again = await client.get(POLICY, headers={"If-None-Match": held})
@@ -73,8 +73,8 @@ def test_only_some_channels_are_served(registry: Registry) -> None:
     within(registry, body, only=["prod"])
 
 
-def test_a_long_poll_ends_with_the_switch(registry: Registry, shelf: Bundles) -> None:
-    new = registry.put(shelf.policies[1]).id
+def test_a_long_poll_ends_with_the_switch(registry: Registry, packed: ExampleBundles) -> None:
+    new = registry.put(packed.policies[1]).id
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         first = await client.get(POLICY, headers={"Prefer": "modes=snapshot,delta;wait=20"})
@@ -88,14 +88,14 @@ def test_a_long_poll_ends_with_the_switch(registry: Registry, shelf: Bundles) ->
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new))
         answers = await asyncio.gather(*polls)
         assert time.monotonic() - started < 1
-        assert {(one.status_code, one.content) for one in answers} == {(200, shelf.policies[1])}
+        assert {(one.status_code, one.content) for one in answers} == {(200, packed.policies[1])}
         assert waiting(served) == 0
 
     within(registry, body)
 
 
-def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, shelf: Bundles) -> None:
-    new = registry.put(shelf.policies[1]).id
+def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, packed: ExampleBundles) -> None:
+    new = registry.put(packed.policies[1]).id
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(STATE)).headers["etag"]
@@ -110,8 +110,8 @@ def test_a_long_poll_of_what_did_not_change_goes_on(registry: Registry, shelf: B
     within(registry, body)
 
 
-def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Registry, shelf: Bundles) -> None:
-    new = registry.put(shelf.policies[1]).id
+def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Registry, packed: ExampleBundles) -> None:
+    new = registry.put(packed.policies[1]).id
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         first = await client.get(STATE)
@@ -129,13 +129,13 @@ def test_who_waits_on_through_a_canary_is_seen_in_it_and_out_again(registry: Reg
     within(registry, body)
 
 
-def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, shelf: Bundles) -> None:
+def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, packed: ExampleBundles) -> None:
     before = registry.channel("dev", "shop").state
-    registry.put(shelf.states[1])
+    registry.put(packed.states[1])
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(STATE)).headers["etag"]
-        new = registry.put(shelf.states[1]).id
+        new = registry.put(packed.states[1]).id
         await asyncio.to_thread(partial(registry.release, "dev", "shop", state=new))
         await until(lambda: served.feeds.channels["dev", "shop"].state != before)
 
@@ -145,28 +145,28 @@ def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, shelf: Bu
             )
 
         delta = await ask()
-        proof(shelf.states[0], delta.content, shelf.states[1])
+        proof(packed.states[0], delta.content, packed.states[1])
         assert delta.headers["etag"].startswith(f'"{new}.')
-        assert (await ask()).content == shelf.states[1]  # what could not be used once is not sent again
+        assert (await ask()).content == packed.states[1]  # what could not be used once is not sent again
         assert (await ask("b")).content == delta.content
-        assert (await ask("c", Prefer="modes=snapshot")).content == shelf.states[1]
-        assert (await ask("d", Prefer="")).content == shelf.states[1]
-        assert (await ask("e", '"0123456789abcdef.0123456789abcdef"')).content == shelf.states[1]
-        assert (await ask("f", "nonsense")).content == shelf.states[1]
+        assert (await ask("c", Prefer="modes=snapshot")).content == packed.states[1]
+        assert (await ask("d", Prefer="")).content == packed.states[1]
+        assert (await ask("e", '"0123456789abcdef.0123456789abcdef"')).content == packed.states[1]
+        assert (await ask("f", "nonsense")).content == packed.states[1]
         assert figure(served, "bundles_served_total", channel="dev", system="shop", kind="state", mode="delta") == 2
 
     within(registry, body)
 
 
 def test_large_deltas_are_worked_out_elsewhere(
-    registry: Registry, shelf: Bundles, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, packed: ExampleBundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "LARGE", 0)
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(STATE)).headers["etag"]
         old = registry.channel("dev", "shop").state
-        registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
+        registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
         await until(lambda: served.feeds.channels["dev", "shop"].state != old)
         asked = [
             client.get(STATE, headers={"If-None-Match": etag, "X-Privtab-Instance": str(at), **DELTA})
@@ -174,18 +174,18 @@ def test_large_deltas_are_worked_out_elsewhere(
         ]
         answers = await asyncio.gather(*asked)
         assert len({answer.content for answer in answers}) == 1
-        proof(shelf.states[0], answers[0].content, shelf.states[1])
+        proof(packed.states[0], answers[0].content, packed.states[1])
 
     within(registry, body)
 
 
-def test_a_policy_has_no_deltas(registry: Registry, shelf: Bundles) -> None:
+def test_a_policy_has_no_deltas(registry: Registry, packed: ExampleBundles) -> None:
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         etag = (await client.get(POLICY)).headers["etag"]
-        registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+        registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
         await asyncio.sleep(0.5)
         answer = await client.get(POLICY, headers={"If-None-Match": etag, **DELTA})
-        assert answer.content == shelf.policies[1]
+        assert answer.content == packed.policies[1]
 
     within(registry, body)
 
@@ -227,8 +227,8 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
     within(registry, body)
 
 
-def test_the_fleet_is_told_by_channel(registry: Registry, shelf: Bundles) -> None:
-    registry.release("prod", "shop", policy=registry.put(shelf.policies[1]).id)
+def test_the_fleet_is_told_by_channel(registry: Registry, packed: ExampleBundles) -> None:
+    registry.release("prod", "shop", policy=registry.put(packed.policies[1]).id)
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         for name, channel in (("a", "dev"), ("b", "prod")):
@@ -272,8 +272,8 @@ def test_a_storage_that_never_answered_is_no_registry(tmp_path: Path) -> None:
     within(Down(Registry.open(str(tmp_path)).store), body)
 
 
-def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, shelf: Bundles) -> None:
-    new = registry.put(shelf.policies[1])
+def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, packed: ExampleBundles) -> None:
+    new = registry.put(packed.policies[1])
     lost = [True]
     blob = registry.blob
 
@@ -285,15 +285,15 @@ def test_a_switch_is_told_only_when_its_bundle_can_be_sent(registry: Registry, s
     registry.blob = reading  # type: ignore[method-assign]
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
-        assert (await client.get(POLICY)).content == shelf.policies[0]
+        assert (await client.get(POLICY)).content == packed.policies[0]
         await asyncio.to_thread(partial(Registry(registry.store).release, "dev", "shop", policy=new.id))
         await asyncio.sleep(0.3)
         stale = await client.get(POLICY)
-        assert stale.content == shelf.policies[0]
+        assert stale.content == packed.policies[0]
         assert "x-privtab-stale" in stale.headers
         lost[0] = False
         await until(lambda: served.feeds.channels["dev", "shop"].policy == new.id)
-        assert (await client.get(POLICY)).content == shelf.policies[1]
+        assert (await client.get(POLICY)).content == packed.policies[1]
         assert served.feeds.trouble is None
 
     within(registry, body)

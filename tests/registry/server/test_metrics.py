@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import httpx
-from inprocess import POLICY, within
+from in_process_registry import POLICY, within
 from prometheus_client.parser import text_string_to_metric_families
 
 from privtab.registry import Registry

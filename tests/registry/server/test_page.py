@@ -7,7 +7,7 @@ from pathlib import Path
 
 import requests
 from authzen_server import Server
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 
 from privtab.registry import Canary, Registry
 
@@ -15,8 +15,8 @@ Serving = Callable[..., Server]
 EVIL = "<script>alert(1)</script>\"'&"
 
 
-def test_it_shows_channels_releases_and_sidecars(serving: Serving, registry: Registry, shelf: Bundles) -> None:
-    second = registry.put(shelf.policies[1]).id
+def test_it_shows_channels_releases_and_sidecars(serving: Serving, registry: Registry, packed: ExampleBundles) -> None:
+    second = registry.put(packed.policies[1]).id
     registry.release("dev", "shop", canary=Canary(policy=second, share=0.25), why=EVIL, by=EVIL)
     server = serving()
     held = {"X-Privtab-Instance": "web-1", "X-Privtab-Labels": "zone=a"}

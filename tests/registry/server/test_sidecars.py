@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from authzen_server import Server
 from buckets import bucket
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
 from sidecars import Opa, configuration, until
 
 from privtab.bundle.delta import contents
@@ -43,7 +43,7 @@ def fleet(server: Server, **more: Any) -> dict[str, Any]:
 
 
 def test_a_switch_is_there_within_a_second_as_a_delta(
-    serving: Any, opas: Any, registry: Registry, shelf: Bundles
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles
 ) -> None:
     server = serving()
     (opa,) = opas(configuration(server.url, instance="one", labels="app=web,zone=a"))
@@ -51,12 +51,12 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     assert not opa.allows("ben", "read", "s/a/i")
     until(lambda: all(feed["waiting"] for feed in fleet(server)["one"]["feeds"].values()))
 
-    registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
+    registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
     assert until(lambda: opa.allows("ben", "read", "s/a/i")) < 1.0
     until(lambda: opa.status()["bundles"]["state"]["type"] == "delta")
-    assert opa.data("privtab_state") == contents(shelf.states[1]).data["privtab_state"]
+    assert opa.data("privtab_state") == contents(packed.states[1]).data["privtab_state"]
 
-    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
     assert until(lambda: opa.allows("olga", "read", "s/a/i")) < 1.0
 
     until(lambda: fleet(server)["one"]["current"])
@@ -75,16 +75,16 @@ def test_a_switch_is_there_within_a_second_as_a_delta(
     )
     assert until(lambda: runs(opa, registry)) < 1.5
     assert not opa.allows("olga", "read", "s/a/i") or opa.allows("olga", "write", "s/a/i")
-    assert opa.data("privtab_state") == contents(shelf.states[0]).data["privtab_state"]
+    assert opa.data("privtab_state") == contents(packed.states[0]).data["privtab_state"]
 
 
 def test_a_way_back_is_sent_to_those_who_ran_it_before(
-    serving: Any, opas: Any, registry: Registry, shelf: Bundles
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles
 ) -> None:
     server = serving()
     (opa,) = opas(configuration(server.url, instance="one", superseded_etag_ttl_seconds=300))
     until(lambda: runs(opa, registry))
-    old, new = registry.channel("dev", "shop"), registry.put(shelf.policies[1]).id
+    old, new = registry.channel("dev", "shop"), registry.put(packed.policies[1]).id
     for policy in (new, old.policy, new, old.policy):
         registry.release("dev", "shop", policy=policy)
         until(lambda: runs(opa, registry), 5)
@@ -117,7 +117,9 @@ def test_decisions_are_counted_by_revision_rule_and_answer(serving: Any, opas: A
     )
 
 
-def test_a_canary_goes_to_those_that_it_is_for(serving: Any, opas: Any, registry: Registry, shelf: Bundles) -> None:
+def test_a_canary_goes_to_those_that_it_is_for(
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles
+) -> None:
     server = serving()
     a, b, unnamed = opas(
         configuration(server.url, instance="a", labels="zone=north"),
@@ -126,7 +128,7 @@ def test_a_canary_goes_to_those_that_it_is_for(serving: Any, opas: Any, registry
     )
     for opa in (a, b, unnamed):
         until(partial(runs, opa, registry))
-    old, new = registry.channel("dev", "shop").policy, registry.put(shelf.policies[1]).id
+    old, new = registry.channel("dev", "shop").policy, registry.put(packed.policies[1]).id
     registry.release("dev", "shop", canary=Canary(policy=new, labels={"zone": "south"}))
     until(lambda: b.revision() == new)
     time.sleep(0.5)
@@ -143,21 +145,21 @@ def test_a_canary_goes_to_those_that_it_is_for(serving: Any, opas: Any, registry
     }
 
 
-def test_without_long_polls_the_same(serving: Any, opas: Any, registry: Registry, shelf: Bundles) -> None:
+def test_without_long_polls_the_same(serving: Any, opas: Any, registry: Registry, packed: ExampleBundles) -> None:
     server = serving()
     (opa,) = opas(configuration(server.url, instance="one", wait=None))
     until(lambda: runs(opa, registry))
-    registry.release("dev", "shop", state=registry.put(shelf.states[2]).id)
+    registry.release("dev", "shop", state=registry.put(packed.states[2]).id)
     assert until(lambda: runs(opa, registry)) < 4
     assert 'waiting": true' not in json.dumps(fleet(server)["one"])
     until(lambda: 'not_modified_total{channel="dev"' in server.get("/metrics").text)
 
 
-def test_a_state_in_shards(serving: Any, opas: Any, registry: Registry, shelf: Bundles) -> None:
+def test_a_state_in_shards(serving: Any, opas: Any, registry: Registry, packed: ExampleBundles) -> None:
     from privtab.registry.names import served
 
-    shards = {key: registry.put(bundle).id for key, bundle in shelf.shards.items()}
-    registry.release("dev", "shop", policy=registry.put(shelf.sharded).id, shards=shards)
+    shards = {key: registry.put(bundle).id for key, bundle in packed.shards.items()}
+    registry.release("dev", "shop", policy=registry.put(packed.sharded).id, shards=shards)
     server = serving()
     wanted = {"policy": "policy.tar.gz", "people": served("shard", "people"), "s": served("shard", "site:s")}
     (opa,) = opas(configuration(server.url, instance="one", files=wanted))
@@ -214,7 +216,7 @@ def test_a_wrong_token_is_refused_and_seen(serving: Any, opas: Any, registry: Re
 
 
 def test_tls_with_an_authority_of_ones_own(serving: Any, opas: Any, registry: Registry, tmp_path: Path) -> None:
-    from authority import make
+    from certificates import make
 
     files = make(tmp_path)
     server = serving("--tls-cert", files.certificate, "--tls-key", files.key)
@@ -228,14 +230,14 @@ def test_tls_with_an_authority_of_ones_own(serving: Any, opas: Any, registry: Re
 
 
 def test_a_killed_server_is_missed_by_nobody(
-    serving: Any, opas: Any, registry: Registry, shelf: Bundles, tmp_path: Path
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
     server = serving()
     port = server.url.rpartition(":")[2]
     (opa,) = opas(configuration(server.url, instance="one"))
     until(lambda: runs(opa, registry))
     server.stop(signal.SIGKILL)
-    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
     time.sleep(0.5)
     assert opa.allows("ann", "read", "s/a/i")
     until(lambda: "refused" in str(opa.status()["bundles"]["policy"].get("message")))
@@ -258,7 +260,7 @@ def test_open_long_polls_do_not_hold_up_an_end(serving: Any, opas: Any, registry
 
 
 def test_storage_in_trouble_is_seen_and_what_ran_goes_on(
-    serving: Any, opas: Any, registry: Registry, shelf: Bundles, tmp_path: Path
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path
 ) -> None:
     server = serving("--poll", "0.1")
     (opa,) = opas(configuration(server.url, instance="one", wait=2))
@@ -272,20 +274,20 @@ def test_storage_in_trouble_is_seen_and_what_ran_goes_on(
     until(lambda: late.revision("policy") == opa.revision("policy") and late.revision("state") == opa.revision("state"))
     folder.unlink()
     away.rename(folder)
-    registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
+    registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
     until(lambda: runs(opa, registry))
     until(lambda: fleet(server)[""]["server"]["storage"]["ok"])
 
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
-    serving: Any, opas: Any, registry: Registry, shelf: Bundles, tmp_path: Path, allowed: bool
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path, allowed: bool
 ) -> None:
     from privtab.bundle.sign import SigningKey, new_key, opa_configuration, signed
 
     private, public = new_key("ES256")
     signing = SigningKey.of(private)
-    for state in shelf.states[:2]:
+    for state in packed.states[:2]:
         registry.release("dev", "shop", state=registry.put(signed(state, signing), resign=True).id)
     kept = registry.history("dev", "shop")[1:]
     registry.release("dev", "shop", state=kept[0].state)
@@ -302,24 +304,24 @@ def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
     until(lambda: runs(opa, registry))
     assert opa.status()["bundles"]["state"]["type"] == ("delta" if allowed else "snapshot")
     assert opa.status()["bundles"]["state"].get("code") is None
-    assert opa.data("privtab_state") == contents(shelf.states[1]).data["privtab_state"]
+    assert opa.data("privtab_state") == contents(packed.states[1]).data["privtab_state"]
 
 
-def test_out_of_a_bucket(serving: Any, opas: Any, shelf: Bundles, s3: str) -> None:
+def test_out_of_a_bucket(serving: Any, opas: Any, packed: ExampleBundles, s3: str) -> None:
     place = uuid.uuid4().hex
     options = bucket(s3, place)
     registry = Registry.open(f"s3://{place}/registry", **options)
-    registry.release("dev", "shop", policy=registry.put(shelf.policies[0]).id, state=registry.put(shelf.states[0]).id)
+    registry.release("dev", "shop", policy=registry.put(packed.policies[0]).id, state=registry.put(packed.states[0]).id)
     storage = [part for key, value in options.items() for part in ("--storage", f"{key}={json.dumps(value)}")]
     server = serving(*storage, url=registry.url)
     (opa,) = opas(configuration(server.url, instance="one"))
     until(lambda: runs(opa, registry))
-    registry.release("dev", "shop", state=registry.put(shelf.states[1]).id)
+    registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
     assert until(lambda: runs(opa, registry)) < 3
     assert opa.status()["bundles"]["state"]["type"] == "delta"
 
 
-def test_a_static_server_does_too(opas: Any, registry: Registry, shelf: Bundles) -> None:
+def test_a_static_server_does_too(opas: Any, registry: Registry, packed: ExampleBundles) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -330,7 +332,7 @@ def test_a_static_server_does_too(opas: Any, registry: Registry, shelf: Bundles)
         (opa,) = opas({name: part for name, part in config.items() if name in ("services", "bundles")})
         until(lambda: opa.data("privtab_state/shop/revision") == registry.channel("dev", "shop").state)
         registry.release(
-            "dev", "shop", policy=registry.put(shelf.policies[1]).id, state=registry.put(shelf.states[1]).id
+            "dev", "shop", policy=registry.put(packed.policies[1]).id, state=registry.put(packed.states[1]).id
         )
         until(lambda: opa.data("privtab_state/shop/revision") == registry.channel("dev", "shop").state)
         until(lambda: opa.allows("olga", "read", "s/a/i"))

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from inprocess import POLICY, STATE, until, waiting, within
-from kept_bundles import Bundles
+from example_bundles import ExampleBundles
+from in_process_registry import POLICY, STATE, until, waiting, within
 
 from privtab.errors import UsageError
 from privtab.registry import Canary, Registry, names
@@ -132,8 +132,8 @@ async def fleet(client: httpx.AsyncClient, **asked: str) -> Fleet:
     return fleet_of((await client.get("/fleet", params=asked)).json())
 
 
-def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Registry, shelf: Bundles) -> None:
-    old, new = (registry.put(policy).id for policy in shelf.policies)
+def test_a_report_without_a_name_counts_where_its_bundles_come_from(registry: Registry, packed: ExampleBundles) -> None:
+    old, new = (registry.put(policy).id for policy in packed.policies)
     registry.release("prod", "shop", policy=new)
     registry.release("other", "shop", policy=new)
 
@@ -209,9 +209,9 @@ def test_who_cannot_be_told_apart_is_waited_for_and_does_not_count() -> None:
 
 
 def test_a_canary_counts_what_was_decided_after_its_begin_by_the_sidecars_of_its_channel(
-    registry: Registry, shelf: Bundles
+    registry: Registry, packed: ExampleBundles
 ) -> None:
-    old, new = (registry.put(policy).id for policy in shelf.policies)
+    old, new = (registry.put(policy).id for policy in packed.policies)
     registry.release("prod", "shop", policy=old)
 
     def event(revision: str, at: str) -> dict[str, Any]:
@@ -254,9 +254,9 @@ async def told(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 def test_nothing_moves_while_the_last_switch_cannot_be_read(
-    registry: Registry, shelf: Bundles, caplog: pytest.LogCaptureFixture
+    registry: Registry, packed: ExampleBundles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    new = registry.put(shelf.policies[1]).id
+    new = registry.put(packed.policies[1]).id
     # Half a file of another tool: nobody ever read it, and no copy is of it.
     spoil(registry, 2)
 
@@ -266,7 +266,7 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
         assert "release 2 cannot be read" in caplog.text
         assert 'unreadable_switches{channel="dev",system="shop"} 1.0' in (await client.get("/metrics")).text
         fresh = await client.get(POLICY)
-        assert fresh.content == shelf.policies[0], "who has nothing gets what was whole last"
+        assert fresh.content == packed.policies[0], "who has nothing gets what was whole last"
         # What it runs may be what the release was to: it stays, and OPA goes on with its own mark.
         held = {"If-None-Match": f'"{new}.0123456789abcdef"'}
         stays = await client.get(POLICY, headers=held)
@@ -276,19 +276,19 @@ def test_nothing_moves_while_the_last_switch_cannot_be_read(
         await asyncio.sleep(0.2)
         assert not poll.done()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", policy=new, expect=2))
-        assert (await poll).content == shelf.policies[1]
+        assert (await poll).content == packed.policies[1]
         assert (await told(client))["trouble"] is None
 
     within(registry, body)
 
 
 def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
-    registry: Registry, shelf: Bundles, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, packed: ExampleBundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from privtab.registry.server import feeds
 
     monkeypatch.setattr(feeds, "CONFIRMED", 0.0)
-    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
 
     async def body(client: httpx.AsyncClient, served: Served) -> None:
         first = await client.get(POLICY)
@@ -296,21 +296,21 @@ def test_what_a_server_knows_goes_on_when_its_switch_is_spoilt(
         registry.store.remove("channels/dev/shop/channel.json")
         await until(lambda: bool(served.feeds.channels["dev", "shop"].trouble))
         again = await client.get(POLICY)
-        assert (again.content, again.headers["etag"]) == (shelf.policies[1], first.headers["etag"])
+        assert (again.content, again.headers["etag"]) == (packed.policies[1], first.headers["etag"])
         assert (await told(client))["sequence"] == 2
 
     within(registry, body)
 
 
 def test_a_server_that_starts_anew_and_cannot_know_gives_nobody_anything_older(
-    registry: Registry, shelf: Bundles
+    registry: Registry, packed: ExampleBundles
 ) -> None:
     old = registry.channel("dev", "shop")
-    registry.release("dev", "shop", policy=registry.put(shelf.policies[1]).id)
+    registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
     spoil(registry, 2)
 
     async def by_the_copy(client: httpx.AsyncClient, served: Served) -> None:
-        assert (await client.get(POLICY)).content == shelf.policies[1]
+        assert (await client.get(POLICY)).content == packed.policies[1]
         assert "its copy says what it said" in (await told(client))["trouble"]
 
     async def by_nothing(client: httpx.AsyncClient, served: Served) -> None:

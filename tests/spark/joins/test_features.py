@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from joined import ask
+from join_decisions import ask
 from pyspark.sql import SparkSession
 
 from privtab import pipeline

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from joined import ask, frame
+from join_decisions import ask, frame
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 

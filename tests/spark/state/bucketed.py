@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import sparks
+import spark_sessions
 
 from privtab.cli._app import run
 from privtab.spark.packages import with_packages
@@ -27,7 +27,7 @@ def main(endpoint: str, package: str, commands: str) -> None:
     }
     settings = with_packages([package], settings, remote=False)
     named: dict[str, Any] = {name.replace(".", "__"): value for name, value in settings.items()}
-    spark = sparks.session(memory="1g", brief=True, **named)
+    spark = spark_sessions.session(memory="1g", brief=True, **named)
     steps: Sequence[object] = json.loads(Path(commands).read_text(encoding="utf-8"))
     for step in steps:
         if isinstance(step, str):

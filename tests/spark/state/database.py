@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import sparks
+import spark_sessions
 
 from privtab.errors import UsageError
 from privtab.spark.state import read_state
@@ -17,7 +17,7 @@ def show(value: object) -> None:
 
 def main(policy: str, address: str) -> None:
     """Print the good rows, what is wrong, and whether a message would have told the password."""
-    spark = sparks.session(memory="1g", spark__jars__packages="org.postgresql:postgresql:42.7.4")
+    spark = spark_sessions.session(memory="1g", spark__jars__packages="org.postgresql:postgresql:42.7.4")
     options = {
         "url": f"jdbc:postgresql://{address}/postgres", "user": "reader", "password": "${DB_PASSWORD}",
         "driver": "org.postgresql.Driver",

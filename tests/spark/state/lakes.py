@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import sparks
+import spark_sessions
 
 from privtab.spark.packages import with_packages
 
@@ -26,7 +26,7 @@ def main(folder: str, *packages: str) -> None:
     iceberg = any("iceberg" in package for package in packages)
     settings = with_packages(packages, catalog(folder) if iceberg else {}, remote=False)
     named: dict[str, Any] = {name.replace(".", "__"): value for name, value in settings.items()}
-    spark = sparks.session(memory="1g", brief=True, **named)
+    spark = spark_sessions.session(memory="1g", brief=True, **named)
     first = spark.createDataFrame([("clerk", "select", "l", "a/b"), ("old", "select", "l", "t")], GRANTS)
     if any("delta" in package for package in packages):
         first.write.format("delta").save(f"{folder}/grants")

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
 import requests
+import signing_keys
 from pyspark.sql import DataFrame, SparkSession
 from worlds import policy
 from worlds import state as random_state
@@ -81,7 +81,7 @@ def listing(folder: Path) -> set[str]:
 def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     spark: SparkSession, shop: Program, tmp_path: Path
 ) -> None:
-    key = partial(keyring.pair().signing, scope="prod")
+    key = partial(signing_keys.pair().signing, scope="prod")
     made_of = Provenance(sources={"sources.yaml": "0" * 64}, choices={"policy": "shop/1"})
     first = build(spark, frames(spark, STATE), shop, tmp_path, provenance=made_of, signing=key(sequence=1))
     packed = shard_bundles(shop, STATE, provenance=made_of, signing=key(sequence=1))
@@ -170,7 +170,7 @@ def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
 def test_who_signs_may_change_and_opa_takes_it(
     spark: SparkSession, shop: Program, tmp_path: Path, opa_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, next_one = (keyring.pair("ES256", number) for number in (0, 1))
+    mine, next_one = (signing_keys.pair("ES256", number) for number in (0, 1))
     folder = tmp_path / "state"
 
     def made(state: State = STATE, **how: Any) -> Build:

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import pyspark
 import pytest
-import sparks
+import signing_keys
+import spark_sessions
 
 from privtab.errors import BundleWriteError, FileError, UsageError
 from privtab.spark.state.files import Root, place
@@ -112,7 +112,7 @@ def test_a_build_in_a_bucket_is_that_of_a_folder(s3: str, policy_file: Path, tmp
     grants = "grantee,effect,privilege,entity\nrole:a,allow,SELECT,lake:l\nrole:a,allow,SELECT,schema:m/s\n"
     (exports / "grants.csv").write_text(grants)
     (exports / "assignments.csv").write_text("principal,role\nuser:ann,a\n")
-    key, _ = keyring.pair().write(tmp_path)
+    key, _ = signing_keys.pair().write(tmp_path)
     steps: list[object] = [
         ["state", "build", str(exports), "-p", str(policy_file), "-o", folder, "--signing-key", str(key)]
         for folder in (f"s3://{s3}/state", str(tmp_path / "state"))
@@ -128,7 +128,7 @@ def test_a_build_in_a_bucket_is_that_of_a_folder(s3: str, policy_file: Path, tmp
         [sys.executable, str(HERE / "bucketed.py"), os.environ["AWS_ENDPOINT_URL"],
          f"org.apache.hadoop:hadoop-aws:{hadoop}", str(tmp_path / "steps.json")],
         capture_output=True, text=True, check=False, timeout=1500,
-        env=sparks.environment(),
+        env=spark_sessions.environment(),
     )  # fmt: skip
     if "UNRESOLVED DEPENDENCIES" in done.stdout + done.stderr:
         pytest.skip("the jars cannot be fetched: no Maven Central")

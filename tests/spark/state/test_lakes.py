@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pyspark
 import pytest
-import sparks
+import spark_sessions
 from pyspark.sql import SparkSession
 
 from privtab.errors import UsageError
@@ -77,7 +77,7 @@ def ran(*arguments: str) -> str:
     """The standard output of a Python process; skips where its jars cannot be had."""
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=600,
-        env=sparks.environment(),
+        env=spark_sessions.environment(),
     )  # fmt: skip
     if "UNRESOLVED DEPENDENCIES" in done.stdout + done.stderr:
         pytest.skip("the jars cannot be fetched: no Maven Central")

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import sparks
+import spark_sessions
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -237,7 +237,7 @@ def test_a_database(postgres: Any, policy_file: Path) -> None:
         done = subprocess.run(
             [sys.executable, str(HERE / "database.py"), str(policy_file), f"127.0.0.1:{port}"],
             capture_output=True, text=True, check=False, timeout=420,
-            env={**sparks.environment(), "DB_PASSWORD": "pa55word"},
+            env={**spark_sessions.environment(), "DB_PASSWORD": "pa55word"},
         )  # fmt: skip
     if "unresolved dependency" in done.stderr or "UNRESOLVED DEPENDENCIES" in done.stdout + done.stderr:
         pytest.skip("the driver cannot be fetched: no Maven Central")

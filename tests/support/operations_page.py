@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import keyring
 import sidecar_fleet
+import signing_keys
 import yaml
 
 from privtab.bundle.sign import opa_configuration, public_keys, signed
@@ -18,16 +18,16 @@ from privtab.registry import Registry
 POLICY = sidecar_fleet.POLICY.replace("system: shop", "system: studio")
 
 
-class Operated:
+class OperationsPage:
     """The world of the page, below a folder that is the working directory; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rig = sidecar_fleet.Rig(folder)
+        self.fleet = sidecar_fleet.SidecarFleet(folder)
         (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
         (folder / "studio.scenarios.yaml").write_text(sidecar_fleet.SCENARIOS, encoding="utf-8")
         (folder / "state.yaml").write_text(sidecar_fleet.STATE, encoding="utf-8")
-        keyring.pair("ES256", 0).write(folder, "prod")
+        signing_keys.pair("ES256", 0).write(folder, "prod")
         keys = public_keys([str(folder / "prod.pub.pem")])
         config = yaml.safe_load(sidecar_fleet.CONFIG.read_text(encoding="utf-8"))
         signing = opa_configuration(keys, "prod", config["bundles"])
@@ -39,7 +39,7 @@ class Operated:
 
     def __enter__(self) -> Self:
         assert self.deploy("--state", "state.yaml", "--why", "first") == 0
-        self.rig.serve()
+        self.fleet.serve()
         for name in ("web-1", "etl-1"):
             self.sidecar(name)
         self.wait()
@@ -48,7 +48,7 @@ class Operated:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.rig.__exit__(kind, error, trace)
+        self.fleet.__exit__(kind, error, trace)
 
     def deploy(self, *more: str) -> int:
         options = ["-r", "registry", "-c", "prod", "--signing-key", "prod.pem", "--scope", "prod"]
@@ -57,7 +57,7 @@ class Operated:
     def sidecar(self, name: str) -> None:
         before, sidecar_fleet.CONFIG = sidecar_fleet.CONFIG, self.config
         try:
-            self.rig.sidecar(name, f"app={name.partition('-')[0]}", system="studio", PRIVTAB_CHANNEL="prod")
+            self.fleet.sidecar(name, f"app={name.partition('-')[0]}", system="studio", PRIVTAB_CHANNEL="prod")
         finally:
             sidecar_fleet.CONFIG = before
 
@@ -65,17 +65,17 @@ class Operated:
         """Until every sidecar that lives runs what the channel does, and said so."""
         channel = Registry.open("registry").channel("prod", "studio")
         wanted = {"policy": channel.policy, "state": channel.state}
-        alive = set(self.rig.urls) & set(self.rig.processes)
+        alive = set(self.fleet.urls) & set(self.fleet.processes)
 
         def there() -> bool:
-            found = {one["id"]: one["bundles"] for one in self.rig.fleet()["sidecars"]}
+            found = {one["id"]: one["bundles"] for one in self.fleet.reported()["sidecars"]}
             return all(
                 found.get(name, {}).get(bundle, {}).get("revision") == revision
                 for name in alive
                 for bundle, revision in wanted.items()
             )
 
-        self.rig.wait(there)
+        self.fleet.wait(there)
 
     # --- what befalls it ---
 
@@ -87,31 +87,33 @@ class Operated:
         """Somebody who may write to the registry, and has no key, puts a state there."""
         (self.folder / "other.yaml").write_text(sidecar_fleet.STATE.replace("user:ann", "user:mallory"))
         assert run(["state", "pack", "other.yaml", "-p", "studio.yaml", "-o", "other.tar.gz"]) == 0
-        forged = signed((self.folder / "other.tar.gz").read_bytes(), keyring.pair("ES256", 1).signing(scope="prod"))
+        forged = signed(
+            (self.folder / "other.tar.gz").read_bytes(), signing_keys.pair("ES256", 1).signing(scope="prod")
+        )
         registry = Registry.open("registry")
         registry.release("prod", "studio", state=registry.put(forged).id, why="export")
 
         def refused() -> bool:
-            sidecars = [json.dumps(one) for one in self.rig.fleet()["sidecars"]]
+            sidecars = [json.dumps(one) for one in self.fleet.reported()["sidecars"]]
             return all("verification key" in one for one in sidecars)
 
-        self.rig.wait(refused)
+        self.fleet.wait(refused)
 
     def _sidecar_dead(self) -> None:
         # Its next look, after which it has nothing to complain of.
-        self.rig.wait(lambda: "verification key" not in json.dumps(self.rig.fleet()))
-        self.rig.end("etl-1", kill=True)
-        self.rig.wait(lambda: not sidecar_fleet.answers(f"{self.rig.urls['etl-1']}/health"))
+        self.fleet.wait(lambda: "verification key" not in json.dumps(self.fleet.reported()))
+        self.fleet.end("etl-1", kill=True)
+        self.fleet.wait(lambda: not sidecar_fleet.answers(f"{self.fleet.urls['etl-1']}/health"))
 
     def _sidecar_back(self) -> None:
         self.sidecar("etl-1")
         self.wait()
 
     def _registry_dead(self) -> None:
-        self.rig.end("server")
+        self.fleet.end("server")
 
     def _registry_back(self) -> None:
-        self.rig.serve()
+        self.fleet.serve()
         self.wait()
 
     def _spoilt(self) -> None:

@@ -21,7 +21,7 @@ from privtab.bundle.sign import SigningKey
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A private key and its public half, as PEM."""
 
     private: str
@@ -39,7 +39,7 @@ class Pair:
 
 
 @cache
-def pair(kind: str = "ES256", number: int = 0) -> Pair:
+def pair(kind: str = "ES256", number: int = 0) -> KeyPair:
     """The same key for the same kind and number, within a process."""
     del number
     key: Any
@@ -56,7 +56,7 @@ def pair(kind: str = "ES256", number: int = 0) -> Pair:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return Pair(private.decode(), public.decode())
+    return KeyPair(private.decode(), public.decode())
 
 
 def files(bundle: bytes) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Files:
+class CertificateFiles:
     """PEM files."""
 
     authority: Path
@@ -17,7 +17,7 @@ class Files:
     key: Path
 
 
-def make(folder: Path) -> Files:
+def make(folder: Path) -> CertificateFiles:
     """A new authority and what it vouches for."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -49,7 +49,7 @@ def make(folder: Path) -> Files:
         return builder.sign(ours, hashes.SHA256())
 
     pem = serialization.Encoding.PEM
-    files = Files(folder / "authority.pem", folder / "server.pem", folder / "server.key")
+    files = CertificateFiles(folder / "authority.pem", folder / "server.pem", folder / "server.key")
     files.authority.write_bytes(certificate("authority", ours.public_key(), authority=True).public_bytes(pem))
     files.certificate.write_bytes(certificate("registry", theirs.public_key(), authority=False).public_bytes(pem))
     plain = serialization.NoEncryption()

@@ -1,5 +1,5 @@
 """Decision points that misbehave, on real sockets: a scripted one, one that is a real OPA behind a cable that can be cut,
-and certificates that are good for nothing. The table of what happens is in `faults.py`.
+and certificates that are good for nothing. The table of what happens is in `failure_cases.py`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def reset(connection: socket.socket) -> None:
 
 
 @dataclass
-class Scripted:
+class ScriptedServer:
     """Answers the questions for names as an OPA with the policy does, and every decision by `answer`."""
 
     answer: Callable[[socket.socket], None]
@@ -115,7 +115,7 @@ class Scripted:
         return f"http://127.0.0.1:{self.port}"
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Scripted]:
+    def running(self) -> Iterator[ScriptedServer]:
         """Serve for as long as the block lasts."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
@@ -177,7 +177,7 @@ class Scripted:
         return self.open == 0
 
 
-def scripted(folder: Path, answer: bytes | Callable[[socket.socket], None], **more: Any) -> Scripted:
+def scripted(folder: Path, answer: bytes | Callable[[socket.socket], None], **more: Any) -> ScriptedServer:
     """A server that answers every decision with these bytes, or by this function."""
 
     def send(connection: socket.socket) -> None:
@@ -187,13 +187,13 @@ def scripted(folder: Path, answer: bytes | Callable[[socket.socket], None], **mo
             answer(connection)
 
     names = program_json(program(folder)) | {"revision": "p1"}
-    return Scripted(answer=send, program=names, **more)
+    return ScriptedServer(answer=send, program=names, **more)
 
 
 # --- a cable to a real OPA -------------------------------------------------------------------------------------------
 
 
-class Cable:
+class CuttableProxy:
     """A TCP proxy: passes bytes on and counts requests; `on_request` is called with the number of each."""
 
     def __init__(self, port: int, on_request: Callable[[int], None] = lambda _: None) -> None:

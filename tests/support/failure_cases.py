@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import faulty
+import failing_servers
 import requests
-from faulty import MAX_BODY, Authority, free_port, opa_process, reply, reset, scripted, wait_for, write_bundles
+from failing_servers import MAX_BODY, Authority, free_port, opa_process, reply, reset, scripted, wait_for, write_bundles
 
 from privtab import Client, DecisionError, DecisionUnavailable, InvalidRequest, PolicyError
 from privtab.opa.server import OpaServer
@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, Any] = {"timeout": (0.25, 0.25), "total": TOTAL, "retries
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Endpoint:
     """Where a client is pointed at."""
 
     url: str
@@ -39,15 +39,15 @@ class World:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a world is made with."""
+class Setup:
+    """What an endpoint is started with."""
 
     folder: Path
     opa: Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class FailureCase:
     """One thing that goes wrong."""
 
     group: str
@@ -55,7 +55,7 @@ class Fault:
     raises: type[DecisionError]
     says: str
     """A regular expression that the message holds."""
-    world: Callable[[Place], AbstractContextManager[World]]
+    starts: Callable[[Setup], AbstractContextManager[Endpoint]]
     ways: tuple[str, ...] = EVERY_WAY
     tries: int | None = None
     """How often one call asks for the decision; None where nothing counts."""
@@ -66,29 +66,29 @@ class Fault:
 Answer = bytes | Callable[[socket.socket], None]
 
 
-def script(answer: Answer, **more: Any) -> Callable[[Place], AbstractContextManager[World]]:
+def script(answer: Answer, **more: Any) -> Callable[[Setup], AbstractContextManager[Endpoint]]:
     """A scripted server."""
 
     @contextlib.contextmanager
-    def world(place: Place) -> Iterator[World]:
-        with scripted(place.folder, answer, **more).running() as server:
-            yield World(url=server.url, decisions=lambda: server.decisions)
+    def endpoint(setup: Setup) -> Iterator[Endpoint]:
+        with scripted(setup.folder, answer, **more).running() as server:
+            yield Endpoint(url=server.url, decisions=lambda: server.decisions)
 
-    return world
+    return endpoint
 
 
 @contextlib.contextmanager
-def refused(_: Place) -> Iterator[World]:
+def refused(_: Setup) -> Iterator[Endpoint]:
     """A port that is taken and not listened on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        yield World(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        yield Endpoint(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
 
 
 @contextlib.contextmanager
-def no_socket(place: Place) -> Iterator[World]:
+def no_socket(setup: Setup) -> Iterator[Endpoint]:
     """A unix socket that is not there."""
-    yield World(url=f"unix:{place.folder}/none.sock")
+    yield Endpoint(url=f"unix:{setup.folder}/none.sock")
 
 
 # --- answers that misbehave ---
@@ -141,18 +141,18 @@ def huge_endless(connection: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def no_bundle(place: Place) -> Iterator[World]:
+def no_bundle(setup: Setup) -> Iterator[Endpoint]:
     """An OPA that has nothing."""
-    with OpaServer(binary=place.opa) as opa:
-        yield World(url=opa.url)
+    with OpaServer(binary=setup.opa) as opa:
+        yield Endpoint(url=opa.url)
 
 
 @contextlib.contextmanager
-def no_state(place: Place) -> Iterator[World]:
+def no_state(setup: Setup) -> Iterator[Endpoint]:
     """An OPA with a policy alone."""
-    policy, _ = write_bundles(place.folder)
-    with OpaServer([policy], binary=place.opa) as opa:
-        yield World(url=opa.url)
+    policy, _ = write_bundles(setup.folder)
+    with OpaServer([policy], binary=setup.opa) as opa:
+        yield Endpoint(url=opa.url)
 
 
 def heard(url: str) -> bool:
@@ -163,7 +163,7 @@ def heard(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def stale(place: Place) -> Iterator[World]:
+def stale(setup: Setup) -> Iterator[Endpoint]:
     """An OPA that has not heard from its bundle server for a while."""
     delays = [
         f"--set=bundles.{name}.polling.{end}_delay_seconds=3600"
@@ -171,19 +171,19 @@ def stale(place: Place) -> Iterator[World]:
         for end in ("min", "max")
     ]
     with OpaServer(
-        write_bundles(place.folder), binary=place.opa, extra_args=["--set=status.prometheus=true", *delays]
+        write_bundles(setup.folder), binary=setup.opa, extra_args=["--set=status.prometheus=true", *delays]
     ) as opa:
         # OPA tells its status a while after it is ready; the age counts from what is told there.
         wait_for(lambda: heard(opa.url))
         time.sleep(0.4)
-        yield World(url=opa.url, settings={"max_staleness": 0.3})
+        yield Endpoint(url=opa.url, settings={"max_staleness": 0.3})
 
 
 @contextlib.contextmanager
-def silent_on_age(place: Place) -> Iterator[World]:
+def silent_on_age(setup: Setup) -> Iterator[Endpoint]:
     """An OPA whose status is not on."""
-    with OpaServer(write_bundles(place.folder), binary=place.opa) as opa:
-        yield World(url=opa.url, settings={"max_staleness": 60})
+    with OpaServer(write_bundles(setup.folder), binary=setup.opa) as opa:
+        yield Endpoint(url=opa.url, settings={"max_staleness": 60})
 
 
 AUTHZ = """\
@@ -197,28 +197,28 @@ allow if input.path == ["health"]
 """
 
 
-def token(**settings: Any) -> Callable[[Place], AbstractContextManager[World]]:
+def token(**settings: Any) -> Callable[[Setup], AbstractContextManager[Endpoint]]:
     """An OPA that wants a token."""
 
     @contextlib.contextmanager
-    def world(place: Place) -> Iterator[World]:
-        authz = place.folder / "authz.rego"
+    def endpoint(setup: Setup) -> Iterator[Endpoint]:
+        authz = setup.folder / "authz.rego"
         authz.write_text(AUTHZ, encoding="utf-8")
         arguments = ["--authentication=token", "--authorization=basic"]
-        with OpaServer(write_bundles(place.folder), binary=place.opa, paths=[authz], extra_args=arguments) as opa:
-            yield World(url=opa.url, settings=settings)
+        with OpaServer(write_bundles(setup.folder), binary=setup.opa, paths=[authz], extra_args=arguments) as opa:
+            yield Endpoint(url=opa.url, settings=settings)
 
-    return world
+    return endpoint
 
 
 def tls(
     name: str = "opa", *, host: str = "IP:127.0.0.1", expired: bool = False, trusted: bool = True, scheme: str = "https"
-) -> Callable[[Place], AbstractContextManager[World]]:
+) -> Callable[[Setup], AbstractContextManager[Endpoint]]:
     """An OPA that speaks TLS with this certificate."""
 
     @contextlib.contextmanager
-    def world(place: Place) -> Iterator[World]:
-        authority = Authority(place.folder / "authority")
+    def endpoint(setup: Setup) -> Iterator[Endpoint]:
+        authority = Authority(setup.folder / "authority")
         certificate, key = authority.sign(name, host, expired=expired)
         port = free_port()
         arguments = [
@@ -226,396 +226,400 @@ def tls(
             f"--tls-cert-file={certificate}",
             f"--tls-private-key-file={key}",
         ]
-        arguments += ["--bundle", *map(str, write_bundles(place.folder))]
-        with opa_process(place.opa, place.folder / "opa.log", *arguments):
+        arguments += ["--bundle", *map(str, write_bundles(setup.folder))]
+        with opa_process(setup.opa, setup.folder / "opa.log", *arguments):
             with Client(f"https://127.0.0.1:{port}", verify=False) as probe:
                 wait_for(probe.health)
             settings = {"verify": str(authority.certificate)} if trusted else {}
-            yield World(url=f"{scheme}://127.0.0.1:{port}", settings=settings)
+            yield Endpoint(url=f"{scheme}://127.0.0.1:{port}", settings=settings)
 
-    return world
+    return endpoint
 
 
 @contextlib.contextmanager
-def plain_http(place: Place) -> Iterator[World]:
+def plain_http(setup: Setup) -> Iterator[Endpoint]:
     """An OPA without TLS, asked with it."""
-    with OpaServer(write_bundles(place.folder), binary=place.opa) as opa:
-        yield World(url=opa.url.replace("http://", "https://"))
+    with OpaServer(write_bundles(setup.folder), binary=setup.opa) as opa:
+        yield Endpoint(url=opa.url.replace("http://", "https://"))
 
 
 NETWORK, ANSWERS, SHAPES, STATE, TRUST = "The network", "Answers", "Shapes", "Policy and state", "Trust"
 
-FAULTS: dict[str, Fault] = {
-    "refused": Fault(
+FAILURE_CASES: dict[str, FailureCase] = {
+    "refused": FailureCase(
         group=NETWORK,
         what="nobody listens: connection refused",
         raises=DecisionUnavailable,
         says="refused",
-        world=refused,
+        starts=refused,
     ),
-    "no-socket": Fault(
+    "no-socket": FailureCase(
         group=NETWORK,
         what="the unix socket is not there",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=no_socket,
+        starts=no_socket,
     ),
-    "reset": Fault(
+    "reset": FailureCase(
         group=NETWORK,
         what="the connection is reset before an answer",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(reset),
+        starts=script(reset),
         tries=3,
     ),
-    "reset-in-body": Fault(
+    "reset-in-body": FailureCase(
         group=NETWORK,
         what="the connection is reset within the body",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(reset_in_body),
+        starts=script(reset_in_body),
         tries=3,
     ),
-    "end": Fault(
+    "end": FailureCase(
         group=NETWORK,
         what="the connection ends without an answer",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(lambda c: c.shutdown(socket.SHUT_RDWR)),
+        starts=script(lambda c: c.shutdown(socket.SHUT_RDWR)),
         tries=3,
     ),
-    "short": Fault(
+    "short": FailureCase(
         group=NETWORK,
         what="the body ends early, though it reads as an allow",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(ends_early),
+        starts=script(ends_early),
         tries=3,
     ),
-    "silence": Fault(
+    "silence": FailureCase(
         group=NETWORK,
         what="no answer at all",
         raises=DecisionUnavailable,
         says="in time|within",
-        world=script(silent),
+        starts=script(silent),
         tries=3,
         at_most=True,
     ),
-    "slow-headers": Fault(
+    "slow-headers": FailureCase(
         group=NETWORK,
         what="headers that drip in, byte after byte",
         raises=DecisionUnavailable,
         says="in time|within",
-        world=script(drip(reply(YES))),
+        starts=script(drip(reply(YES))),
         tries=3,
         at_most=True,
     ),
-    "slow-body": Fault(
+    "slow-body": FailureCase(
         group=NETWORK,
         what="a body that drips in, byte after byte",
         raises=DecisionUnavailable,
         says="in time|within",
-        world=script(slow_body),
+        starts=script(slow_body),
         tries=3,
         at_most=True,
     ),
-    "no-http": Fault(
+    "no-http": FailureCase(
         group=NETWORK,
         what="something that is no HTTP",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
+        starts=script(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
         tries=3,
     ),
-    "broken-chunks": Fault(
+    "broken-chunks": FailureCase(
         group=NETWORK,
         what="a chunked body with broken chunks",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{YES}\r\n0\r\n\r\n".encode()),
+        starts=script(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{YES}\r\n0\r\n\r\n".encode()),
         tries=3,
     ),
-    "two-lengths": Fault(
+    "two-lengths": FailureCase(
         group=NETWORK,
         what="an answer that says twice how long it is, each time otherwise",
         raises=DecisionUnavailable,
         says="did not answer",
-        world=script(reply(YES, "200 OK", f"Content-Length: {2 * len(YES)}") + YES.encode()),
+        starts=script(reply(YES, "200 OK", f"Content-Length: {2 * len(YES)}") + YES.encode()),
         tries=3,
     ),
-    "400": Fault(
+    "400": FailureCase(
         group=ANSWERS,
         what="400 Bad Request",
         raises=PolicyError,
         says="400: .*malformed",
         tries=1,
-        world=script(reply('{"message": "malformed"}', "400 Bad Request")),
+        starts=script(reply('{"message": "malformed"}', "400 Bad Request")),
     ),
-    "404": Fault(
+    "404": FailureCase(
         group=ANSWERS,
         what="404 Not Found",
         raises=PolicyError,
         says="404",
         tries=1,
-        world=script(reply(YES, "404 Not Found")),
+        starts=script(reply(YES, "404 Not Found")),
     ),
-    "429": Fault(
+    "429": FailureCase(
         group=ANSWERS,
         what="429 Too Many Requests",
         raises=PolicyError,
         says="429",
         tries=1,
-        world=script(reply(YES, "429 Too Many Requests")),
+        starts=script(reply(YES, "429 Too Many Requests")),
     ),
-    "429-after": Fault(
+    "429-after": FailureCase(
         group=ANSWERS,
         what="429 with `Retry-After`",
         raises=DecisionUnavailable,
         says="429",
         tries=3,
-        world=script(reply(YES, "429 Too Many Requests", "Retry-After: 0")),
+        starts=script(reply(YES, "429 Too Many Requests", "Retry-After: 0")),
     ),
-    "500": Fault(
+    "500": FailureCase(
         group=ANSWERS,
         what="500 Internal Server Error",
         raises=DecisionUnavailable,
         says="500",
         tries=3,
-        world=script(reply(YES, "500 Internal Server Error")),
+        starts=script(reply(YES, "500 Internal Server Error")),
     ),
-    "503-after": Fault(
+    "503-after": FailureCase(
         group=ANSWERS,
         what="503 with a `Retry-After` beyond the time that is left",
         raises=DecisionUnavailable,
         says="503",
         tries=1,
-        world=script(reply(YES, "503 Service Unavailable", "Retry-After: 60")),
+        starts=script(reply(YES, "503 Service Unavailable", "Retry-After: 60")),
     ),
-    "204": Fault(
+    "204": FailureCase(
         group=ANSWERS,
         what="another 2xx, without a body",
         raises=PolicyError,
         says="204",
         tries=1,
-        world=script(b"HTTP/1.1 204 No Content\r\n\r\n"),
+        starts=script(b"HTTP/1.1 204 No Content\r\n\r\n"),
     ),
-    "redirect": Fault(
+    "redirect": FailureCase(
         group=ANSWERS,
         what="a redirect",
         raises=PolicyError,
         says="redirect",
         tries=1,
-        world=script(reply("", "307 Temporary Redirect", "Location: http://127.0.0.1:1/")),
+        starts=script(reply("", "307 Temporary Redirect", "Location: http://127.0.0.1:1/")),
     ),
-    "content-type": Fault(
+    "content-type": FailureCase(
         group=ANSWERS,
         what="another content type, though the body is an allow",
         raises=PolicyError,
         says="text/html",
         tries=1,
-        world=script(reply(YES, "200 OK", "Content-Type: text/html")),
+        starts=script(reply(YES, "200 OK", "Content-Type: text/html")),
     ),
-    "huge": Fault(
+    "huge": FailureCase(
         group=ANSWERS,
         what="a body longer than `max_body`",
         raises=PolicyError,
         says="more than 100000 bytes",
         tries=1,
-        world=script(reply(YES + " " * 300_000)),
+        starts=script(reply(YES + " " * 300_000)),
     ),
-    "endless": Fault(
+    "endless": FailureCase(
         group=ANSWERS,
         what="a body without end",
         raises=PolicyError,
         says="more than 100000 bytes",
         tries=1,
-        world=script(huge_endless),
+        starts=script(huge_endless),
     ),
-    "half-json": Fault(
+    "half-json": FailureCase(
         group=SHAPES,
         what="half a JSON document",
         raises=PolicyError,
         says="not JSON",
         tries=1,
-        world=script(reply('{"result": tr')),
+        starts=script(reply('{"result": tr')),
     ),
-    "key-twice": Fault(
+    "key-twice": FailureCase(
         group=SHAPES,
         what="an object with a key that stands there twice",
         raises=PolicyError,
         says="twice",
         tries=1,
-        world=script(reply('{"result": false, "result": true}')),
+        starts=script(reply('{"result": false, "result": true}')),
     ),
-    "undefined": Fault(
+    "undefined": FailureCase(
         group=SHAPES,
         what="undefined: 200 without a `result`",
         raises=PolicyError,
         says="undefined",
         tries=2,
-        world=script(reply("{}")),
+        starts=script(reply("{}")),
     ),
-    "wrong-shape": Fault(
+    "wrong-shape": FailureCase(
         group=SHAPES,
         what='another shape: `"true"` for `true`',
         raises=PolicyError,
         says="is not a|not a decision",
         tries=1,
-        world=script(reply('{"result": "true"}')),
+        starts=script(reply('{"result": "true"}')),
     ),
-    "one-for-all": Fault(
+    "one-for-all": FailureCase(
         group=SHAPES,
         what="one `true` for many requests",
         raises=PolicyError,
         says="is not a list",
         tries=1,
-        world=script(reply(YES)),
+        starts=script(reply(YES)),
         ways=(*MANY, "visible"),
     ),
-    "empty": Fault(
+    "empty": FailureCase(
         group=SHAPES,
         what="an empty batch",
         raises=PolicyError,
         says="is not a list of 2",
         tries=1,
-        world=script(reply('{"result": []}')),
+        starts=script(reply('{"result": []}')),
         ways=MANY,
     ),
-    "too-few": Fault(
+    "too-few": FailureCase(
         group=SHAPES,
         what="too few answers",
         raises=PolicyError,
         says="is not a list of 2",
         tries=1,
-        world=script(reply('{"result": [true]}')),
+        starts=script(reply('{"result": [true]}')),
         ways=MANY,
     ),
-    "null-in-batch": Fault(
+    "null-in-batch": FailureCase(
         group=SHAPES,
         what="an answer of a batch that is `null`",
         raises=PolicyError,
         says="more than booleans|not a decision",
         tries=1,
-        world=script(reply('{"result": [true, null]}')),
+        starts=script(reply('{"result": [true, null]}')),
         ways=MANY,
     ),
-    "out-of-range": Fault(
+    "out-of-range": FailureCase(
         group=SHAPES,
         what="a position beyond the listing",
         raises=PolicyError,
         says="positions below 2",
         tries=1,
-        world=script(reply('{"result": [0, 7]}')),
+        starts=script(reply('{"result": [0, 7]}')),
         ways=("visible",),
     ),
-    "no-bundle": Fault(
+    "no-bundle": FailureCase(
         group=STATE,
         what="no bundle is active yet",
         raises=DecisionUnavailable,
         says="no bundle is active",
-        world=no_bundle,
+        starts=no_bundle,
     ),
-    "no-state": Fault(
+    "no-state": FailureCase(
         group=STATE,
         what="a policy without its state",
         raises=DecisionUnavailable,
         says="no state bundle is active",
-        world=no_state,
+        starts=no_state,
     ),
-    "stale": Fault(
+    "stale": FailureCase(
         group=STATE,
         what="OPA has not heard from its bundle server for longer than `max_staleness`",
         raises=DecisionUnavailable,
         says="too old",
-        world=stale,
+        starts=stale,
     ),
-    "age-unknown": Fault(
+    "age-unknown": FailureCase(
         group=STATE,
         what="`max_staleness` is set and OPA does not tell its status",
         raises=DecisionUnavailable,
         says="does not tell",
-        world=silent_on_age,
+        starts=silent_on_age,
     ),
-    "unknown-name": Fault(
+    "unknown-name": FailureCase(
         group=STATE,
         what="an operation, type, flag or path that the policy does not know; null",
         raises=InvalidRequest,
         says="unknown operation",
-        world=script(reply(YES)),
+        starts=script(reply(YES)),
         tries=0,
     ),
-    "token-missing": Fault(
-        group=TRUST, what="OPA wants a token, none is sent", raises=PolicyError, says="401", world=token()
+    "token-missing": FailureCase(
+        group=TRUST, what="OPA wants a token, none is sent", raises=PolicyError, says="401", starts=token()
     ),
-    "token-wrong": Fault(
+    "token-wrong": FailureCase(
         group=TRUST,
         what="the token is wrong",
         raises=PolicyError,
         says="401",
-        world=token(token="wrong"),  # noqa: S106  (of a test)
+        starts=token(token="wrong"),  # noqa: S106  (of a test)
     ),
-    "authority-unknown": Fault(
+    "authority-unknown": FailureCase(
         group=TRUST,
         what="a certificate of an authority that is not trusted",
         raises=DecisionUnavailable,
         says="not trusted",
-        world=tls(trusted=False),
+        starts=tls(trusted=False),
     ),
-    "certificate-expired": Fault(
+    "certificate-expired": FailureCase(
         group=TRUST,
         what="an expired certificate",
         raises=DecisionUnavailable,
         says="not trusted: .*expired",
-        world=tls("old", expired=True),
+        starts=tls("old", expired=True),
     ),
-    "certificate-of-another": Fault(
+    "certificate-of-another": FailureCase(
         group=TRUST,
         what="a certificate for another host",
         raises=DecisionUnavailable,
         says="not trusted: .*mismatch",
-        world=tls("other", host="DNS:opa.example"),
+        starts=tls("other", host="DNS:opa.example"),
     ),
-    "no-tls": Fault(
+    "no-tls": FailureCase(
         group=TRUST,
         what="https to a port that speaks http",
         raises=DecisionUnavailable,
         says="no TLS connection",
-        world=plain_http,
+        starts=plain_http,
     ),
-    "tls-only": Fault(
-        group=TRUST, what="http to a port that speaks https", raises=PolicyError, says="400", world=tls(scheme="http")
+    "tls-only": FailureCase(
+        group=TRUST,
+        what="http to a port that speaks https",
+        raises=PolicyError,
+        says="400",
+        starts=tls(scheme="http"),
     ),
 }
 
 
 def ask(client: Any, way: str, *, wrong: bool = False) -> Any:
     """Ask in one way; a coroutine of an AsyncClient."""
-    read = faulty.READ
+    read = failing_servers.READ
     action = "raed" if wrong else "read"
     one = (read.user, action, read.resource)
-    both = [faulty.READ, faulty.OTHER]
+    both = [failing_servers.READ, failing_servers.OTHER]
     if wrong:
-        both = [faulty.READ, type(read)(user="ben", action=action, resource=read.resource)]
+        both = [failing_servers.READ, type(read)(user="ben", action=action, resource=read.resource)]
     match way:
         case "check" | "require" | "decide":
             return getattr(client, way)(*one)
         case "check_many" | "decide_many":
             return getattr(client, way)(both)
         case "visible":
-            return client.visible("ann", "lits" if wrong else "list", "dataset", faulty.ITEMS)
+            return client.visible("ann", "lits" if wrong else "list", "dataset", failing_servers.ITEMS)
         case _:
-            return client.filter("ann", action, faulty.ITEMS, key=lambda path: ("dataset", path))
+            return client.filter("ann", action, failing_servers.ITEMS, key=lambda path: ("dataset", path))
 
 
 def page() -> str:
     """The table for the documentation."""
     lines: list[str] = []
-    for group in dict.fromkeys(fault.group for fault in FAULTS.values()):
+    for group in dict.fromkeys(case.group for case in FAILURE_CASES.values()):
         lines += [f"## {group}", "", "| what happens | what the caller gets | tries | asked by |", "|---|---|---|---|"]
-        for fault in FAULTS.values():
-            if fault.group == group:
-                ways = "every method" if fault.ways == EVERY_WAY else ", ".join(f"`{way}`" for way in fault.ways)
-                tries = "" if fault.tries is None else f"{'up to ' if fault.at_most else ''}{fault.tries}"
-                lines.append(f"| {fault.what} | `{fault.raises.__name__}` | {tries} | {ways} |")
+        for case in FAILURE_CASES.values():
+            if case.group == group:
+                ways = "every method" if case.ways == EVERY_WAY else ", ".join(f"`{way}`" for way in case.ways)
+                tries = "" if case.tries is None else f"{'up to ' if case.at_most else ''}{case.tries}"
+                lines.append(f"| {case.what} | `{case.raises.__name__}` | {tries} | {ways} |")
         lines.append("")
     return "\n".join(lines)

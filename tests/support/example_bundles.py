@@ -51,7 +51,7 @@ grants:
 
 
 @dataclass(frozen=True)
-class Bundles:
+class ExampleBundles:
     """Packed: `policies` differ in what `read` asks for, `states` in who may; `shards` are of the last state."""
 
     programs: tuple[Program, ...]
@@ -68,7 +68,7 @@ def program(folder: Path, *, version: str = "1", read: str = READS) -> Program:
     return load_program(str(path))
 
 
-def bundles(folder: Path) -> Bundles:
+def bundles(folder: Path) -> ExampleBundles:
     programs = program(folder), program(folder, version="2", read=WIDER)
     states = []
     for at, text in enumerate(STATES):
@@ -77,7 +77,7 @@ def bundles(folder: Path) -> Bundles:
         state, findings = validate(programs[0], load(path))
         assert not findings
         states.append(state)
-    return Bundles(
+    return ExampleBundles(
         programs=programs,
         policies=tuple(policy_bundle(each) for each in programs),
         states=tuple(state_bundle(programs[0], state) for state in states),

@@ -23,7 +23,7 @@ NASTY = (
 """Names that some reader of paths, URLs or JSON takes for something else."""
 
 
-class Bundles:
+class BundleService:
     """Serves bundles by name: `bundles/<name>`."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Bundles:
         )
 
 
-def nasty_state(seed: int, roots: int = 4) -> State:
+def unusual_state(seed: int, roots: int = 4) -> State:
     """Rows about a `lake`, its `zone`s and `table`s, with names that are hard on readers."""
     rnd = random.Random(seed)
     names = [encode_name(name) for name in NASTY]
@@ -164,7 +164,7 @@ def nasty_state(seed: int, roots: int = 4) -> State:
 
 def changed(state: State, seed: int, rows: int = 3) -> State:
     """A state that has up to so many other rows in each table, in place of its first ones."""
-    rnd, other = random.Random(seed), nasty_state(seed, len(NASTY))
+    rnd, other = random.Random(seed), unusual_state(seed, len(NASTY))
     take = {table: (rnd.randint(0, rows), rnd.randint(0, rows)) for table in TABLES}
     return State(
         **{

@@ -10,7 +10,7 @@ from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 WORDS = ("why", "what", "see 12-14", "a: b", "- c", "'d", '"e', "{f", "# g", "ü", "")
 
 
-def messy(text: str, seed: int) -> str:
+def reformatted(text: str, seed: int) -> str:
     """The text with the same values, laid out at random; the same for the same seed."""
     found: list[object] = []
     root = compose(SourceFile.of("text.yaml", text), found)  # type: ignore[arg-type]

@@ -1,0 +1,31 @@
+"""A policy with one operation whose requests must say whether a flag is set, and a state in which `ann` may read without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+POLICY = """\
+privtab: 1
+system: clinic
+version: "1"
+entities: {ward: {file:}}
+privileges: [READ, SECRET, WRITE]
+semantics: {inheritance: down}
+tables:
+  file:
+    read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
+"""
+"""Further rows of `file` can be appended."""
+
+STATE = """\
+grants:
+  - {grantee: user:ann, effect: allow, privilege: READ, entity: file:w/1}
+"""
+
+
+def files(folder: Path, policy: str = POLICY) -> tuple[str, str]:
+    """The paths of the policy and the state."""
+    paths = folder / "clinic.yaml", folder / "state.yaml"
+    for path, text in zip(paths, (policy, STATE), strict=True):
+        path.write_text(text, encoding="utf-8")
+    return str(paths[0]), str(paths[1])
