@@ -18,7 +18,7 @@ PROGRAM = '''
 import json, sys, time
 from pathlib import Path
 
-import decks, sparks
+import decision_rows, spark_sessions
 from privtab.pipeline import load_program
 from privtab.spark import decide
 from privtab.spark.state import build
@@ -29,7 +29,7 @@ builder = SparkSession.builder.master(sys.argv[3])
 settings = {
     "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={sparks.LOGGING.as_uri()}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={spark_sessions.LOGGING.as_uri()}",
     "spark.executor.memory": "768m", "spark.executor.cores": "1", "spark.pyspark.python": sys.executable,
     "spark.executorEnv.PYTHONPATH": ":".join(sys.path), "spark.cores.max": "2",
     "spark.speculation": "true", "spark.speculation.interval": "100ms",
@@ -52,7 +52,7 @@ def slow(what):
 
 # What Python workers take to start is no measure of a slow task.
 spark.range(8).repartition(4).mapInArrow(lambda batches: batches, "id long").count()
-policy, state = decks.files(folder)
+policy, state = decision_rows.files(folder)
 asked = spark.createDataFrame([(n, "ann", f"s/a/{n % 3 + 1}") for n in range(400)], "row int, user string, path string").repartition(4)
 box = {"subject": "user", "action": "look", "resource": ("box", "path")}
 out = {}

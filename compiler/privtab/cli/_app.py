@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
 import typer.rich_utils
 
 from privtab import __version__, cli
@@ -76,6 +78,12 @@ def _top(
 app = application()
 
 
+@cache
+def _command(made: typer.Typer) -> Any:
+    """What Typer makes of an application; made once, since it reads the signature of every command."""
+    return typer.main.get_command(made)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing that privtab raises on purpose ends in a traceback."""
     with printable_output():
@@ -84,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        app(args=list(arguments), prog_name="privtab")
+        _command(app)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except PolicyInvalid as error:
