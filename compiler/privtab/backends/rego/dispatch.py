@@ -1,4 +1,4 @@
-"""Rows for engines without an index over rules: each row's entry is a function of its own, and functions lead there."""
+"""Dispatch for engines without an index over rules: functions that lead from a request to its row's own entry function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from privtab.backends.rego.view import ENTRY, Clause, Emitter, RowView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfType:
-    """How requests about entities of a type find their row."""
+    """How a request about an entity of a type finds its row."""
 
     function: str
     rows: Mapping[str, str]
@@ -20,7 +20,7 @@ class OfType:
 def dispatched(
     rows: Mapping[str, Sequence[RowView]], emitter: Emitter
 ) -> tuple[dict[str, list[RowView]], dict[str, OfType]]:
-    """The rows, by type, without the comparisons that an index would read, and the functions that stand for them."""
+    """The rows by type, without the comparisons that an index would use, and the functions that replace these."""
     found: dict[str, OfType] = {}
     changed: dict[str, list[RowView]] = {}
     for type_, of_type in rows.items():
@@ -35,5 +35,5 @@ def dispatched(
 
 
 def _entered(clause: Clause, function: str) -> Clause:
-    """A clause that a request reaches begins with the operation and the type; both are known where the function is."""
+    """Drop the operation and the type, with which an entry clause begins; both are known where its function is called."""
     return replace(clause, name=function, lines=clause.lines[2:]) if clause.name == ENTRY else clause

@@ -1,8 +1,8 @@
-"""Names of Rego functions: the table's, made unique and kept clear of what OPA reserves."""
+"""Names of Rego functions: from the table, made unique and distinct from OPA's own."""
 
 from __future__ import annotations
 
-# Built-in functions whose names have the shape of ours, `word_word`: a rule of that name would hide them.
+# Built-in functions whose names look like generated ones, `word_word`: a rule with such a name would hide them.
 RESERVED = frozenset(
     {
         "cast_array",
@@ -34,13 +34,13 @@ RESERVED = frozenset(
 
 
 class FunctionNames:
-    """Hands out each name once."""
+    """Issues each name once."""
 
     def __init__(self) -> None:
         self._taken = set(RESERVED)
 
     def take(self, wanted: str) -> str:
-        """The wanted name, or with the first number that makes it free.
+        """The wanted name, with the first number that makes it free if it is taken.
 
         >>> names = FunctionNames()
         >>> names.take("table_load"), names.take("table_load"), names.take("is_string")

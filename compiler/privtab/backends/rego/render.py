@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 _NAME = "(?:[^/%]|%2F|%25)+"
-"""A name in a key, which has no other escapes."""
+"""A name in a key; keys contain no other escapes."""
 _PLACEHOLDER = re.compile(r"\bexample_system\b")
 
 
@@ -32,7 +32,7 @@ _SHARDED = (
     ("state.deny[atom.privilege][key]", "lib.shard(root(atom)).deny[atom.privilege][key]"),
     ("\ndefault key_or_type(_)", "\nroot(atom) := paths[atom.slot][0]\n\ndefault key_or_type(_)"),
 )
-"""What the explanation's look-ups become where what is held on entities comes in shards."""
+"""Replacements for the explanation's look-ups if the state is sharded."""
 
 
 _REQUIRED_FLAGS = (
@@ -65,7 +65,7 @@ unsaid contains flag if {
 """,
     ),
 )
-"""What explains requests that leave off flags, for policies that require some."""
+"""Additions that explain requests without required flags, for policies that have some."""
 
 
 def render(
@@ -74,9 +74,9 @@ def render(
     """The Rego modules of a program, by path inside the bundle.
 
     `program` is the one after the passes. `name` replaces the system's name in package names, so that two versions can
-    run side by side; both read the state of the system. Without `indexed` requests are led to their row by functions, for
-    what runs Rego without an index over its rules. With `sharded` they read a state that comes in parts, and answer nothing
-    where a part that a request needs is not there. `cut`: the program's JSON does not list all minimal sets.
+    run side by side; both read the state of the system. Without `indexed`, functions lead requests to their rows, for
+    engines that run Rego without an index over its rules. With `sharded`, the modules read a sharded state, and are undefined
+    where a shard that a request needs is missing. `cut`: the program's JSON does not list all minimal sets.
     """
     name = name or program.system
     rows: dict[str, list[RowView]] = {}
@@ -130,9 +130,9 @@ def read_library(name: str) -> str:
 
 
 def explanation(name: str, program: Program, *, sharded: bool, cut: bool = False) -> str:
-    """The hand-written module that explains decisions, made out for a policy and the layout of its state.
+    """The hand-written module that explains decisions, adapted to a policy and the layout of its state.
 
-    `cut`: the program does not list all minimal sets of some row, and its explanations say so.
+    `cut`: the program does not list all minimal sets of some row, and explanations say so.
     """
     text = read_library("explain.rego")
     required = any(rule.required_flags for rule in program.rules.values())
@@ -145,30 +145,30 @@ def explanation(name: str, program: Program, *, sharded: bool, cut: bool = False
 
 
 def instantiate(text: str, name: str, system: str) -> str:
-    """A hand-written library module, made out for a system."""
+    """A hand-written library module with the names of a system filled in."""
     return _PLACEHOLDER.sub(name, text.replace("data.privtab_state.example_system", f"data.privtab_state.{system}"))
 
 
 def links(program: Program) -> dict[str, list[tuple[str, int]]]:
-    """For each entity type the types on its path with the number of names that their path has."""
+    """For each entity type, the types on its path with the number of names in each one's path."""
     return {name: [(link, program.depth(link)) for link in program.chain(name)] for name in program.entities}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPath:
-    """How the keys on the path to an entity of a type are recognised."""
+    """A pattern for the keys on the path to an entity of a type."""
 
     type: str
     chain: Sequence[tuple[str, int]]
-    """The types of the keys with the number of names in each."""
+    """The types of the keys, with the number of names in each key."""
     pattern: str
-    """What they match, joined by `//`, which is in no key."""
+    """Matches the keys, joined by `//`, which no key contains."""
     names: tuple[str, ...]
-    """What the pattern finds, as variables: a name of the path is the same in every key that has it."""
+    """Variables for what the pattern captures: a name of the path is the same in every key that contains it."""
 
 
 def key_paths(program: Program) -> list[KeyPath]:
-    """The shape of the keys of each entity type, and of those without the own key where some row can be asked so."""
+    """The key paths of each entity type, and of those without their own key if some row allows such requests."""
     unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
     found: list[KeyPath] = []
     for type_, chain in links(program).items():
@@ -187,19 +187,19 @@ def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyShape:
-    """How the keys on a path of two or more follow from the last one."""
+    """How the keys on a path of two or more are derived from the last one."""
 
     last: int
     pattern: str
-    """What the last key matches."""
+    """Matches the last key."""
     keys: str
-    """What replaces it by all keys, joined by `//`, which is in no key."""
+    """The replacement: all keys, joined by `//`, which no key contains."""
 
 
 def key_shapes(program: Program) -> dict[str, dict[int, KeyShape]]:
-    """For each entity type the shapes of its keys by their number.
+    """For each entity type, the shapes of its keys by their number.
 
-    A path of one key has none: where the pattern does not match, the key is left as it is, and equal to itself.
+    A path of one key has none: if the pattern does not match, the key remains as it is, and equals itself.
     """
     found: dict[str, dict[int, KeyShape]] = {}
     for path in key_paths(program):
@@ -211,7 +211,7 @@ def key_shapes(program: Program) -> dict[str, dict[int, KeyShape]]:
 
 def _key_shape(chain: Sequence[tuple[str, int]]) -> KeyShape:
     type_, depth = chain[-1]
-    # Each group holds the one inside and one name more, so the outermost, the first, is the whole path.
+    # Each group contains the next one and one more name, so the first, outermost group is the whole path.
     groups = "(" * depth + ")/".join([_NAME] * depth) + ")"
     keys = "//".join(f"{link}:${{{depth - names + 1}}}" for link, names in chain)
     return KeyShape(last=len(chain) - 1, pattern=f"^{type_}:{groups}$", keys=keys)
@@ -220,7 +220,7 @@ def _key_shape(chain: Sequence[tuple[str, int]]) -> KeyShape:
 def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
     """Entity type → privilege → role → deepest position on the path where its default grants give the privilege.
 
-    A scope counts when it lies at that position or above it.
+    A scope counts if it is at that position or above it.
     """
     inherits = program.semantics.inheritance == "down"
     table: dict[str, dict[str, dict[str, int]]] = {}
@@ -243,7 +243,7 @@ def _environment() -> Environment:
 
 
 def quoted(value: object) -> str:
-    """A value as a JSON literal, which is a Rego literal and a YAML scalar too; it cannot leave its line."""
+    """A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks."""
     return (
         json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
         .replace("\u2028", "\\u2028")

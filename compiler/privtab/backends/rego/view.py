@@ -1,4 +1,4 @@
-"""IR → view: the clauses of each row's function, ready to be laid out."""
+"""IR → view: the clauses of each row's functions, ready for the template."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from privtab.ir.nodes import (
 from privtab.ir.serialise import source_text
 
 ENTRY = "allowed"
-"""The function that requests reach; each of its clauses begins with the operation and the type, compared with literals."""
+"""The entry function for requests; each clause first compares the operation and the type with literals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class OwnsAny:
 
 
 Part: TypeAlias = Formula | OwnsAny
-"""What a line of a clause is made from."""
+"""What a line of a clause is generated from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """One clause of a function; no lines: it always holds."""
+    """One clause of a function; without lines, it always holds."""
 
     name: str
     args: tuple[str, ...]
@@ -55,7 +55,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowView:
-    """One row: its annotations, its functions, and where requests reach them."""
+    """One row: its annotations, its functions, and its entry clauses."""
 
     id: str
     title: str
@@ -75,13 +75,13 @@ class Emitter:
 
     program: Program
     sharded: bool = False
-    """Whether the state comes in shards by root entity: look-ups by a single key then say the root's key too."""
+    """Whether the state is sharded by root entity: look-ups by a single key then pass the root's key too."""
     names: FunctionNames = field(default_factory=FunctionNames)
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
     referred: set[str] = field(default_factory=set)
-    """The functions that `can` calls; other rows need none beside their clause of `allowed`."""
+    """The functions that `can` calls; other rows need only their clauses of `allowed`."""
     short: set[tuple[str, str]] = field(default_factory=set)
-    """The rules that may be asked with a path that lacks its last key, and look for it."""
+    """The rules that may be evaluated with a path without its last key, and check for it."""
 
     def rows(self) -> tuple[RowView, ...]:
         """A view for each rule, in the program's order."""
@@ -95,7 +95,7 @@ class Emitter:
         return tuple(self._row(rule) for rule in self.program.rules.values())
 
     def _shorten(self, rule: Rule, asked: Formula) -> None:
-        """Note a rule that looks at its own entity though that may go unnamed, and what it refers to there."""
+        """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
         itself = Target(slot=RESOURCE, type=rule.entity)
         key = (rule.entity, rule.operation)
         atoms = leaves(self.program, asked)
@@ -145,19 +145,19 @@ class Emitter:
         )
 
     def _entry(self, body: Body, rule: Rule, length: str, lines: tuple[str, ...]) -> Clause:
-        # Rule indexing wants the input compared with literals, first and directly.
+        # Rule indexing requires that the input is compared with literals, first and directly.
         reached = (
             f'input.action.name == "{rule.operation}"',
             f'input.resource.type == "{rule.entity}"',
             f"count(path) {length}",
             *(f'lib.said("{flag}")' for flag in rule.required_flags),
         )
-        # The user is checked last: that is of use only where all else holds.
+        # Check the user last, since that only matters if all else holds.
         after = ("lib.named(user)",) if self._may_hold_unheld(rule) else ()
         return body.clause(ENTRY, (*lines, *after), before=reached)
 
     def _may_hold_unheld(self, rule: Rule) -> bool:
-        """Whether the row could hold for somebody of whom the state says nothing, and so for a user without a name."""
+        """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
         if "request" in self.program.semantics.groups:
             return True
         asked = (call_condition(rule), item_condition(rule))
@@ -176,7 +176,7 @@ class Body:
         self.slots = tuple(f"{w.name}_path" for w in rule.withs)
         self.args = ("user", "path", *self.slots)
         self.own = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
-        # A call that names no item has a path without its last key: there the own type's key must be asked for by number.
+        # The path of a call without a named item lacks the last key, so the key of its own type is looked up by number.
         self.may_be_short = (rule.entity, rule.operation) in emitter.short
         self.opening = tuple(
             f'{slot} := lib.with_object("{w.name}", {{{", ".join(f"{chr(34)}{t}{chr(34)}" for t in w.types)}}})'
@@ -184,7 +184,7 @@ class Body:
         )
 
     def function(self, name: str, formula: Formula) -> list[Clause]:
-        """A function: one clause for each alternative of its condition."""
+        """A function with one clause for each alternative of its condition."""
         return [self.clause(name, lines) for lines in self.bodies(name, formula)]
 
     def bodies(self, name: str, formula: Formula) -> tuple[tuple[str, ...], ...]:
@@ -193,7 +193,7 @@ class Body:
         return tuple(self.lines_of(name, part) for part in self._compact(alternatives)) or (("false",),)
 
     def clause(self, name: str, lines: tuple[str, ...], before: tuple[str, ...] = ()) -> Clause:
-        """A clause about a request: it reads the `with` objects that it needs, then the lines."""
+        """A clause of a request's function: it reads the `with` objects, then follow the lines."""
         return self._clause(name, ("user", "path"), (*before, *self._opening(lines), *lines))
 
     def lines_of(self, name: str, formula: Part) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class Body:
             case ServiceAdmin():
                 return ("lib.service_admin(user)",)
             case Can(operation=operation, target=target):
-                # A rule that is reached with a shorter path looks out for it itself.
+                # A rule that is called with a shorter path checks for that itself.
                 called = self.emitter.functions[target.type, operation]
                 return (f"{called}(user, {self.keys(target, exact=False)})",)
             case Or():
@@ -229,7 +229,7 @@ class Body:
                 of_type = f'input.context["with"].{formula.slot}.type == '
                 self._helper(helper, [(case, (f'{of_type}"{type_}"',)) for type_, case in formula.cases])
             case OwnsAny():
-                # A path without its last key is well here: each key is looked up on its own.
+                # A path without its last key is fine here: each key is looked up on its own.
                 return (f"lib.owns_any(user, {self.keys(formula.target, exact=False)})",)
             case _:
                 assert_never(formula)
@@ -240,10 +240,10 @@ class Body:
         self.helpers += clauses or [Clause(name=name, args=("_",) * len(self.args), lines=("false",))]
 
     def _opening(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        # Where the row's own function is called, it reads the objects.
+        # A clause that calls the row's own function leaves it to that to read the objects.
         if self.own & set(lines):
             return tuple(line for slot, line in zip(self.slots, self.opening, strict=True) if _mentions(slot, lines))
-        # Read every object even where an alternative looks at none: a malformed one refuses the whole request.
+        # Read every object, even if an alternative uses none: a malformed one makes the whole request invalid.
         return tuple(
             line if _mentions(slot, lines) else line.partition(" := ")[2]
             for slot, line in zip(self.slots, self.opening, strict=True)
@@ -253,7 +253,7 @@ class Body:
         return Clause(name=name, args=tuple(a if _mentions(a, lines) else "_" for a in args), lines=lines)
 
     def _compact(self, parts: tuple[Formula, ...]) -> tuple[Part, ...]:
-        """`owner (a, b, c)` from the root down is one look-up over those keys, in place of one clause each."""
+        """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over those keys."""
         owners = [p for p in parts if isinstance(p, Owner) and p.target.slot == RESOURCE]
         found = {anchor(self.program, o.target) for o in owners}
         last = len(owners) - 1
@@ -261,7 +261,7 @@ class Body:
             return parts
         deepest = next(o for o in owners if anchor(self.program, o.target)[0] == last)
         any_of = OwnsAny(target=deepest.target)
-        # Last: more callers hold a privilege than own something, and the first alternative that holds ends the search.
+        # Last, because more callers hold a privilege than own something, and the first alternative that holds ends the search.
         return (*(p for p in parts if p not in owners), any_of)
 
     def path(self, target: Target) -> str:
@@ -276,11 +276,11 @@ class Body:
         return f'lib.single({self.path(target)}[{index}], "{target.type}")'
 
     def place(self, target: Target) -> str:
-        """The arguments by which a target is looked up on its own: its key, where there are shards after its root's."""
+        """The arguments for looking up a target on its own: its key, preceded by its root's key if the state is sharded."""
         return f"{self.path(target)}[0], {self.key(target)}" if self.emitter.sharded else self.key(target)
 
     def keys(self, target: Target, *, exact: bool = True) -> str:
-        """The expression for the keys from the root to a target; undefined, if `exact`, where the path is shorter."""
+        """The expression for the keys from the root to a target; undefined, if `exact`, for a shorter path."""
         path = self.path(target)
         length = len(self.program.chain(target.type))
         if self._on_path(target):

@@ -1,4 +1,4 @@
-"""Typed Python for the callers of one policy: wrong names, types and objects beside fail in their type checker."""
+"""Typed Python for the callers of one policy: wrong names, types and `with` objects are errors for their type checker."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["files", "render"]
 
 
 def files(policy: Compilation) -> Mapping[str, str]:
-    """One module, which imports nothing but privtab's base install."""
+    """One module, which imports only privtab's base install."""
     return {f"{policy.name}.py": render(policy.program)}

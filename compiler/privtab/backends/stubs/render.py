@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def render(program: Program) -> str:
-    """The typed module of a policy's callers; the same policy gives the same text."""
+    """The typed module for callers of a policy; the same policy gives the same text."""
     text = _environment().get_template("module.py.j2").render(module=view(program))
     return text.rstrip("\n") + "\n"
 
@@ -28,5 +28,5 @@ def _environment() -> Environment:
 
 
 def quoted(value: str) -> str:
-    """A text as a Python literal; it cannot leave its line."""
+    """A text as a Python literal, which cannot contain line breaks."""
     return json.dumps(value) if value.isascii() else ascii(value)

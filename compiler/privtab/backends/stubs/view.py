@@ -1,4 +1,4 @@
-"""Program → what the template lays out. Every name here is a Python identifier, and no two of a kind are the same."""
+"""Program → view for the template. Every name is a Python identifier, and no two of a kind are the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithView:
-    """An object beside: its key, and the classes that it may be of."""
+    """A `with` object: its key, and the classes that it may have."""
 
     name: str
     classes: tuple[str, ...]
@@ -37,7 +37,7 @@ class WithView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """Operations of one type that are asked alike."""
+    """Operations of one type whose requests have the same form."""
 
     alias: str
     entity: str
@@ -48,7 +48,7 @@ class GroupView:
     withs: tuple[WithView, ...]
     flags: tuple[str, ...]
     flags_required: bool
-    """Whether a request must say some of them."""
+    """Whether a request must state some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,11 @@ class EntityView:
     name: str
     class_name: str
     path: str
-    """For people: `metalake/catalog`."""
+    """For documentation: `catalog/schema`."""
     parameters: tuple[str, ...]
     """The names of a path, from the root down."""
     within: tuple[str, ...] | None
-    """Those without the last one, where some operation may leave it off."""
+    """Those without the last one, if some operation allows its omission."""
     enum: str
     operations: tuple[MemberView, ...]
 
@@ -76,7 +76,7 @@ class ModuleView:
     client: str
     async_client: str
     request_groups: bool
-    """Whether groups of requests count."""
+    """Whether groups in requests count."""
     types: tuple[MemberView, ...]
     entities: tuple[EntityView, ...]
     groups: tuple[GroupView, ...]
@@ -128,7 +128,7 @@ def _groups(
     members: dict[str, MemberView],
     classes: dict[str, str],
 ) -> tuple[GroupView, ...]:
-    """The operations of a type by what must and may stand beside them."""
+    """Group the operations of a type by the `with` objects and flags of their requests."""
     alike: dict[tuple[object, ...], list[str]] = {}
     for operation, shape in shapes.items():
         key = (tuple(sorted(shape.withs.items())), tuple(sorted(shape.flags)), shape.required_flags)
@@ -155,7 +155,7 @@ def _groups(
 
 
 def _named(program: Program, name: str) -> list[str]:
-    """The types that give a name to a path: a type that is single per parent gives none."""
+    """The types that add a name to a path; a type that is single per parent adds none."""
     found: list[str] = []
     for link in program.chain(name):
         if program.depth(link) > len(found):
@@ -174,13 +174,13 @@ def _members(values: Iterable[str]) -> list[MemberView]:
 
 
 class _Names:
-    """Gives each name once; a second one of the same name ends in `_`."""
+    """Issues each name once; a repeated name gets a trailing `_`."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = {*taken, *keyword.kwlist}
 
     def take(self, name: str) -> str:
-        """The name, or the next that is free."""
+        """The name, or the next free one."""
         while name in self._taken:
             name += "_"
         self._taken.add(name)
