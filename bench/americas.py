@@ -1,9 +1,9 @@
-"""Real access data, decided whole: 3,485 users by 10,127 permissions on Spark, and a sample through OPA and Wasm.
+"""Decide all of a real data set: 3,485 users by 10,127 permissions on Spark, and a sample with OPA and Wasm.
 
-    python bench/americas.py [FOLDER]     one run by itself
+    python bench/americas.py [FOLDER]     a single run
 
-The data is `americas_large` of the role mining literature (HP Labs): FOLDER, or $PRIVTAB_AMERICAS, or `../shared/data/americas_large`
-beside the checkout. Roles' permissions are grants of READ on a dataset each, users' roles are assignments.
+The data is `americas_large` of the role mining literature (HP Labs), in FOLDER, $PRIVTAB_AMERICAS, or `../shared/data/americas_large`
+relative to the checkout. Each permission of a role is a grant of READ on a dataset, each role of a user an assignment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STAGES = ("start Spark", "read the data", "prepare the state", "decide every pai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Who holds which role, what each role gives, and what follows: (user, permission) pairs. All are numbers as text."""
+    """Roles of users, permissions of roles, and the resulting (user, permission) pairs. All are numbers as text."""
 
     user_role: tuple[tuple[str, str], ...]
     role_permission: tuple[tuple[str, str], ...]
@@ -50,16 +50,16 @@ class Data:
 
     @property
     def users(self) -> list[str]:
-        """Every user, in order."""
+        """All users, sorted."""
         return sorted({user for user, _ in self.user_role} | {user for user, _ in self.user_permission})
 
     @property
     def permissions(self) -> list[str]:
-        """Every permission, in order."""
+        """All permissions, sorted."""
         return sorted({p for _, p in self.role_permission} | {p for _, p in self.user_permission})
 
     def state(self) -> State:
-        """The rows of a state."""
+        """The data as a state."""
         from privtab.request import Entity
         from privtab.state.nodes import Assignment, Grant, State
 
@@ -74,19 +74,19 @@ class Data:
 
 
 def path(permission: str) -> str:
-    """The dataset that stands for a permission."""
+    """The path of the dataset that represents a permission."""
     return f"i/n/d{permission}"
 
 
 def folder() -> Path | None:
-    """Where the data lies; None where it is nowhere."""
+    """The folder with the data; None if there is none."""
     given = os.environ.get(VARIABLE)
     found = Path(given) if given else FOLDER
     return found if (found / "user_permission.csv.gz").is_file() else None
 
 
 def read(where: Path) -> Data:
-    """The three tables."""
+    """Read the three tables."""
     return Data(
         user_role=tuple(_rows(where / "user_role.csv.gz")),
         role_permission=tuple(_rows(where / "role_permission.csv.gz")),
@@ -95,7 +95,7 @@ def read(where: Path) -> Data:
 
 
 def made_up(users: int, roles: int, permissions: int, seed: int = 0) -> Data:
-    """Data of the same shape from a seed."""
+    """Random data of the same shape."""
     rnd = random.Random(seed)
     held = {(str(u), str(rnd.randint(1, roles))) for u in range(1, users + 1) for _ in range(rnd.randint(0, 3))}
     given = {(str(r), str(rnd.randint(1, permissions))) for r in range(1, roles + 1) for _ in range(rnd.randint(1, 40))}
@@ -121,7 +121,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """One stage; the same name again adds up."""
+        """Time a stage; times of stages with the same name are added."""
         started = time.perf_counter()
         try:
             yield
@@ -130,10 +130,10 @@ class Clock:
 
 
 def on_spark(spark: SparkSession, data: Data, clock: Clock, plan: str = "auto") -> int:
-    """Decide every pair of a user and a permission; how many. Raises WrongAnswerError unless the allowed ones are the data's."""
+    """Decide every pair of a user and a permission; returns their number. Raises WrongAnswerError for wrong answers."""
     import pyarrow as pa
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     from privtab.spark import decide
 
@@ -164,7 +164,7 @@ def on_spark(spark: SparkSession, data: Data, clock: Clock, plan: str = "auto") 
 
 
 def sampled(data: Data, count: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Pairs, half of them allowed and half of them any."""
+    """Random pairs, at least half of them allowed."""
     rnd = random.Random(seed)
     allowed = sorted(data.user_permission)
     users, permissions = data.users, data.permissions
@@ -173,7 +173,7 @@ def sampled(data: Data, count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 def through_bundles(data: Data, count: int, clock: Clock) -> None:
-    """Ask a real OPA and Wasm for a sample; raises WrongAnswerError where an answer differs from the data."""
+    """Decide a sample with a real OPA and with Wasm; raises WrongAnswerError if an answer differs from the data."""
     from privtab import Client
     from privtab.bundle.pack import state_bundle
     from privtab.client import Embedded
@@ -208,7 +208,7 @@ def _compare(name: str, answers: Sequence[object], truth: Sequence[bool]) -> Non
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
-    """Each repetition is a process of its own, Spark's start included; without the data there is one line that says so."""
+    """Each repetition is a new process, including the start of Spark; without the data, the report only says so."""
     del sizes
     where = folder()
     if where is None:
@@ -260,7 +260,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def _run(where: Path) -> dict[str, Any]:
-    """One run in a process of its own."""
+    """One run in a new process."""
     done = subprocess.run([sys.executable, __file__, str(where), "--json"], capture_output=True, text=True, check=False)
     if done.returncode == 1:
         raise WrongAnswerError(done.stderr.strip().splitlines()[-1])
@@ -270,7 +270,7 @@ def _run(where: Path) -> dict[str, Any]:
 
 
 def whole(where: Path) -> dict[str, Any]:
-    """Start Spark, decide everything, compare: seconds by stage and the peak of memory."""
+    """Start Spark, decide everything and compare; returns seconds by stage and peak memory."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     import spark_sessions
     from tree import Peak
@@ -292,7 +292,7 @@ def whole(where: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """One run; exit code 1 where an answer was wrong, 2 without data."""
+    """One run; exit code 1 for wrong answers, 2 without data."""
     named = [argument for argument in arguments if not argument.startswith("-")]
     where = Path(named[0]) if named else folder()
     if where is None or not (where / "user_permission.csv.gz").is_file():

@@ -1,7 +1,7 @@
-"""Decisions in this process: `Embedded` beside the evaluator an expert would write for one question, and beside Cedar.
+"""Decisions in process: `Embedded` compared with the evaluator an expert would write for one operation, and with Cedar.
 
-`python bench/embedded.py memory ours|by_hand FOLDER SIZE` is the child that the memory is read of, and `… first FOLDER` the one that
-times a first decision.
+As child processes, `python bench/embedded.py memory ours POLICY STATE` and `… memory by_hand MODEL` measure memory, and
+`… first FOLDER` times a first decision.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _in_wasm(prepared: Any) -> list[Contestant]:
 
 
 def _cedar(prepared: Any) -> list[Contestant]:
-    """Nobody, where cedarpy is not installed."""
+    """The contestant for Cedar; none if cedarpy is not installed."""
     try:
         cedarpy = importlib.import_module("cedarpy")
     except ImportError:
@@ -194,7 +194,7 @@ def _cedar(prepared: Any) -> list[Contestant]:
 
 
 def _memory(prepared: Any, repetitions: int) -> dict[str, Spread]:
-    """Each in a process of its own, with nothing else in it."""
+    """Memory of each side, measured in a new process."""
     world, bundles = prepared.world, prepared.ours(everything=False, members=False)
     model = prepared.folder / f"{prepared.size}-model.json"
     roles = {user: sorted(world.all_roles(user)) for user in world.roles_of}
@@ -210,7 +210,7 @@ def _memory(prepared: Any, repetitions: int) -> dict[str, Spread]:
 
 
 def _first(folder: Path, repetitions: int) -> Spread:
-    """Milliseconds from `connect()` to its first decision, for a shipped policy with its sample state."""
+    """Milliseconds from `connect()` to the end of the first decision, for a shipped policy with its sample state."""
     from privtab.bundle import state_bundle
     from privtab.pipeline import find_policy, load_program, policy_bundle
     from privtab.state.load import load
@@ -238,7 +238,7 @@ def _child(*arguments: str) -> float:
 
 
 def _settled() -> float:
-    """MiB that are in use: what the allocator only keeps for later is given back first."""
+    """Resident memory in MiB, after memory that the allocator holds in reserve is returned to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return resident(int(Path("/proc/self").resolve().name))

@@ -1,11 +1,11 @@
-"""Hold concurrent callers against an OPA whose bundles change every second, and which is killed and restarted once.
+"""Run concurrent callers against an OPA whose bundles change every second, and which is killed and restarted once.
 
-python bench/load.py                                   a minute
+python bench/load.py                                   one minute
 python bench/load.py --minutes 3 --threads 16 --tasks 64
-python bench/load.py --minutes 0.2 --out /tmp/load     a look
+python bench/load.py --minutes 0.2 --out /tmp/load     a quick run
 
-Every answer is compared with the reference meaning of the revisions that may have been active between sending and
-answering. Exit code 1: an answer was wrong, a call failed that should not have, or something leaks; 3: no OPA.
+Every answer is compared with the answers of the reference for all revisions that may have been active between sending and
+answering. Exit code 1: an answer was wrong, a call failed unexpectedly, or something leaks; 3: no OPA.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from privtab.errors import PrivtabError
 
 OUT = Path(__file__).resolve().parent.parent / "build" / "load"
 
-# What the clients tell of the restart is counted here; on the screen it would be noise.
+# Errors during the restart are counted here; the clients' log messages about them would be noise.
 logging.getLogger("privtab").addHandler(logging.NullHandler())
 console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 120)
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
-    """The part of `bench/run.py`: a minute where figures are to be written, a quarter of one for a look."""
+    """The part of `bench/run.py`: a minute, or a quarter of one for few repetitions."""
     del sizes
     result = Load(Settings(minutes=1.0 if repetitions > 3 else 0.25), _progress()).run()
     written(result, OUT)
@@ -43,7 +43,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def written(result: Result, folder: Path) -> None:
-    """Put `load.json`, `load.svg` and the tables as `load.md` there."""
+    """Write `load.json`, `load.svg` and the tables as `load.md` to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "load.json").write_text(json.dumps(result_json(result), indent=2) + "\n", encoding="utf-8")
     (folder / "load.svg").write_text(picture(result), encoding="utf-8")
@@ -51,7 +51,7 @@ def written(result: Result, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """One run, shown and written."""
+    """Run once, show the result and write it to files."""
     options = _options(arguments)
     settings = Settings(**{name: getattr(options, name) for name in _NAMES}, restart=not options.no_restart)
     try:
@@ -112,7 +112,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _progress() -> Progress:
-    """A line that is kept current, or one every ten seconds where nobody watches."""
+    """Progress as a line that is updated in place, or as a new line every ten seconds if the output is no terminal."""
     if console.is_terminal:
         return lambda line: console.print(f"\r{line}", end="", soft_wrap=True)
     last = [0.0]

@@ -1,4 +1,4 @@
-"""Those who ask under load: threads that share a Client, tasks that share an AsyncClient, threads that share an Embedded."""
+"""The callers under load: threads that share a Client, tasks that share an AsyncClient, threads that share an Embedded."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from privtab.errors import PrivtabError
 MIX: tuple[tuple[Method, int], ...] = (
     ("check", 60), ("check_many", 12), ("check_many mixed", 8), ("decide", 12), ("visible", 8),
 )  # fmt: skip
-"""How often which method is called."""
+"""Methods with their weights."""
 BATCH = 20
 SIMPLE = ("open", "read", "write")
-"""Operations without flags and second objects: a batch of one of them is one exchange."""
+"""Operations without flags and second objects; a batch of requests for one of them is sent in one HTTP request."""
 EMBEDDED_REFRESH = 0.5
 
 
 class Callers:
-    """Everybody who asks, until `stop`. `tell` takes each call; `broken` takes what should never happen."""
+    """All callers, until `stop`. `tell` receives each call; `broken` receives errors that should never happen."""
 
     def __init__(
         self, world: World, *, think: float, stop: threading.Event, tell: Callable[[Call], None], broken: list[str]
@@ -43,12 +43,12 @@ class Callers:
         self._by_action = tuple(by_action.values())
 
     def threads(self, client: Client | Embedded, caller: Caller, size: int) -> None:
-        """So many threads that share a client, which is closed after them."""
+        """Run `size` threads that share a client, and close it afterwards."""
         with client:
             join(start(self._broken, *(self._thread(client, caller, seed) for seed in range(size))))
 
     def tasks(self, client: AsyncClient, size: int) -> None:
-        """So many tasks in one loop that share a client, which is closed after them."""
+        """Run `size` tasks in one event loop that share a client, and close it afterwards."""
 
         async def together() -> None:
             async with client:
@@ -85,7 +85,7 @@ class Callers:
             self._told("AsyncClient", method, questions, began, answer)
 
     def _draw(self, chance: random.Random) -> tuple[Method, Sequence[int]]:
-        """A method, and what it is asked."""
+        """A random method, and the numbers of its requests or of its listing."""
         methods, weights = zip(*MIX, strict=True)
         method: Method = chance.choices(methods, weights)[0]
         match method:
@@ -106,21 +106,21 @@ class Callers:
 
     def _told(self, caller: Caller, method: Method, questions: Sequence[int], began: float, answer: Any) -> None:
         if isinstance(answer, PrivtabError):
-            # Its traceback would keep the frames of the whole call until it is judged.
+            # The traceback would keep the frames of the call alive until it is judged.
             answer = answer.with_traceback(None)
         ended = time.monotonic()
         self._tell(Call(caller=caller, method=method, questions=questions, began=began, ended=ended, answer=answer))
 
 
 def _ask(client: Client | Embedded | AsyncClient, method: Method, asked: Listing | Request | list[Request]) -> Any:
-    """An answer, or the coroutine for one."""
+    """An answer, or a coroutine that returns it."""
     if isinstance(asked, Listing):
         return client.visible(asked.user, "list", "table", asked.items)
     return getattr(client, method.removesuffix(" mixed"))(asked)
 
 
 def start(broken: list[str], *bodies: Callable[[], None]) -> list[threading.Thread]:
-    """Threads that run these; what escapes from one of them is told in `broken`."""
+    """Start a thread for each body; uncaught exceptions are added to `broken`."""
 
     def guarded(body: Callable[[], None]) -> None:
         try:
@@ -135,6 +135,6 @@ def start(broken: list[str], *bodies: Callable[[], None]) -> list[threading.Thre
 
 
 def join(threads: Sequence[threading.Thread]) -> None:
-    """Wait for their end, for a minute at most."""
+    """Wait for the threads, at most a minute for each."""
     for thread in threads:
         thread.join(60)

@@ -1,4 +1,4 @@
-"""Whether an answer was right: the revisions that may have been active between sending and answering, and what they say."""
+"""Judge answers by the revisions that may have been active between sending and answering."""
 
 from __future__ import annotations
 
@@ -16,131 +16,131 @@ from load_world import KINDS, Kind, World, number_of
 from privtab import Decision, DecisionUnavailable
 
 Caller: TypeAlias = Literal["Client", "eager Client", "AsyncClient", "Embedded"]
-"""An eager Client has no circuit: it asks while OPA is coming back, with a policy and no state."""
+"""An eager Client has no circuit breaker: it sends requests while the restarted OPA has a policy but no state."""
 CALLERS: tuple[Caller, ...] = ("Client", "eager Client", "AsyncClient", "Embedded")
 Method: TypeAlias = Literal["check", "check_many", "check_many mixed", "decide", "visible"]
-"""`check_many` asks for one operation and is one exchange; mixed operations may be several."""
+"""`check_many` has requests for one operation, sent in one HTTP request; mixed operations may need several."""
 METHODS: tuple[Method, ...] = ("check", "check_many", "check_many mixed", "decide", "visible")
 Phase: TypeAlias = Literal["between", "swap", "restart"]
 PHASES: tuple[Phase, ...] = ("between", "swap", "restart")
 
 KEPT_FAILURES = 20
-"""How many are told in full; all are counted."""
+"""Number of failures that are kept in full; all are counted."""
 LATER = 0.4
-"""Seconds after its end at which a call is judged: what was active meanwhile is known by then."""
+"""Seconds after its end at which a call is judged, because the active bundles are known by then."""
 KEPT_SECONDS = 30.0
-"""What became active is forgotten after that, but for the last."""
+"""Seconds after which activations are forgotten, except for the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A question and what came of it; times as `time.monotonic` has them."""
+    """A call and its result; times are those of `time.monotonic`."""
 
     caller: Caller
     method: Method
     questions: Sequence[int]
-    """Positions of requests, or the one of a listing."""
+    """Positions of requests, or the position of a listing."""
     began: float
     ended: float
     answer: bool | Sequence[bool] | Sequence[str] | Decision | Exception
 
 
 class Track:
-    """The numbered bundles of one kind: when each was put in place, and when it was seen to be active."""
+    """The numbered bundles of one kind: when each was published, and when it was seen active."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._put: list[float] = []
         self._seen: deque[tuple[int, float, float]] = deque()
-        """Number, the last moment without it, the first one with it."""
+        """Number, the last time at which it was not yet active, the first time at which it was."""
         self._asked = 0.0
 
     def put(self, number: int, at: float) -> None:
-        """From `at` on the bundle service may hand it out; numbers come in order."""
+        """Record that a bundle is published from `at` on; numbers must be consecutive."""
         with self._lock:
             assert number == len(self._put)
             self._put.append(at)
 
     @property
     def known(self) -> bool:
-        """Whether any was seen."""
+        """Whether any bundle was seen active."""
         return bool(self._seen)
 
     def see(self, number: int, asked: float, heard: float) -> None:
-        """It was active at some moment between asking and hearing. ValueError: an older one is back."""
+        """Record that a bundle was active at some time from `asked` to `heard`; raises ValueError if an older one is back."""
         with self._lock:
             last = self._seen[-1][0] if self._seen else -1
             if number < last:
                 raise ValueError(f"revision {number} is active after {last}")
             if number > last:
-                # The change came after the last look that still showed the one before.
+                # The change happened after the last poll that still showed the previous bundle.
                 self._seen.append((number, self._asked if self._seen else asked, heard))
             self._asked = asked
             while len(self._seen) > 1 and self._seen[1][2] < heard - KEPT_SECONDS:
                 self._seen.popleft()
 
     def between(self, began: float, ended: float) -> range:
-        """The numbers that may have been active at a moment from `began` to `ended`, by what was seen before and after.
+        """The numbers that may have been active at some time from `began` to `ended`.
 
-        None older than the one seen last before `began`; none newer than what a look after `ended` still showed.
+        They range from the last one seen active before `began` to the one that a poll after `ended` still showed.
         """
         with self._lock:
             oldest = next((number for number, _, heard in reversed(self._seen) if heard <= began), 0)
             newest = next((number for number, without, _ in reversed(self._seen) if without <= ended), oldest)
             if newest == self._seen[-1][0] and self._asked < ended:
-                newest = bisect_left(self._put, ended) - 1  # nobody has looked since
+                newest = bisect_left(self._put, ended) - 1  # no poll since then
             return range(oldest, newest + 1)
 
     def put_since(self, since: float, ended: float) -> range:
-        """The numbers that were in place at a moment from `since` to `ended`."""
+        """The numbers that were published at some time from `since` to `ended`."""
         with self._lock:
             return range(max(0, bisect_left(self._put, since) - 1), bisect_left(self._put, ended))
 
     def changed(self, began: float, ended: float) -> bool:
-        """Whether a new one became active, or may have, between these moments."""
+        """Whether a new bundle became active, or may have, between these times."""
         with self._lock:
             return any(without <= ended and heard >= began for _, without, heard in self._seen)
 
     @property
     def lags(self) -> list[float]:
-        """Seconds from being put in place to being seen active, of the last ones."""
+        """Seconds from publishing to being seen active, for the last bundles."""
         with self._lock:
             return [heard - self._put[number] for number, _, heard in self._seen]
 
     @property
     def last(self) -> int:
-        """The number that was put in place last."""
+        """The number that was published last."""
         with self._lock:
             return len(self._put) - 1
 
 
 @dataclass(slots=True)
 class Timeline:
-    """What happened to the bundles and to OPA."""
+    """When bundles changed, and when OPA was killed and restarted."""
 
     tracks: dict[Kind, Track] = field(default_factory=lambda: {kind: Track() for kind in KINDS})
     killed: float | None = None
     dead: float | None = None
     started: float | None = None
-    """When OPA was launched again."""
+    """When OPA was started again."""
     back: float | None = None
     grace: float = 0.0
-    """Seconds after `back` in which the circuit may still be open."""
+    """Seconds after `back` in which a circuit breaker may still be open."""
 
     def outage(self, began: float, ended: float) -> bool:
-        """Whether a call touches the time in which OPA may not be reached."""
+        """Whether a call overlaps the time in which OPA may be unreachable."""
         if self.killed is None or ended < self.killed:
             return False
         return self.back is None or began <= self.back + self.grace
 
     def impossible(self, began: float, ended: float) -> bool:
-        """Whether there was no OPA from the beginning of a call to its end."""
+        """Whether no OPA was running from the beginning of a call to its end."""
         if self.dead is None or began <= self.dead:
             return False
         return self.started is None or ended < self.started
 
     def phase(self, began: float, ended: float) -> Phase:
-        """Which latencies a call counts among."""
+        """The phase to which the latency of a call belongs."""
         if self.outage(began, ended):
             return "restart"
         return "swap" if any(track.changed(began, ended) for track in self.tracks.values()) else "between"
@@ -148,7 +148,7 @@ class Timeline:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What came of all calls."""
+    """The results of all calls."""
 
     right: Counter[tuple[Caller, Method]] = field(default_factory=Counter)
     wrong: Counter[Caller] = field(default_factory=Counter)
@@ -157,24 +157,24 @@ class Verdicts:
     allows: int = 0
     answers: int = 0
     decisive: int = 0
-    """Calls where all revisions in question say the same: any other answer would have been found wrong."""
+    """Calls for which all candidate revisions agree, so that any other answer would have been found wrong."""
     failures: list[str] = field(default_factory=list)
     first_after: dict[Caller, float] = field(default_factory=dict)
-    """Seconds from the return of OPA to the end of a caller's first good answer of a call that began after it."""
+    """By caller, seconds from the return of OPA to the first answer of a call that began after it."""
 
     @property
     def calls(self) -> int:
-        """All of them."""
+        """The number of all calls."""
         return sum(sum(counter.values()) for counter in (self.right, self.wrong, self.unavailable, self.failed))
 
     @property
     def bad(self) -> int:
-        """Those that fail the run."""
+        """The number of calls that fail the run."""
         return sum(self.wrong.values()) + sum(self.failed.values())
 
 
 class Judge:
-    """Judges calls a moment after their end, so that nobody waits for it."""
+    """Judges calls a moment after their end, so that no caller waits for it."""
 
     def __init__(self, world: World, timeline: Timeline, *, embedded_age: float) -> None:
         self.world = world
@@ -182,7 +182,7 @@ class Judge:
         self.verdicts = Verdicts()
         self.latencies = Latencies()
         self._embedded_age = embedded_age
-        """No answer of an Embedded is older."""
+        """Maximum age in seconds of the bundles behind an answer of an Embedded."""
         self._calls: deque[Call] = deque()
         self.tell = self._calls.append
 
@@ -193,12 +193,12 @@ class Judge:
         self._judge_until(float("inf"))
 
     def _judge_until(self, until: float) -> None:
-        # Callers add in the order of ending, nearly.
+        # Calls are added nearly in the order of their ends.
         while self._calls and self._calls[0].ended <= until:
             self.judge(self._calls.popleft())
 
     def judge(self, call: Call) -> None:
-        """Count a call, and remember it where it fails the run."""
+        """Judge and count a call; failures are kept."""
         phase = "between" if call.caller == "Embedded" else self.timeline.phase(call.began, call.ended)
         self.latencies.add(call.caller, phase, call.ended, call.ended - call.began, good=not _is_error(call.answer))
         verdicts = self.verdicts
@@ -246,10 +246,10 @@ class Judge:
         return track.between(call.began, call.ended)
 
     def _fits_any(self, call: Call, answer: object) -> list[bool]:
-        """Whether the answer is theirs, for each of the revisions in question."""
+        """For each candidate pair of revisions, whether the answer fits it."""
         if call.method != "check_many mixed" or not isinstance(answer, Sequence):
             return [self._fits(call, policy, state) for policy, state in self._candidates(call)]
-        # Several exchanges: each answer on its own.
+        # Possibly several HTTP requests: judge each answer separately.
         variants = {self.world.variant(policy, state) for policy, state in self._candidates(call)}
         fits = [
             [answered is self.world.allowed(variant, question) for variant in variants]
@@ -258,7 +258,7 @@ class Judge:
         return [all(any(one) for one in fits), all(all(one) for one in fits)]
 
     def _fits(self, call: Call, policy: int, state: int) -> bool:
-        """Whether an answer is, as a whole, the one of these revisions."""
+        """Whether the whole answer is that of these revisions."""
         variant = self.world.variant(policy, state)
         match call.answer:
             case Decision() as decision:

@@ -1,4 +1,4 @@
-"""One run of the load: OPA with bundles that change, its death and return, who watches and who judges."""
+"""One run under load: OPA with changing bundles, its kill and restart, callers, the judge and the watch."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from privtab.errors import OpaError
 from privtab.opa.server import OpaServer
 
 LOOK_SECONDS = 0.02
-"""How often OPA is asked what is active."""
+"""Seconds between queries of OPA's active bundles."""
 PORTS = 5
 EMBEDDED_SLACK = 1.0
-"""Seconds beyond `refresh` in which a look for newer bundles has to come to its end."""
+"""Seconds beyond `refresh` within which a check for newer bundles must end."""
 EVERY_SECONDS = 0.25
-"""How often progress is told."""
+"""Seconds between progress reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is held, and for how long."""
+    """The callers, the changes and the duration of a run."""
 
     minutes: float = 1.0
     threads: int = 8
@@ -42,13 +42,13 @@ class Settings:
     tasks: int = 8
     embedded: int = 2
     think: float = 0.02
-    """Seconds of a caller's pause between calls, on average: latencies of a machine that is busy, not of a queue."""
+    """Average seconds between calls of a caller, so that latencies are those of a busy machine, not of a queue."""
     swap: float = 1.0
-    """Seconds between two policies, and between two states."""
+    """Seconds between changes of the policy, and between changes of the state."""
     down: float = 2.0
-    """Seconds that OPA stays dead."""
+    """Seconds for which OPA is down."""
     late: float = 0.7
-    """Seconds that the bundle service keeps a returning OPA waiting for its state, when it has the policy already."""
+    """Seconds by which the bundle service delays the state for the restarted OPA, which has the policy already."""
     restart: bool = True
 
     @property
@@ -59,22 +59,22 @@ class Settings:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What came out."""
+    """The result of a run."""
 
     settings: Settings
     judge: Judge
     watch: Watch
     growths: tuple[Growth, ...] = ()
     warm: float = 0.0
-    """Seconds after which the series are judged."""
+    """Seconds of warm-up, which are not judged in the series."""
     left: dict[str, int] = field(default_factory=dict)
-    """What was still open after all clients were closed, beyond what was open before."""
+    """Numbers of sockets and threads that were left open after all clients were closed."""
     broken: list[str] = field(default_factory=list)
-    """What went wrong beside the calls."""
+    """Errors other than those of calls."""
 
     @property
     def failures(self) -> list[str]:
-        """Everything that fails the run, for people."""
+        """Everything that fails the run, as text."""
         verdicts = self.judge.verdicts
         found = list(self.broken)
         found += [f"{name} of {series.series.name}" for name, series in self._leaks()]
@@ -109,12 +109,12 @@ class Load:
         self._progress = progress
         self._broken: list[str] = []
         self._stop = threading.Event()
-        """For callers and swaps."""
+        """Ends callers and swaps."""
         self._end = threading.Event()
-        """For judging, looking and sampling."""
+        """Ends judging, watching OPA and sampling."""
 
     def run(self) -> Result:
-        """Hold the load; raises OpaError where OPA cannot be started."""
+        """Run the load; raises OpaError if OPA cannot be started."""
         before = _open()
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-load-")))
@@ -125,7 +125,7 @@ class Load:
             watch = Watch(self._opa_process)
             helpers = self._start(self._look, lambda: self.judge.work(self._end), lambda: watch.work(self._end))
             try:
-                # Nobody asks before it is known what is active.
+                # Start no caller before the active bundles are known.
                 while not (self._broken or all(track.known for track in self.timeline.tracks.values())):
                     time.sleep(LOOK_SECONDS)
                 self.judge.latencies.begin()
@@ -156,7 +156,7 @@ class Load:
         )
 
     def _hold(self, watch: Watch) -> None:
-        """The time of the run, with the restart after a third of it."""
+        """Wait for the duration of the run, with the restart after a third of it."""
         ends = watch.began + self.settings.seconds
         restart_at = watch.began + self.settings.seconds / 3 if self.settings.restart else float("inf")
         while (now := time.monotonic()) < ends and not self._broken:
@@ -167,7 +167,7 @@ class Load:
             time.sleep(EVERY_SECONDS)
 
     def _warm(self, watch: Watch) -> float:
-        """A third of the run; with a restart, a tenth of it after that, but no more than three quarters in all."""
+        """The warm-up: a third of the run; with a restart, until a tenth of the run after it, but at most three quarters."""
         seconds = self.settings.seconds
         if self.timeline.back is None:
             return seconds / 3
@@ -186,7 +186,7 @@ class Load:
     # --- OPA and its bundles ---
 
     def _opa(self) -> OpaServer:
-        """Started, at a port that it can have again."""
+        """Start OPA on a port that it can use again after a restart."""
         files: dict[str, LateFile] = {kind: LateFile(self._file(kind)) for kind in KINDS}
         self._late = files["state"]
         quick = [
@@ -212,7 +212,7 @@ class Load:
         return process.pid if process.poll() is None else None
 
     def _restart(self) -> None:
-        """Kill OPA, and start it again after a while: policy first, state late."""
+        """Kill OPA and start it again after a while, with its state delayed."""
         timeline, server = self.timeline, self._server
         timeline.killed = time.monotonic()
         server.process.kill()
@@ -230,7 +230,7 @@ class Load:
         finally:
             self._late.seconds = 0.0
         back = time.monotonic()
-        # A circuit that opens again and again is open for as long as OPA was away, at most, and a second.
+        # A circuit breaker that keeps reopening stays open at most as long as OPA was away, plus a second.
         timeline.grace = back - timeline.killed + 2.0
         timeline.back = back
 
@@ -245,14 +245,14 @@ class Load:
         staged.replace(self._file(kind))
 
     def _swaps(self) -> None:
-        """Policy and state in turn."""
+        """Replace policy and state alternately."""
         turn = 0
         while not self._stop.wait(self.settings.swap / len(KINDS)):
             self._swap(KINDS[turn % len(KINDS)])
             turn += 1
 
     def _look(self) -> None:
-        """Ask OPA what is active, over a bare connection."""
+        """Poll OPA's active bundles over a bare connection."""
         while not self._end.wait(LOOK_SECONDS):
             connection = HTTPConnection("127.0.0.1", int(self._server.url.rpartition(":")[2]), timeout=5)
             try:
@@ -291,16 +291,16 @@ class Load:
 
 
 def _open() -> dict[str, int]:
-    """Sockets and threads of this process."""
+    """Numbers of open sockets and threads of this process."""
     sockets = sum(link.startswith("socket:") for link in descriptors("self"))
     return {"sockets": sockets, "threads": threading.active_count()}
 
 
 def _left(before: dict[str, int]) -> dict[str, int]:
-    """What is open beyond what was, once things had a moment to close."""
+    """Numbers of sockets and threads beyond `before`, after a moment for them to close."""
     deadline = time.monotonic() + 3
     while True:
-        gc.collect()  # a call that was cancelled while it connected leaves its socket to the collector
+        gc.collect()  # the socket of a call that was cancelled while connecting is closed by the garbage collector
         left = {what: count - before[what] for what, count in _open().items()}
         if all(count <= 0 for count in left.values()) or time.monotonic() > deadline:
             return left

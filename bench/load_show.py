@@ -1,4 +1,4 @@
-"""A run for people: tables and a histogram as text, a picture, the JSON of the result."""
+"""Present a run: tables and histograms as text, an SVG picture, and the result as JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BAR = 44
 
 
 def load_report(result: Result) -> Report:
-    """For the page of benchmarks."""
+    """The tables for the page of benchmarks."""
     return Report(part="load", tables=(_held(result), _latencies(result), _growths(result)))
 
 
 def text(result: Result, console: Console) -> None:
-    """Show everything."""
+    """Print tables, histograms and failures."""
     console.print()
     for table in load_report(result).tables:
         shown = RichTable(title=table.title, title_justify="left", title_style="bold")
@@ -51,7 +51,7 @@ def text(result: Result, console: Console) -> None:
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """Everything, for programs."""
+    """The result as JSON."""
     judge, verdicts, settings = result.judge, result.judge.verdicts, result.settings
     timeline = judge.timeline
     began = result.watch.began
@@ -158,7 +158,7 @@ def _latencies(result: Result) -> Table:
 
 
 def _growths(result: Result) -> Table:
-    def verdict(judged: bool, leaks: bool) -> str:  # noqa: FBT001  (both are what they are)
+    def verdict(judged: bool, leaks: bool) -> str:  # noqa: FBT001  (private, called in one place)
         return "too short to judge" if not judged else "**grows**" if leaks else "steady"
 
     return Table(
@@ -181,7 +181,7 @@ def _growths(result: Result) -> Table:
 
 
 def _bars(histogram: Histogram) -> Iterator[str]:
-    """One line for each bucket that is not empty; the bar is as long as the logarithm of the count."""
+    """One line for each bucket from the first to the last non-empty one, with bars on a logarithmic scale."""
     counts = histogram.coarse([edge / 1e3 for edge in EDGES_MS])
     longest = math.log10(max(counts) + 1)
     used = [at for at, count in enumerate(counts) if count]
@@ -206,7 +206,7 @@ INK, FAINT = "#333", "#ddd"
 
 
 def picture(result: Result) -> str:
-    """Latencies by share of the calls and by time, and what is held, as SVG."""
+    """An SVG of latencies by share of the calls and by time, and of memory, descriptors and threads."""
     seconds = result.settings.seconds
     panels = [
         _shares(result),
@@ -237,7 +237,7 @@ def picture(result: Result) -> str:
 
 
 class _Axes:
-    """Where values lie within a panel."""
+    """Maps values to coordinates within a panel."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], *, log: bool = False) -> None:
         self._x, self._y, self._log = x, y, log
@@ -273,7 +273,7 @@ class _Axes:
 
 
 def _shares(result: Result) -> str:
-    """Latency by share of the calls: the further right, the rarer."""
+    """Latency by share of the calls, with the rarest on the right."""
     latencies = result.judge.latencies
     phases: tuple[tuple[Phase, str], ...] = (("between", ""), ("swap", "6 3"), ("restart", "2 3"))
     axes = _Axes((0, 4), _decades(latencies.merged(CALLERS, PHASES)), log=True)
@@ -296,7 +296,7 @@ def _shares(result: Result) -> str:
 
 
 def _latency_by_time(result: Result, seconds: float) -> str:
-    """The median and the worst latency of each second."""
+    """The median and the maximum latency of each second."""
     latencies = result.judge.latencies
     axes = _Axes((0, seconds), _decades(latencies.merged(CALLERS, PHASES)), log=True)
     parts = [
@@ -322,14 +322,14 @@ def _latency_by_time(result: Result, seconds: float) -> str:
 
 
 def _by_time(result: Result, seconds: float, which: Sequence[int], title: str) -> str:
-    """Some of the series."""
+    """A panel of several series by time."""
     columns = {at: result.watch.column(at, until=seconds) for at in which}
     most = _round_up(max((value for column in columns.values() for _, value in column), default=1))
     axes = _Axes((0, seconds), (0, most))
     parts = [_restart_band(result, axes), axes.frame(title, _times(seconds), [most * part / 4 for part in range(5)])]
     for place, (at, column) in enumerate(columns.items()):
         dash = "" if SERIES_COLOURS[at] not in SERIES_COLOURS[which[0] : at] else "6 3"
-        # A gap where OPA was away.
+        # Leave a gap for the time when OPA was down.
         stretch: list[tuple[float, float]] = []
         for point in column:
             if stretch and point[0] - stretch[-1][0] > 3 * result.watch.every:
@@ -351,7 +351,7 @@ def _by_time(result: Result, seconds: float, which: Sequence[int], title: str) -
 
 
 def axes_key(x: float, colour: str, dash: str, label: str) -> str:
-    """A stroke and what it stands for, above a panel."""
+    """A legend entry above a panel."""
     stroke = (
         f'<line x1="{x}" x2="{x + 16}" y1="-14" y2="-14" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>'
     )

@@ -1,4 +1,4 @@
-"""Latencies in buckets, and what a process holds while it runs: memory, descriptors, threads; whether that grows."""
+"""Latency histograms, and the memory, descriptors and threads of the processes over time, with a test for leaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 class Histogram:
-    """Counts of durations in buckets that are 2% wide: its size does not depend on how many there are."""
+    """Counts of durations in buckets that are 2 % wide, so that its size is constant."""
 
     __slots__ = ("counts", "most", "total")
 
@@ -31,14 +31,14 @@ class Histogram:
         self.most = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count a duration."""
         at = int(math.log(max(seconds, LEAST) / LEAST, STEP))
         self.counts[min(at, BUCKETS - 1)] += 1
         self.total += 1
         self.most = max(self.most, seconds)
 
     def quantile(self, share: float) -> float:
-        """Seconds that so large a share stays within, at most 2% too many.
+        """The quantile for a share in seconds, overestimated by at most 2 %.
 
         >>> histogram = Histogram()
         >>> for milliseconds in range(1, 101): histogram.add(milliseconds / 1000)
@@ -53,14 +53,14 @@ class Histogram:
         return self.most
 
     def merge(self, other: Histogram) -> None:
-        """Count all of another's."""
+        """Add the counts of another histogram."""
         for at, count in enumerate(other.counts):
             self.counts[at] += count
         self.total += other.total
         self.most = max(self.most, other.most)
 
     def coarse(self, edges: Sequence[float]) -> list[int]:
-        """How many are below each edge and not below the one before; the last number has the rest."""
+        """Counts in the intervals that end at each edge; the last count is of all above the last edge."""
         found = [0] * (len(edges) + 1)
         for at, count in enumerate(self.counts):
             if count:
@@ -77,7 +77,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Second:
-    """A second of a caller's calls; latencies in milliseconds."""
+    """The calls of a caller that ended in one second; latencies in milliseconds."""
 
     at: int
     calls: int
@@ -88,18 +88,18 @@ class Second:
 
 
 class Latencies:
-    """Latencies of good answers by caller and phase, and second by second. One thread writes."""
+    """Latencies of successful calls by caller and phase, and by second. Only one thread may write."""
 
     def __init__(self) -> None:
         self.by_phase: dict[tuple[str, str], Histogram] = {}
         self.seconds: dict[str, list[Second]] = {}
         self.errors = Histogram()
-        """How long those waited who got no answer."""
+        """Durations of calls without an answer."""
         self._now: dict[str, tuple[int, Histogram, int]] = {}
         self._began = time.monotonic()
 
     def add(self, caller: str, phase: str, ended: float, seconds: float, *, good: bool) -> None:
-        """Count one call."""
+        """Count a call."""
         at = int(ended - self._began)
         since, histogram, errors = self._now.get(caller, (at, Histogram(), 0))
         if since < at:
@@ -118,11 +118,11 @@ class Latencies:
         self.seconds.setdefault(caller, []).append(second)
 
     def begin(self) -> None:
-        """The clock of the seconds starts now."""
+        """Start counting seconds now."""
         self._began = time.monotonic()
 
     def merged(self, callers: Sequence[str], phases: Sequence[str]) -> Histogram:
-        """All of them together."""
+        """The combined histogram of several callers and phases."""
         whole = Histogram()
         for (caller, phase), histogram in self.by_phase.items():
             if caller in callers and phase in phases:
@@ -135,12 +135,12 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What may not grow, and by how much it may seem to."""
+    """A quantity that must not grow, and the growth that counts as noise."""
 
     name: str
     unit: str
     least: float
-    """Growth that is taken for noise."""
+    """Growth that counts as noise."""
     share: float
     """The same, as a share of the median."""
     memory: bool = False
@@ -155,23 +155,23 @@ SERIES: tuple[Series, ...] = (
     Series(name="descriptors of OPA", unit="", least=4, share=0.15),
 )
 JUDGED_SECONDS = 20.0
-"""Memory is judged where there is at least so much time after warming up."""
+"""Least seconds after the warm-up for which memory is judged."""
 MOST_PAIRS = 300
 
 
 def held(opa: int | None) -> tuple[float, ...]:
-    """One number for each of SERIES; NaN for those of an OPA that is not there."""
+    """One number for each of SERIES; NaN for those of OPA if it is not running."""
     links = descriptors("self")
     of_opa = (float("nan"), float("nan"))
     if opa is not None:
-        with suppress(OSError, ValueError):  # it may have just gone
+        with suppress(OSError, ValueError):  # it may have just ended
             of_opa = (resident(str(opa)), float(len(descriptors(str(opa)))))
     sockets = sum(link.startswith("socket:") for link in links)
     return resident("self"), of_opa[0], float(len(links)), float(sockets), float(threading.active_count()), of_opa[1]
 
 
 def resident(pid: str) -> float:
-    """MiB of a process that are in memory now; ValueError for one that has ended."""
+    """Resident memory of a process in MiB; raises ValueError for one that has ended."""
     pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     if pages == "0":
         raise ValueError(f"process {pid} has ended")
@@ -179,19 +179,19 @@ def resident(pid: str) -> float:
 
 
 def descriptors(pid: str) -> list[str]:
-    """What a process's open descriptors are."""
+    """The targets of a process's open descriptors."""
     found = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
             found.append(str(link.readlink()))
         except OSError:
-            continue  # closed meanwhile: the one of this listing, for one
+            continue  # closed meanwhile, such as the descriptor of this listing
     return found
 
 
 @dataclass(slots=True)
 class Watch:
-    """Samples of what is held, twice a second."""
+    """Samples of SERIES, twice a second."""
 
     opa: Callable[[], int | None]
     every: float = 0.5
@@ -205,13 +205,13 @@ class Watch:
             self.samples.append((time.monotonic() - self.began, *held(self.opa())))
 
     def column(self, number: int, since: float = 0.0, until: float = math.inf) -> list[tuple[float, float]]:
-        """(seconds, value) of a series."""
+        """The points (seconds, value) of a series."""
         return [(s[0], s[number + 1]) for s in self.samples if since <= s[0] <= until and not math.isnan(s[number + 1])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What became of a series after warming up."""
+    """The growth of a series after the warm-up."""
 
     series: Series
     first: float
@@ -219,7 +219,7 @@ class Growth:
     median: float
     per_minute: float
     grown: float
-    """By the slope, over the time that is judged."""
+    """Growth by the slope, over the time that is judged."""
     allowed: float
     judged: bool
 
@@ -229,7 +229,7 @@ class Growth:
         return self.judged and self.grown > self.allowed
 
     def json(self) -> Mapping[str, object]:
-        """For the result."""
+        """The growth as JSON."""
         numbers = {
             name: round(getattr(self, name), 2)
             for name in ("first", "last", "median", "per_minute", "grown", "allowed")
@@ -244,7 +244,7 @@ class Growth:
 
 
 def growth(series: Series, points: Sequence[tuple[float, float]]) -> Growth:
-    """Judge a series by its slope: the median of the slopes between points, which single outliers do not move.
+    """Judge a series by the median of the slopes between its points, which is robust against outliers.
 
     >>> steady = [(t / 2, 100 + t % 3) for t in range(120)]
     >>> growth(SERIES[0], steady).leaks, growth(SERIES[0], [(t, v + t) for t, v in steady]).leaks
@@ -270,7 +270,7 @@ def growth(series: Series, points: Sequence[tuple[float, float]]) -> Growth:
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    # Means of neighbours keep the number of pairs small, whatever the length.
+    # Average neighbouring points to limit the number of pairs.
     size = max(1, math.ceil(len(points) / MOST_PAIRS))
     means = [
         (statistics.fmean(t for t, _ in part), statistics.fmean(v for _, v in part))

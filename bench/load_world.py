@@ -1,4 +1,4 @@
-"""What is asked under load: policies and states that differ, bundles of them, and the answers by the reference meaning."""
+"""The world under load: different policies and states, their bundles, requests, and the answers of the reference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VARIANTS: Sequence[Mapping[str, str]] = (
     {"open": "USE (schema)", "read": "USE (schema) and READ (table) or owner (table)", "write": "WRITE (table)"},
     {"open": "READ/WRITE (schema)", "read": "READ/WRITE (table)", "write": "WRITE (table) and can open (schema)"},
 )
-"""Two policies with the same operations, which mean something else by them."""
+"""Two policies with the same operations and different conditions."""
 STATES = 8
 USERS, GROUPS, ROLES, SCHEMAS, TABLES = 40, 6, 16, 6, 12
 GRANTS, ASSIGNMENTS = 160, 60
@@ -56,7 +56,7 @@ QUESTIONS, LISTING = 240, 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """The contents of a policy and of a state, by number; revisions differ even where these recur."""
+    """A combination of a policy and a state, by number; bundles with the same content still have different revisions."""
 
     policy: int
     state: int
@@ -64,14 +64,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The question which of these tables a user may see."""
+    """The arguments of a call of `visible`: a user and tables."""
 
     user: str
     items: tuple[str, ...]
 
 
 class World:
-    """The policies and states, the questions, and the right answers."""
+    """The policies and states, the requests, and the correct answers."""
 
     def __init__(self, seed: int = 2024) -> None:
         self._chance = random.Random(seed)
@@ -95,21 +95,21 @@ class World:
         return tuple(Variant(policy=p, state=s) for p in range(len(VARIANTS)) for s in range(STATES))
 
     def allowed(self, variant: Variant, question: int) -> bool:
-        """The right answer to a request."""
+        """The correct answer to a request."""
         return self._answers[variant][question]
 
     def visible(self, variant: Variant, listing: int) -> tuple[str, ...]:
-        """The right answer to a listing."""
+        """The correct answer to a listing."""
         return self._visible[variant][listing]
 
     def variant(self, policy: int, state: int) -> Variant:
-        """What the bundles of these numbers hold."""
+        """The contents of the bundles with these numbers."""
         return Variant(policy=policy % len(VARIANTS), state=state % STATES)
 
     # --- bundles ---
 
     def bundle(self, kind: Kind, number: int) -> bytes:
-        """The bundle with a number; its revision is the number, so no two are alike."""
+        """The bundle with a number, which is part of its revision, so that all bundles differ."""
         return self._policy(number) if kind == "policy" else self._state(number)
 
     def _policy(self, number: int) -> bytes:
@@ -197,12 +197,12 @@ class World:
 
 
 class LateFile(PosixPath):
-    """A file that is handed out only after `seconds`, which may change: a bundle service that takes its time."""
+    """A file that takes `seconds` to read, which can be changed: simulates a slow bundle service."""
 
     seconds = 0.0
 
     def read_bytes(self) -> bytes:
-        """As Path.read_bytes, later."""
+        """Like Path.read_bytes, with a delay."""
         time.sleep(self.seconds)
         return super().read_bytes()
 

@@ -1,6 +1,6 @@
-"""From a saved table to a fleet that decides by it, and back: one registry server, twenty OPA processes, `privtab deploy`.
+"""Time from a saved policy to a fleet that decides by it, and back: a registry server, twenty OPA processes, `privtab deploy`.
 
-python bench/operate_fleet.py --sidecars 4 --deploys 3     a look, alone
+python bench/operate_fleet.py --sidecars 4 --deploys 3     a quick run of this part only
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ ASKED = {
     "action": {"name": "probe"},
     "resource": {"type": "table", "id": "demo/hive/sales/orders"},
 }
-"""An operation that the table gets and loses: no scenario says anything of it, and all of them are asked."""
+"""A request for an operation that is added to the policy and removed again; no scenario covers it, and all still run."""
 TABLE, PROBE = "\n  table:\n", "    probe: member (metalake)\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One deployment or rollback: seconds from its beginning."""
+    """One deployment or rollback, in seconds from its start."""
 
     activated: tuple[float, ...]
-    """Until each sidecar ran it, by its own clock."""
+    """Until each sidecar activated it, by the sidecar's own report."""
     ended: float
-    """Until the command had seen all of them and ended."""
+    """Until the command had seen all activations and ended."""
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class Fleet:
-    """The processes, and the tables that are edited."""
+    """The processes, and the policies that are edited."""
 
     folder: Path
     server: str
@@ -63,11 +63,11 @@ class Fleet:
 
     @property
     def policy(self) -> Path:
-        """The policy that is edited; its scenarios stand beside it."""
+        """The policy that is edited, next to its scenarios."""
         return self.folder / "tables" / NAME
 
     def command(self, *arguments: str) -> tuple[float, dict[str, Any]]:
-        """Run a command as a person does; when it ended, and what it told."""
+        """Run a command of privtab; returns the time at which it ended, and its output."""
         given = ["--registry", str(self.folder / "registry"), "--server", self.server, "--expect", str(len(self.urls))]
         command = [sys.executable, "-m", "privtab", *arguments, *given, "--timeout", "120", "--format", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -78,7 +78,7 @@ class Fleet:
         return ended, told
 
     def activations(self, revision: str, since: float) -> tuple[float, ...]:
-        """Seconds until each sidecar ran a policy, by the report of each; raises WrongAnswerError where one does not."""
+        """Seconds until each sidecar activated a revision, by its own report; raises WrongAnswerError if one did not."""
         found = []
         for url in self.urls:
             status = json.loads(Caller(url).read("/v1/status"))["result"]["bundles"]["policy"]
@@ -88,14 +88,14 @@ class Fleet:
         return tuple(found)
 
     def check(self, allowed: bool) -> None:  # noqa: FBT001  (it is the answer)
-        """Every sidecar decides by it; raises WrongAnswerError."""
+        """Check the decision of every sidecar; raises WrongAnswerError."""
         wrong = [url for url in self.urls if Caller(url).ask(f"privtab/{SYSTEM}/allow", ASKED) is not allowed]
         if wrong:
             raise WrongAnswerError(f"{len(wrong)} of {len(self.urls)} sidecars decide by something else")
 
 
 def report(_sizes: Sequence[str], repetitions: int, *, sidecars: int = SIDECARS, deploys: int | None = None) -> Report:
-    """Deployments one after the other, every second one a way back by `rollback`."""
+    """Deployments one after the other, each followed by a rollback."""
     deploys = deploys or max(3, DEPLOYS_A_REPETITION * repetitions)
     with fleet(sidecars) as running:
         forward, backward = [], []
@@ -162,7 +162,7 @@ def _row(name: str, seconds: Sequence[float]) -> tuple[str, ...]:
 
 @contextmanager
 def fleet(sidecars: int) -> Iterator[Fleet]:
-    """A server and its sidecars, all with the shipped policy and state."""
+    """Run a server and its sidecars, all with the shipped policy and state."""
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         shutil.copytree(SOURCE, folder / "tables")

@@ -1,6 +1,6 @@
-"""A state of a million grants in operation: building its bundle, OPA's memory with it and while it swaps, one changed grant.
+"""A state of a million grants in operation: building its bundle, OPA's memory with it and during a swap, one changed grant.
 
-python bench/operate_state.py --grants 20000     a look, alone
+python bench/operate_state.py --grants 20000     a quick run of this part only
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONG_POLLING = "application/vnd.openpolicyagent.bundles"
 
 
 def made_state(grants: int) -> State:
-    """So many different grants on the tables, schemas and catalogs of ten metalakes; the same on every machine."""
+    """A state with that many distinct grants on tables, schemas and catalogs of ten metalakes; the same on every machine."""
     chance = random.Random(1107)
     users, roles = max(grants // 10, 100), max(grants // 200, 10)
     found: dict[tuple[str, str, str, str, str], None] = {}
@@ -86,7 +86,7 @@ def made_state(grants: int) -> State:
 
 
 def one_more(state: State) -> State:
-    """The state with one grant more."""
+    """The state with one more grant."""
     table = Entity("table", "m0/c0/s0/new")
     more = Grant(grantee="role:r1", effect="allow", privilege="SELECT_TABLE", entity=table)
     return replace(state, grants=(*state.grants, more))
@@ -97,7 +97,7 @@ def one_more(state: State) -> State:
 
 @dataclass
 class Service:
-    """Serves one policy and one state; who has the state before gets the delta, if there is one. Waits for news."""
+    """Serves one policy and one state with long polling; callers that have the previous state get the delta, if there is one."""
 
     policy: bytes
     state: tuple[str, bytes]
@@ -108,13 +108,13 @@ class Service:
     news: threading.Condition = field(default_factory=threading.Condition)
 
     def publish(self, etag: str, state: bytes, delta: bytes | None = None) -> None:
-        """From now on."""
+        """Replace the state that is served."""
         with self.news:
             self.before, self.state, self.delta = self.state[0], (etag, state), delta
             self.news.notify_all()
 
     def answer(self, path: str, has: str | None, wait: float) -> tuple[str, bytes | None]:
-        """ETag and body; None: what the caller has is current."""
+        """ETag and body; body None: the caller has the current bundle."""
         if path.endswith("policy"):
             return '"policy"', None if has == '"policy"' else self.policy
         ends = time.monotonic() + wait
@@ -131,7 +131,7 @@ class Service:
 
 @contextmanager
 def serving(service: Service) -> Iterator[Service]:
-    """The service on a port of its own."""
+    """Run the service on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -147,11 +147,11 @@ def serving(service: Service) -> Iterator[Service]:
             self.wfile.write(body or b"")
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Nothing is logged."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """An OPA that ends goes away in the middle of an answer."""
+            """Ignore errors of an OPA that is stopped in the middle of an answer."""
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -165,7 +165,7 @@ def serving(service: Service) -> Iterator[Service]:
 
 
 def config(service: Service, folder: Path) -> Path:
-    """OPA's configuration."""
+    """Write OPA's configuration."""
     polling = {"min_delay_seconds": 1, "max_delay_seconds": 1, "long_polling_timeout_seconds": 5}
     path = folder / "opa.json"
     bundles = {name: {"service": "s", "resource": name, "polling": polling} for name in ("policy", "state")}
@@ -178,7 +178,7 @@ def config(service: Service, folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """What putting another bundle in force took: seconds until it was, MiB before, at the most, and after."""
+    """The cost of activating another bundle: seconds until it is active, and MiB before, at the peak, and after."""
 
     seconds: float
     before: float
@@ -187,7 +187,7 @@ class Swap:
 
 
 def swap(opa: OpaServer, act: Callable[[], None], revision: str) -> Swap:
-    """From the moment at which a bundle is there to be fetched."""
+    """Measure a swap from the moment at which `act` has published the bundle."""
     time.sleep(SETTLE_SECONDS)
     before = resident(opa.process.pid)
     most = before
@@ -207,7 +207,7 @@ def swap(opa: OpaServer, act: Callable[[], None], revision: str) -> Swap:
 
 
 def active(url: str) -> str | None:
-    """The revision of the state that is active."""
+    """The active revision of the state."""
     with urllib.request.urlopen(f"{url}/v1/data/privtab_state/gravitino/revision", timeout=60) as answer:  # noqa: S310
         found: str | None = json.load(answer).get("result")
         return found
@@ -220,7 +220,7 @@ class Steps:
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def timed(self, step: str, make: Callable[..., T], *arguments: Any) -> T:
-        """Do it."""
+        """Run a step and record its time."""
         gc.collect()
         began = time.perf_counter()
         made = make(*arguments)
@@ -228,7 +228,7 @@ class Steps:
         return made
 
     def row(self, step: str) -> tuple[str, str]:
-        """For a table."""
+        """The step as a row of a table."""
         return step, Spread(values=tuple(self.seconds[step])).text(2)
 
 
@@ -290,7 +290,7 @@ def report(sizes: Sequence[str], repetitions: int, grants: int = GRANTS) -> Repo
 
 
 def _swaps(program: Program, bundle: bytes, changed: bytes, delta: bytes, repetitions: int) -> dict[str, list[Swap]]:
-    """An OPA that starts with little, takes the state, a whole one in its place, and one grant as a delta."""
+    """Swaps of an OPA that starts with a tiny state: to the whole state, to another one and back, and by a delta."""
     little = state_bundle(program, State(service_admins=("root",)))
     stamps = {name: str(contents(b).manifest["revision"]) for name, b in (("one", bundle), ("two", changed))}
     found: dict[str, list[Swap]] = {}

@@ -1,6 +1,6 @@
-"""Decisions by the million on Spark: `decide` beside the joins that an expert would write, and beside a request for every row.
+"""Millions of decisions on Spark: `decide` compared with joins that an expert would write, and with a request for every row.
 
-Every contestant counts the rows that it answers wrongly, over the same cached DataFrame in the same session.
+Every contestant counts its wrong answers, over the same cached DataFrame in the same session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prepared import Prepared
     from pyspark.sql import DataFrame, SparkSession
 
-# The sessions of the tests.
+# For `sparks`, the sessions of the tests.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 ROWS = 1_000_000
@@ -45,7 +45,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
     rates: dict[tuple[str, str, str], Spread] = {}
     prepared_in: dict[str, dict[str, float]] = {}
-    # Two gigabytes: what the driver of a small job has. Larger batches than Spark's own would flatter everybody alike.
+    # 2 GB, like the driver of a small job. Batches keep Spark's default size: larger ones would speed up every contestant.
     session = spark_sessions.session(memory="2g", spark__sql__adaptive__enabled="true")
     try:
         with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
@@ -69,7 +69,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
-    """One way to decide all rows of a frame: gives how many answers are wrong."""
+    """One way to decide all rows of a frame; `wrong` runs it and returns the number of wrong answers."""
 
     name: str
     rows: int
@@ -77,7 +77,7 @@ class Runner:
 
 
 def race(runners: Sequence[Runner], repetitions: int) -> dict[str, Spread]:
-    """Rows a second by name; each runs once in every repetition, and nobody is always first."""
+    """Rows a second by name. Each runner runs once in every repetition, in rotating order."""
     rates: dict[str, list[float]] = {runner.name: [] for runner in runners}
     for runner in runners:
         _timed(runner)
@@ -99,7 +99,7 @@ def _timed(runner: Runner) -> float:
 
 
 class Arena:
-    """The frames of one size, and what each contestant prepares."""
+    """The frames of one size, and the tables that each contestant prepares."""
 
     def __init__(self, spark: SparkSession, prepared: Prepared, folder: Path) -> None:
         self.spark = spark
@@ -109,12 +109,12 @@ class Arena:
         self._cached: list[DataFrame] = []
 
     def close(self) -> None:
-        """Give back what Spark holds."""
+        """Unpersist the cached frames."""
         for frame in self._cached:
             frame.unpersist()
 
     def contestants(self, shape: str) -> list[Runner]:
-        """By hand and ours over the frame of a shape."""
+        """The hand-written joins and our plans, over the frame of a shape."""
         frame = self.frame(shape)
         hand = [Runner(name=JOINS, rows=ROWS, wrong=lambda: _wrong(self.by_hand(frame)))]
         if shape == REPEATED:
@@ -135,7 +135,7 @@ class Arena:
 
     @cached_property
     def state(self) -> Any:
-        """The state as `decide` takes it; its tables are cached, as those of the joins by hand are."""
+        """The state for `decide`; its tables are cached, like those of the hand-written joins."""
         from privtab.spark.state import state_tables
 
         started = time.perf_counter()
@@ -146,7 +146,7 @@ class Arena:
         return state
 
     def frame(self, shape: str) -> DataFrame:
-        """`user`, `table` and `want`: the requests a hundred times, or each with a hundred tables beside its own."""
+        """`user`, `table` and `want`: the requests a hundred times, or each user with all tables of several schemas."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -171,14 +171,14 @@ class Arena:
 
     @cached_property
     def roles(self) -> DataFrame:
-        """(user, role), through groups too."""
+        """(user, role), including roles through groups."""
         world = self.prepared.world
         rows = [(user, role) for user in world.roles_of for role in sorted(world.all_roles(user))]
         return self._prepared("by hand", rows, ("user", "role"))
 
     @cached_property
     def bits(self) -> DataFrame:
-        """(role, place, bits): one for each privilege that is asked for, and three places higher for its denial."""
+        """(role, place, bits): one bit for each required privilege, and one three bits higher for its denial."""
         found: dict[tuple[str, str], int] = {}
         for role, effect, privilege, path in self.prepared.world.grants:
             if privilege in PRIVILEGES:
@@ -187,7 +187,7 @@ class Arena:
         return self._prepared("by hand", [(*key, bits) for key, bits in found.items()], ("role", "place", "bits"))
 
     def by_hand(self, frame: DataFrame) -> DataFrame:
-        """A row for each ancestor, the user's roles joined, then what they hold there; one aggregate for each request."""
+        """A row for each ancestor, joined with the user's roles and their grants, then aggregated for each request."""
         from pyspark.sql import functions as F  # noqa: N812
 
         numbered = frame.withColumn("id", F.monotonically_increasing_id())
@@ -195,7 +195,7 @@ class Arena:
         return numbered.join(held, "id", "left").select("want", _enough().alias("got"))
 
     def on_distinct(self, frame: DataFrame) -> DataFrame:
-        """The same for each pair once."""
+        """The same for distinct pairs."""
         pairs = frame.select("user", "table").distinct()
         held = self._held(pairs, ["user", "table"])
         decided = pairs.join(held, ["user", "table"], "left").select("user", "table", _enough().alias("got"))
@@ -213,7 +213,7 @@ class Arena:
         return found.groupBy(*keys).agg(F.bit_or(F.col("bits").bitwiseAND(mask)).alias("bits"))
 
     def row_by_row(self, repetitions: int) -> Spread:
-        """Rows a second where a driver sends a request for every row."""
+        """Rows a second if the driver sends a request for every row."""
         import requests
         from prepared import serve
 
@@ -261,7 +261,7 @@ class Arena:
 
 
 def _beside(requests: Sequence[tuple[str, str]], tables: int) -> list[tuple[str, str]]:
-    """A million pairs: each user with all tables of the schemas that they ask about; then of those that others ask about."""
+    """A million pairs: each user with all tables of the schemas in their requests, then of schemas in other requests."""
     pairs: dict[tuple[str, str], None] = {}
     for shift in itertools.count():
         for number, (user, _) in enumerate(requests):
@@ -273,12 +273,12 @@ def _beside(requests: Sequence[tuple[str, str]], tables: int) -> list[tuple[str,
 
 
 def _counts(privilege: str, level: int) -> bool:
-    """Whether a grant of it at that depth counts: at its own object or above."""
+    """Whether a grant of the privilege at that depth counts: on the entity for which it is required, or above."""
     return level <= 1 + PRIVILEGES.index(privilege)
 
 
 def _enough() -> Any:
-    """All three allowed, none denied."""
+    """Whether all three privileges are allowed and none is denied."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.coalesce(F.col("bits"), F.lit(0)) == 7
@@ -292,7 +292,7 @@ def _wrong(frame: DataFrame) -> int:
 
 
 def growth(size: str, repetitions: int) -> tuple[Mapping[int, Spread], float]:
-    """Seconds by number of rows, made by Spark while they are decided and written nowhere; and the most memory, in MiB."""
+    """Seconds by number of rows, which are generated while they are decided and not written; and the peak memory in MiB."""
     import spark_sessions
     from prepared import Prepared
     from pyspark.sql import functions as F  # noqa: N812
