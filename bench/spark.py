@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prepared import Prepared
     from pyspark.sql import DataFrame, SparkSession
 
-# For `sparks`, the sessions of the tests.
+# For `spark_sessions`, the sessions of the tests.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 ROWS = 1_000_000
