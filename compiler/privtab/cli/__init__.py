@@ -13,12 +13,12 @@ from privtab.exit_codes import ExitCode
 
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 _ALLOCATIONS = 200_000
-"""How many objects more before the collector looks for circles: trees of large policies have none, and there it costs a
-third of the time."""
+"""Allocations between garbage collections: trees of large policies have no cycles, and collecting would take a third of
+the time."""
 
 
 def main() -> None:
-    """Run the command line; without the `compiler` extra, say in one line how to install it, and give the version alone."""
+    """Run the command line. Without the `compiler` extra, only `--version` works; the rest prints how to install it."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         version = sys.argv[1:] == ["--version"]
@@ -34,6 +34,6 @@ def main() -> None:
     gc.set_threshold(_ALLOCATIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # The same bytes under every locale. Half of a surrogate pair becomes `\udXXX`, as JSON writes it.
+            # The same bytes under every locale. A lone surrogate becomes `\udXXX`, as in JSON.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The application: its commands, and which exception ends with which exit code."""
+"""The application: its commands, and the exit code for each exception."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from privtab.errors import (
 from privtab.exit_codes import ExitCode
 from privtab.printable import printable_output
 
-# What Typer itself says of a command line repeats arguments.
+# Typer's own messages repeat arguments.
 typer.rich_utils.Console = Terminal  # type: ignore[attr-defined]
 
 PANELS = ("Write", "Check", "Ask", "Ship", "Serve")
-"""How `--help` groups the commands; each module names its own as `PANEL`."""
+"""The groups of commands in `--help`; each module declares its own as `PANEL`."""
 
 
 def application() -> typer.Typer:
-    """The application with a command for each module of this folder whose name does not begin with `_`.
+    """Build the application, with a command for each module of this folder whose name does not begin with `_`.
 
     A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
     """
@@ -61,7 +61,7 @@ def application() -> typer.Typer:
     return made
 
 
-def _version(value: bool) -> None:  # noqa: FBT001  Typer hands the flag over by position
+def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
     if value:
         print_text(f"privtab {__version__}\n")
         raise typer.Exit
@@ -85,7 +85,7 @@ def _command(made: typer.Typer) -> Any:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; nothing that privtab raises on purpose ends in a traceback."""
+    """Run one command line and return its exit code; privtab's own errors never show a traceback."""
     with printable_output():
         return _run(arguments)
 

@@ -1,4 +1,4 @@
-"""What the commands that answer questions share: arguments, and how rules and rows are shown."""
+"""Shared by the commands that query a policy and a state: arguments, and the display of rules and rows."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program, Rule
 
 MOST_LINES = 8
-"""How much of a row's source is shown."""
+"""Maximum lines shown of a row's source."""
 NARROWEST = 60
-"""Where the places of rows begin at the latest, so that they stand near what they are places of."""
+"""Minimum width before the column of positions."""
 
 
 WIDEST = 120
-"""Lists are broken at this column, however wide the terminal is."""
+"""Column at which lists are wrapped, even on wider terminals."""
 
 
 TableFormatOption = Annotated[
@@ -49,7 +49,7 @@ StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="
 
 
 def entity(text: str) -> Entity:
-    """An entity as it is written on the command line; raises UsageError."""
+    """Parse an entity from the command line; raises UsageError."""
     try:
         return Entity.parse(text)
     except ValueError as error:
@@ -57,7 +57,7 @@ def entity(text: str) -> Entity:
 
 
 def objects(given: Iterable[str] | None) -> dict[str, Entity]:
-    """`--with NAME=TYPE:PATH` options; raises UsageError."""
+    """Parse `--with NAME=TYPE:PATH` options; raises UsageError."""
     found: dict[str, Entity] = {}
     for text in given or ():
         name, equals, of = text.partition("=")
@@ -68,7 +68,7 @@ def objects(given: Iterable[str] | None) -> dict[str, Entity]:
 
 
 def user_name(text: str) -> str:
-    """A user, bare or as `user:name`; raises UsageError for nobody, and for what is no user."""
+    """Parse a user, bare or as `user:name`; raises UsageError if it is empty or not a user."""
     if not text or text == "user:":
         raise UsageError("USER is empty: nobody asks")
     name = bare_name(text, "user")
@@ -81,7 +81,7 @@ def user_name(text: str) -> str:
 
 
 def principal_name(text: str) -> str:
-    """A user, bare or as `user:name`, a group as `group:name` or a role as `role:name`; raises UsageError for others."""
+    """Parse a user, bare or as `user:name`, a group as `group:name` or a role as `role:name`; raises UsageError."""
     kind, _, name = text.partition(":")
     if kind not in ("group", "role"):
         return user_name(text)
@@ -91,14 +91,14 @@ def principal_name(text: str) -> str:
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """What an answer may have missed, on standard error."""
+    """Print notes about the limits of an answer to standard error."""
     for note in notes:
         err().print("note: ", style="bold", end="", soft_wrap=True)
         err().print(note, soft_wrap=True)
 
 
 def group_names(given: Iterable[str] | None) -> tuple[str, ...]:
-    """`--group` options, bare or as `group:name`; raises UsageError for one without a name."""
+    """Parse `--group` options, bare or as `group:name`; raises UsageError for one without a name."""
     names = tuple(name.removeprefix("group:") for name in given or ())
     if "" in names:
         raise UsageError("`--group` is empty: it names no group")
@@ -106,7 +106,7 @@ def group_names(given: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
-    """`--flag` options; raises UsageError for one that no row asks about: its answer would not be the one that was meant."""
+    """Check `--flag` options; raises UsageError for one that no row reads, since it would be ignored."""
     from privtab.ir.formula import rule_flags
 
     if not given:
@@ -122,14 +122,14 @@ def flag_names(given: Iterable[str] | None, program: Program) -> frozenset[str]:
 
 
 def check_said(flags: frozenset[str], program: Program) -> None:
-    """Ask for the flags that some operation requires; raises UsageError where one is not said."""
+    """Raise UsageError if a flag that an operation requires is not given."""
     for rule in program.rules.values():
         for flag in sorted({*rule.required_flags}.difference(map(said, flags))):
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
 
 
 def show_rule(console: Console, program: Program, rule: Rule) -> None:
-    """A rule as its author wrote it, where it stands, and which cell of which document it comes from."""
+    """Print a rule with its source text, its position, and the document it comes from."""
     console.print("\nrule  ", style="dim", end="")
     console.print(rule.id, end="")
     console.print(f"  {rule.span.path}:{rule.span.line}", style="dim", soft_wrap=True)
@@ -144,7 +144,7 @@ def show_rule(console: Console, program: Program, rule: Rule) -> None:
 
 
 def show_list(console: Console, title: str, words: Sequence[str], *, indent: int) -> None:
-    """Words after a title, in as many lines as they need, each below the first word."""
+    """Print words after a title, wrapped and aligned with the first word."""
     under = " " * (indent + len(title))
     console.print(" " * indent + title, style="dim", end="")
     at = len(under)
@@ -163,7 +163,7 @@ def show_list(console: Console, title: str, words: Sequence[str], *, indent: int
 
 
 def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
-    """Lines of text, each with a place: in one column where the width allows it, else at the right edge."""
+    """Print lines of text, each with a position: in one column if the width allows, else at the right edge."""
     listed = list(rows)
     room = max([NARROWEST, *(indent + len(text) for text, place in listed if place)]) + 2
     together = all(room + len(place) <= console.width for _, place in listed)
@@ -176,9 +176,9 @@ def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int 
 
 
 def show_place(console: Console, place: str, *, at: int, column: int = 0) -> None:
-    """End a line that has come to `at` with a place: there, or on a line of its own where it does not fit.
+    """End a line, printed up to column `at`, with a position; on a line of its own if it does not fit.
 
-    `column`: where the place is to end; 0 for right after the line.
+    `column`: where the position ends; 0 for right after the line.
     """
     if place and at + 2 + len(place) > console.width:
         console.print()
@@ -189,14 +189,14 @@ def show_place(console: Console, place: str, *, at: int, column: int = 0) -> Non
 
 
 def chain_rows(chain: Chain) -> list[tuple[str, str]]:
-    """The rows of a chain with their places."""
+    """The rows of a chain with their positions."""
     from privtab.state.places import place_text
 
     return [(step.text, place_text(step.place)) for step in chain]
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    """A link of a chain for programs."""
+    """A link of a chain as JSON."""
     place = step.place
     where = None
     if place is not None:
@@ -205,12 +205,12 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
-    """Where a rule stands, for programs."""
+    """The id and position of a rule as JSON."""
     return {"id": rule.id, "path": rule.span.path, "line": rule.span.line}
 
 
 def _source(span: Span) -> list[str]:
-    """The row as its author wrote it: the line of its key and what is indented below; nothing where the file is gone."""
+    """The source of a row: the line of its key and the lines indented below; empty if the file is missing."""
     try:
         lines = Path(span.path).read_text(encoding="utf-8").split("\n")[span.line - 1 :]
     except OSError:

@@ -1,4 +1,4 @@
-"""What a shell completes behind options and arguments: names of policies, and channels of a registry that is a folder."""
+"""Shell completion: names of policies, and channels of a registry in a folder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from privtab.errors import PrivtabError
 
 
 def policies(incomplete: str) -> list[str]:
-    """The names of policies that begin so; none for a path, which the shell completes itself."""
+    """The names of policies with this prefix; none for a path, which the shell completes itself."""
     from privtab.pipeline import policy_names
 
     try:
         return [name for name in policy_names() if name.startswith(incomplete)]
     except (PrivtabError, OSError):
-        return []  # a wrong settings file is reported by the command, not while somebody types
+        return []  # an invalid settings file is reported by the command, not during completion
 
 
 def channels(context: typer.Context, incomplete: str) -> list[str]:
-    """The channels that begin so, of the registry that the command line or the environment names, if it is a folder."""
+    """The channels with this prefix in the registry of the command line or the environment, if it is a folder."""
     from privtab.registry.names import CHANNELS
 
     registry = next((context.params[name] for name in ("registry", "url") if context.params.get(name)), None)

@@ -1,4 +1,4 @@
-"""The steps of `privtab deploy`, and what they say."""
+"""The steps of `privtab deploy`, with their output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def trial(text: str, *, seconds: float, decisions: int, tolerance: float, quiet_ok: bool) -> CanaryPlan:
-    """How a canary is tried."""
+    """The plan of a canary from the options."""
     from privtab.registry.deploy.canary import part
     from privtab.registry.deploy.canary_analysis import CanaryPlan
 
@@ -184,7 +184,7 @@ def _switched(
 def _try(
     asked: DeployRequest, rollout: Rollout, to: Any, before: Channel, why: str, canary: CanaryPlan, told: DeployReport
 ) -> CanaryOutcome | None:
-    """A part of the sidecars first. None: the canary's sidecars did not come; all are back where they were then."""
+    """Release to a canary and observe it. None if its sidecars did not activate it. If it fails, it is rolled back."""
     from privtab.registry.deploy.canary_analysis import alone, observe, sides
     from privtab.registry.nodes import Canary
 
@@ -205,7 +205,7 @@ def _try(
                     show_trial(ended, asked.format)
                     return ended
     except BaseException:
-        # Whatever happened, Ctrl-C too: nobody is left on what was not tried to the end.
+        # On any error, even Ctrl-C, do not leave sidecars on an untested release.
         rollout.end_canary(during, "the canary was broken off")
         complain("the canary was broken off: all sidecars get what ran before")
         raise
@@ -225,7 +225,7 @@ def _try(
 
 @contextmanager
 def _ended_by_signal() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does: what was begun is taken back."""
+    """Let SIGTERM end the block like Ctrl-C, so that the canary is rolled back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -272,7 +272,7 @@ def _watch(asked: DeployRequest, rollout: Rollout, before: Channel, told: Deploy
 
 
 def into_opa(asked: DeployRequest, url: str, token_file: Path | None) -> None:
-    """`--push`: the same gates but the comparison, and then one OPA alone."""
+    """`--push`: run the gates except the comparison, then push to a single OPA."""
     from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
     from privtab.state.index import index

@@ -1,4 +1,4 @@
-"""The gates of `privtab deploy`, and what follows from them for the release."""
+"""The gates of `privtab deploy`, and what the release takes from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def checked(asked: DeployRequest, told: DeployReport) -> tuple[Program | None, Path, tuple[State, Path] | None]:
-    """The gates that need nothing but files, each shown as it ends; no program where one fails that stops at once."""
+    """Run the gates that only need files, showing each as it ends; the program is None if a failure stops at once."""
     from privtab.pipeline import find_policy
     from privtab.registry.deploy.gates import lint_gate, skipped, test_gate
 
@@ -52,7 +52,7 @@ def checked(asked: DeployRequest, told: DeployReport) -> tuple[Program | None, P
 
 
 def compared(asked: DeployRequest, registry: Registry, before: Channel, program: Program, path: Path) -> Gate:
-    """The comparison with what the channel runs."""
+    """The comparison with the channel's current release."""
     from privtab.registry.deploy.gates import diff_gate
     from privtab.registry.deploy.program import program_in
 
@@ -79,12 +79,12 @@ def signing_key(asked: DeployRequest, registry: Registry, before: Channel) -> Si
 
     if asked.signing_key is None:
         return None
-    # Verifiers that check the order of bundles must take this one for newer than all that the channel ran.
+    # Verifiers that check the order of bundles must accept this one as newer than all releases of the channel.
     return SigningKey.of(asked.signing_key, scope=asked.scope or scope_of(registry), sequence=before.last + 1)
 
 
 def why_released(asked: DeployRequest, gates: Sequence[Gate]) -> str:
-    """What the history keeps: the reason that was given, and what was left out or waived."""
+    """The reason stored in the history: the one given, and the gates that were skipped or waived."""
     from privtab.registry.deploy.gates import Outcome
 
     said = [asked.why] if asked.why else []

@@ -1,4 +1,4 @@
-"""What `privtab deploy` was asked for, and what it has to tell."""
+"""The request and the report of `privtab deploy`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployRequest:
-    """What is to be deployed, and by which gates."""
+    """What to deploy, and with which gates."""
 
     policy: str
     variant: str | None
@@ -43,7 +43,7 @@ class DeployRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Who is watched, and for how long."""
+    """What to watch, and for how long."""
 
     server: str | None
     opas: tuple[str, ...]
@@ -55,7 +55,7 @@ class WatchOptions:
 
 @dataclass(slots=True, kw_only=True)
 class DeployReport:
-    """What there is to tell at the end, gathered on the way; seconds by step."""
+    """The report, filled during the deployment; seconds by step."""
 
     outcome: str = ""
     gates: list[Gate] = field(default_factory=list)
@@ -75,7 +75,7 @@ class DeployReport:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
 
     def json(self) -> dict[str, Any]:
-        """For a program."""
+        """As JSON."""
         return {
             "outcome": self.outcome,
             "gates": [gate.json() for gate in self.gates],

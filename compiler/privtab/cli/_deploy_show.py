@@ -1,4 +1,4 @@
-"""What `privtab deploy` says to a person."""
+"""The text output of `privtab deploy`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.gates import Gate
 
 MOST = 10
-"""Changes or failures that a person is shown; `privtab diff` and `privtab test` show all."""
+"""Maximum changes or failures shown; `privtab diff` and `privtab test` show all."""
 
 
 def show_gate(gate: Gate, format_: Format) -> None:
-    """One line, and what it found where it failed; nothing where a program reads."""
+    """Print the result of a gate, with its findings if it failed; nothing for JSON."""
     if format_ is Format.JSON:
         return
     colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
@@ -42,7 +42,7 @@ def show_gate(gate: Gate, format_: Format) -> None:
 
 
 def _blocking(gate: Gate) -> Table:
-    """The changes that stop a deployment, by what makes them; below each the operations that changed only through it."""
+    """Print the changes that stop a deployment, each with the operations that changed only through it."""
     from privtab.analysis.diff.summary import also_by, drawn_together, folded
 
     shown = table("  operation", "verdict", "before", "after")
@@ -61,7 +61,7 @@ def _blocking(gate: Gate) -> Table:
 
 
 def show_trial(ended: CanaryOutcome, format_: Format) -> None:
-    """How a canary ended, by rule."""
+    """Print the outcome of a canary, by rule."""
     if format_ is Format.JSON:
         return
     console = out()
@@ -85,6 +85,6 @@ def show_trial(ended: CanaryOutcome, format_: Format) -> None:
 
 
 def say(format_: Format, text: str, *, style: str = "") -> None:
-    """A line for a person."""
+    """Print a line, unless the format is JSON."""
     if format_ is not Format.JSON:
         out().print(text, style=style or None, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A comparison for a person: what changed at a glance, then each change with its cells and a witness."""
+"""Print a comparison as text: a summary of the changes, then each change with its cells and a witness."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from privtab.analysis.diff.summary import (
 from privtab.cli._output import table
 
 WIDEST = 110
-"""Wider tables tear a line apart from its cells."""
+"""Maximum width of tables, so that rows stay readable."""
 MOST = 60
-"""Groups of changes that a person reads; more of them are a list for programs."""
+"""Maximum groups of changes shown."""
 STYLES = {
     Verdict.WIDER: "bold red",
     Verdict.NARROWER: "bold blue",
@@ -40,7 +40,7 @@ STYLES = {
 
 
 def show(diff: Diff, console: Console, *, everything: bool = False) -> None:
-    """The whole comparison; of very many changes the first, unless `everything` is wanted."""
+    """Print the comparison; of very many changes only the first ones, unless `everything` is set."""
     console.print(f"{diff.before.shown} → {diff.after.shown}", style="bold", soft_wrap=True)
     console.print(summary(diff), soft_wrap=True)
     width = min(console.width, WIDEST)
@@ -99,7 +99,7 @@ def _overview(found: list[Group]) -> Table:
 
 
 def _only_cell(group: Group) -> str:
-    """The cell of operations that only one side has."""
+    """Print the cell of operations that only one side has."""
     at = 2 if group.verdict is Verdict.ADDED else 1
     texts = [(pair[0], pair[at]) for pair in pairs_of(group)]
     return "; ".join(text if key == "requires" else f"{key}: {text}" for key, text in texts if text is not None)
@@ -121,7 +121,7 @@ def _detail(group: Group, console: Console, width: int) -> None:
 
 
 def _cells(group: Group) -> Table:
-    """Both cells as they were written, line by line, with their places."""
+    """Print both cells as written, line by line, with their positions."""
     row = group.first
     shown = Table.grid(padding=(0, 2, 0, 0))
     sides = (("before", row.before, 1), ("after", row.after, 2))

@@ -1,4 +1,4 @@
-"""Which two texts `privtab diff` compares, and their programs."""
+"""Find the two sides that `privtab diff` compares, and load their programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, pro
 from privtab.source import SourceFile
 
 LARGE = 300_000
-"""Characters from which on two files are read by two processes: below, starting one costs more than it saves."""
+"""Size in characters from which two files are read in two processes; below, starting one costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How a side is compiled."""
+    """The options with which a side is compiled."""
 
     variant: str | None = None
     readings: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Choice:
 
     @property
     def shown(self) -> str:
-        """What to say behind the name of the policy."""
+        """The options as text after the name of the policy."""
         words = [
             *([f"--variant {self.variant}"] if self.variant else []),
             *(f"{r}={n}" for r, n in self.readings.items()),
@@ -45,24 +45,24 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One text and how it is compiled, or a bundle; without either, a policy that is not there."""
+    """A policy file and its options, or a bundle; with neither, a policy that does not exist."""
 
     file: SourceFile | None
     name: str
     choice: Choice = field(default_factory=Choice)
     kept: bool = False
-    """Whether `name` is a bundle, or what a channel of a registry runs."""
+    """Whether `name` is a bundle, or a release of a channel."""
 
     @property
     def shown(self) -> str:
-        """How the side is called."""
+        """The display name of the side."""
         return f"{self.name}{self.choice.shown}"
 
 
 def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice]) -> Iterator[tuple[Side, Side]]:
-    """The pairs to compare: two policies, one and what it was, or every one of a folder and what it was.
+    """The pairs to compare: two policies, a policy and its earlier version, or all policies and their earlier versions.
 
-    Raises UsageError and FileError where there is no such policy, revision or repository.
+    Raises UsageError and FileError if there is no such policy, revision or repository.
     """
     if after is not None and before is not None:
         yield _side(before, choices[0]), _side(after, choices[1])
@@ -90,24 +90,24 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Without looking for garbage: a large program is all live, and looking at it again and again is half of the time."""
+    """Disable garbage collection in the block: all of a large program is live, and collecting would take half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # Nor later, when the process ends: what lives now lives until then.
+        # Exclude it from later collections too: it stays alive until the process ends.
         gc.freeze()
         if enabled:
             gc.enable()
 
 
 def programs(before: Side, after: Side) -> tuple[Program, Program]:
-    """The programs of two sides. A policy that is not there has the other's declarations, and no rows."""
+    """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows."""
     if before.kept or after.kept:
         from privtab.registry.deploy.program import comparable
 
-        # Types and operations in one order on both sides: that of a bundle.
+        # Use the order of a bundle for types and operations on both sides.
         return comparable(_program(before)), comparable(_program(after))
     if before.file is None or after.file is None:
         there = _program(after if before.file is None else before)
@@ -129,7 +129,7 @@ def _program(side: Side) -> Program:
 
 
 def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
-    """One side is read by a child of this process; if that fails, here, so that errors are the same."""
+    """Read one side in a child process; if that fails, read it here, so that errors are the same."""
     child = Worker.start(lambda: _program(before))
     try:
         other = _program(after)
@@ -140,7 +140,7 @@ def _side_by_side(before: Side, after: Side) -> tuple[Program, Program]:
 
 
 def _side(text: str, choice: Choice) -> Side:
-    """A policy by name or path, a bundle, or as `REVISION:path` as git writes it; a file of that name goes first."""
+    """A policy by name or path, a bundle, or `REVISION:path` as in git; an existing file of that name takes precedence."""
     if is_kept(text):
         return Side(file=None, name=text, choice=choice, kept=True)
     revision = _revision_of(text)
@@ -152,13 +152,13 @@ def _side(text: str, choice: Choice) -> Side:
 
 
 def _revision_of(text: str) -> str | None:
-    """The revision of `REVISION:path`; None where the text is no such thing."""
+    """The revision in `REVISION:path`; None if the text has another form."""
     revision, colon, path = text.partition(":")
     return revision if colon and revision and path and not Path(text).exists() else None
 
 
 def _is_only_revision(text: str) -> bool:
-    """Whether an argument that is no policy is a revision."""
+    """Whether an argument is a revision and not a policy."""
     if _revision_of(text) is not None:
         return False
     try:
@@ -169,7 +169,7 @@ def _is_only_revision(text: str) -> bool:
 
 
 def _from_top(revision: str, path: str) -> Path:
-    """The file of the working tree that `REVISION:path` is about."""
+    """The file in the working tree for `REVISION:path`."""
     if path.startswith(("./", "../")):
         return Path(path)
     found = _git.top() / path
@@ -179,8 +179,8 @@ def _from_top(revision: str, path: str) -> Path:
 
 
 def _everything(revision: str) -> Iterator[tuple[Side, Side]]:
-    """Every policy, now or then, that is not the same text; raises UsageError where there is none at all."""
-    # Where they lay then, too: settings that point elsewhere must not hide a policy.
+    """All policies that differ between the revision and now; raises UsageError if there are no policies at all."""
+    # Include the folders of the earlier settings: changed settings must not hide a policy.
     paths = sorted({*policy_paths(), *policy_paths(_settings_at(revision))})
     now = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
     then = _policies_at(revision, paths)
@@ -196,14 +196,14 @@ def _everything(revision: str) -> Iterator[tuple[Side, Side]]:
 
 
 def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
-    """The policies that a revision has at or below the paths, by path from here."""
+    """The policies of a revision at or below the paths, by path relative to the working directory."""
     names = {name for path in paths for name in _git.files(revision, path) if name.endswith((".yaml", ".yml"))}
     texts = {name: source.decode(_git.show(revision, f"./{name}"), f"{revision}:{name}") for name in names}
     return {name: text for name, text in texts.items() if any(line.startswith(MARK) for line in text.text.splitlines())}
 
 
 def _settings_at(revision: str) -> Settings:
-    """The settings of the working directory as a revision has them."""
+    """The settings of the working directory at a revision."""
     top, here = _git.top().resolve(), Path.cwd().resolve()
     for folder in (here, *here.parents):
         for name in (OWN, SHARED):

@@ -1,4 +1,4 @@
-"""What answers `decide`: the reference meaning, an OPA, or an engine in process."""
+"""The engines of `decide`: the reference, an OPA, or an engine in process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 ENGINES = ("reference", "opa", *engines.ENGINES)
-"""By name; the first is the one that runs where nobody chooses."""
+"""By name; the first is the default."""
 
 if TYPE_CHECKING:
 
     class Engine(StrEnum):
-        """One of `ENGINES`, as Typer wants choices."""
+        """One of `ENGINES`, as a choice for Typer."""
 else:
     Engine = StrEnum("Engine", {name.upper(): name for name in ENGINES})
 
@@ -35,14 +35,14 @@ USUAL = Engine(ENGINES[0])
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What answers requests whose names have been checked, by position, and how many are best asked at once."""
+    """Decides checked requests, by position; `chunk` of them are best decided at once."""
 
     decide: Callable[[Sequence[Request]], list[Decision]]
     chunk: int = 1000
 
 
 def answering(engine: str, program: Program, state: State) -> AbstractContextManager[Answers]:
-    """What answers for an engine, with this policy and this state."""
+    """Answers from an engine, with this policy and this state."""
     match engine:
         case "reference":
             return reference(program, state)
@@ -53,7 +53,7 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
 
 
 def in_process(engine: str, program: Program, state: State) -> Answers:
-    """One of `engines.ENGINES`, on what the bundles carry."""
+    """Answers from one of `engines.ENGINES`, on the content of the bundles."""
     from privtab.pipeline import policy_artifacts, wasm_modules
     from privtab.state.index import index
 
@@ -69,7 +69,7 @@ def in_process(engine: str, program: Program, state: State) -> Answers:
 
 @contextmanager
 def reference(program: Program, state: State) -> Iterator[Answers]:
-    """The reference meaning."""
+    """Answers from the reference."""
     from privtab.pipeline import policy_artifacts
     from privtab.reference.evaluate import Reference
 
@@ -79,7 +79,7 @@ def reference(program: Program, state: State) -> Iterator[Answers]:
 
 @contextmanager
 def asked_at(url: str, system: str) -> Iterator[Answers]:
-    """An OPA that runs already; its own state decides."""
+    """Answers from a running OPA, with its own state."""
     from privtab import Client
 
     with Client(url, system=system) as client:
@@ -88,14 +88,14 @@ def asked_at(url: str, system: str) -> Iterator[Answers]:
 
 @contextmanager
 def started(program: Program, state: State) -> Iterator[Answers]:
-    """An OPA of our own, with this policy and this state, for as long as the block lasts."""
+    """Answers from an OPA started for the block, with this policy and this state."""
     with served(packed(program, state)) as server, asked_at(server.url, program.system) as answers:
         yield answers
 
 
 @contextmanager
 def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None = None) -> Iterator[OpaServer]:
-    """Run OPA on a policy and a state bundle, which lie in a temporary folder."""
+    """Run OPA on a policy bundle and a state bundle in a temporary folder."""
     from privtab.opa.server import OpaServer
 
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Writing outputs: each file whole or not at all, and only our own ones removed again."""
+"""Write outputs atomically, and remove stale ones of earlier runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MANIFEST = ".privtab-manifest.json"
 
 
 def json_text(value: object) -> str:
-    """Readable JSON that is the same for the same value."""
+    """Readable JSON, equal for equal values."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, whole: bool) -> None:
-    """Write files below `folder`, grouped by what they belong to, and remove those of an earlier run that are stale.
+    """Write groups of files below `folder`, and remove stale ones of earlier runs.
 
-    `outputs`: group → relative path → content. A group that is written again loses the files that it no longer has; with
-    `whole`, groups that are not written any more go too. Files that this function did not write stay as they are.
+    `outputs`: group → relative path → content. Files that a written group no longer has are removed; with `whole`, so are
+    groups that are no longer written. Files that this function did not write are left alone.
     """
     before = _manifest(folder)
     for files in outputs.values():
@@ -37,7 +37,7 @@ def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, w
 
 
 def _manifest(folder: Path) -> dict[str, list[str]]:
-    """What earlier runs wrote; nothing where the list is missing or unreadable, since then nothing may be removed."""
+    """The files that earlier runs wrote; empty if the list is missing or unreadable, so that nothing is removed."""
     try:
         manifest: Any = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         outputs = manifest["outputs"]
@@ -47,7 +47,7 @@ def _manifest(folder: Path) -> dict[str, list[str]]:
 
 
 def _remove(folder: Path, relative: str) -> None:
-    """Remove a stale output and the folders that this empties; what is no file, or lies outside of `folder`, is not ours."""
+    """Remove a stale output and folders left empty; skips anything that is not a file or lies outside of `folder`."""
     root = folder.resolve()
     path = (root / relative).resolve()
     if not path.is_relative_to(root) or path.is_dir():

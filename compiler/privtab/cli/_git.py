@@ -1,4 +1,4 @@
-"""Policies as a git repository has them at a revision."""
+"""Read policies from a git repository at a revision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from privtab.errors import FileError, UsageError
 
 
 def is_revision(name: str) -> bool:
-    """Whether git knows the name as a revision here; no, where there is no repository or no git at all."""
+    """Whether a name is a revision in the repository; False without a repository or git."""
     if not name or name.startswith("-"):
         return False
     try:
@@ -19,9 +19,9 @@ def is_revision(name: str) -> bool:
 
 
 def show(revision: str, path: str, folder: Path | None = None) -> bytes:
-    """The file as it was. `path` is from the top of the repository, or from `folder` where it begins with `./`.
+    """The file at a revision. `path` is relative to the top of the repository, or to `folder` if it begins with `./`.
 
-    Raises UsageError where there is no such revision, FileError where the file is not there, or no repository or git.
+    Raises UsageError if there is no such revision, FileError without the file, a repository or git.
     """
     _need_revision(revision, folder)
     done = _git("show", f"{revision}:{path}", folder=folder)
@@ -31,14 +31,14 @@ def show(revision: str, path: str, folder: Path | None = None) -> bytes:
 
 
 def show_if_there(revision: str, path: Path) -> bytes | None:
-    """A file of the working tree as it was; None where it did not exist. Raises as `show`."""
+    """A file of the working tree at a revision; None if it did not exist. Raises like `show`."""
     _need_revision(revision, path.parent)
     done = _git("show", f"{revision}:./{path.name}", folder=path.parent)
     return None if done.returncode else done.stdout
 
 
 def files(revision: str, path: Path) -> list[str]:
-    """The files at or below a path as they were, relative to the working directory."""
+    """The files at or below a path at a revision, relative to the working directory."""
     _need_revision(revision, None)
     done = _git("ls-tree", "-r", "-z", "--name-only", revision, "--", path.as_posix())
     if done.returncode:
@@ -47,7 +47,7 @@ def files(revision: str, path: Path) -> list[str]:
 
 
 def top() -> Path:
-    """The top of the repository that the working directory lies in."""
+    """The top of the repository that contains the working directory."""
     done = _git("rev-parse", "--show-toplevel")
     if done.returncode:
         raise FileError(f"no git repository here: {_reason(done)}")
@@ -68,7 +68,7 @@ def _need_revision(revision: str, folder: Path | None) -> None:
 def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
     place = [] if folder is None else ["-C", str(folder)]
     try:
-        # The caller's git, wherever it is on their path.
+        # The caller's git, from their PATH.
         return subprocess.run(["git", *place, *arguments], capture_output=True, check=False)  # noqa: S607
     except FileNotFoundError as error:
         raise FileError("git is not installed: give two files to compare") from error

@@ -1,4 +1,4 @@
-"""Help texts: the docstrings of commands as a terminal of any width shows them."""
+"""Help texts: reformat the docstrings of commands for terminals of any width."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import re
 import typer
 
 EXAMPLE = "\b"
-"""Begins a paragraph whose lines stay as they are."""
+"""Marks a paragraph whose lines are not rewrapped."""
 
 
 def flow(app: typer.Typer) -> None:
-    """Let the paragraphs of all commands of an application flow; brackets stay brackets."""
+    """Rewrap the paragraphs of all commands of an application; brackets are kept as text."""
     for command in app.registered_commands:
         if command.callback is not None:
             command.help = flowing(inspect.getdoc(command.callback) or "")
 
 
 def flowing(text: str) -> str:
-    r"""A docstring with each paragraph on one line, but for examples.
+    r"""A docstring with each paragraph on one line, except examples.
 
     >>> flowing("Say\nwhat is in [x].\n\nExample:\n\n\b\n  privtab a\n  privtab b")
     'Say what is in \\[x].\n\nExample:\n\n[dim][/dim]  privtab a\n  privtab b'
@@ -29,5 +29,5 @@ def flowing(text: str) -> str:
 
 def _paragraph(text: str) -> str:
     plain = re.sub(r"\[(?=[a-z#/@])", r"\\[", text)
-    # Typer takes away what all lines are indented by: the empty tag stands at the edge.
+    # Typer removes the common indentation: the empty tag at the margin prevents that.
     return f"[dim][/dim]{plain[len(EXAMPLE) :].strip(chr(10))}" if text.startswith(EXAMPLE) else " ".join(plain.split())

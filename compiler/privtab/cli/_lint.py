@@ -1,4 +1,4 @@
-"""What `privtab lint` does once its options are read: which findings count, and how each format tells them."""
+"""The work of `privtab lint`: select findings and report them in each format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Wanted = Callable[[Diagnostic], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linted:
-    """One file: its text, what was found and what was ignored, and from which severity on it fails."""
+    """The result for one file: its text, its findings, the ignored ones, and the severity from which it fails."""
 
     path: str
     text: str
@@ -33,12 +33,12 @@ class Linted:
     fail_on: FailOn
 
     def failed(self) -> bool:
-        """Whether a finding makes the run fail."""
+        """Whether a finding fails the run."""
         return any(self.fail_on.fails(finding.severity) for finding in self.kept)
 
 
 def selection(select: Sequence[str] | None, ignore: Sequence[str] | None) -> Wanted:
-    """Whether a finding is asked for; errors that stop a policy always are. Raises UsageError for unknown codes."""
+    """A predicate for the selected findings, always with errors that stop a policy. Raises UsageError for unknown codes."""
     chosen = _chosen(select, "--select")
     dropped = _chosen(ignore, "--ignore") or frozenset()
     if fixed := sorted(code for code in dropped if not codes()[code].may_go):
@@ -72,7 +72,7 @@ def _unknown(word: str) -> str:
 
 
 def check(policies: Sequence[Path], config: Path | None, wanted: Wanted, fail_on: FailOn | None) -> list[Linted]:
-    """Check every policy, by the settings of `config` or by those above it, and keep what is wanted."""
+    """Check every policy with the settings of `config` or those above the file, and keep the selected findings."""
     from privtab.lint.config import read_settings
     from privtab.pipeline import lint_policy
 
@@ -94,14 +94,14 @@ def check(policies: Sequence[Path], config: Path | None, wanted: Wanted, fail_on
 
 
 def show(linted: Sequence[Linted], console: Console) -> None:
-    """For a person."""
+    """Print the findings as text."""
     from privtab.cli._lint_pretty import show as pretty
 
     pretty(linted, console)
 
 
 def report(linted: Sequence[Linted], format_: LintFormat) -> str:
-    """The whole report as text."""
+    """The complete report as text."""
     found = [finding for one in linted for finding in one.kept]
     ignored = [one for file in linted for one in file.ignored]
     match format_:
@@ -135,7 +135,7 @@ def report(linted: Sequence[Linted], format_: LintFormat) -> str:
 
 
 def save(linted: Sequence[Linted], format_: LintFormat, output: Path) -> None:
-    """Write the report to a file, whole or not at all, and say how many findings it has."""
+    """Write the report to a file atomically, and print the number of findings."""
     from privtab.cli._lint_pretty import summary
 
     write(output, report(linted, format_).encode("utf-8", "backslashreplace"))
@@ -143,7 +143,7 @@ def save(linted: Sequence[Linted], format_: LintFormat, output: Path) -> None:
 
 
 def rules() -> list[Rule]:
-    """The catalogue, as reports describe it."""
+    """The catalogue of rules for reports."""
     return [
         Rule(code=one.code, name=one.name, severity=one.severity, summary=one.summary(), page=one.page())
         for one in codes().values()

@@ -1,4 +1,4 @@
-"""Findings for a person: by file, each with its line, and at the end how many there are of which code."""
+"""Print findings as text: by file, each with its source line, and counts by code at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from privtab.cli._lint import Linted
 
 WIDEST = 120
-"""Longer lines of prose are hard to read on any screen."""
+"""Maximum width of prose."""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _CODE = re.compile(r"`[^`]+`")
@@ -29,7 +29,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
 def show(linted: Sequence[Linted], console: Console) -> None:
-    """Every finding, then the summary."""
+    """Print every finding, then the summary."""
     width = min(console.width, WIDEST)
     texts = {one.path: _LINE_END.split(one.text) for one in linted}
     for one in linted:
@@ -58,7 +58,7 @@ def summary(linted: Sequence[Linted]) -> str:
 
 
 def show_page(page: str, console: Console) -> None:
-    """The page of a finding: prose wrapped, examples as they are."""
+    """Print the page of a finding, with prose wrapped and examples unchanged."""
     width = min(console.width, WIDEST)
     for block in re.split(r"\n{2,}", page.strip()):
         if block.startswith("```"):
@@ -94,7 +94,7 @@ def _said(text: Text, console: Console, width: int) -> None:
 
 
 def _prose(text: str) -> Text:
-    """What stands in backticks is the user's own text."""
+    """Style prose; text in backticks is the user's own."""
     shown = Text(text, style="none")
     for found in _CODE.finditer(text):
         shown.stylize("bold not dim", *found.span())
@@ -102,7 +102,7 @@ def _prose(text: str) -> Text:
 
 
 def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: int) -> None:
-    """The first line of a place without its margin, carets below; a long line is cut around the place."""
+    """The first line of a span without indentation, with carets below; a long line is cut around the span."""
     lines = texts.get(span.path, [])
     if not 1 <= span.line <= len(lines) or not lines[span.line - 1].strip():
         return
@@ -125,7 +125,7 @@ def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: i
 
 
 def _codes(linted: Sequence[Linted], console: Console) -> None:
-    """How often each code, the most frequent one first, and where to read more."""
+    """Print the number of findings by code, most frequent first, and where to read more."""
     found = Counter((f.code, f.name, f.severity) for one in linted for f in one.kept)
     if not found:
         return

@@ -1,4 +1,4 @@
-"""An OPA that is kept: watched while it runs, started again, and given edited policies and states."""
+"""Keep an OPA running: restart it, and reload edited policies and states."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.2
 LEAST_SECONDS_BETWEEN_STARTS = 1.0
 ACTIVE_SECONDS = 15.0
-"""How long OPA may take to run bundles that were written."""
+"""Seconds within which OPA must activate new bundles."""
 LOG_LINES = 5
 
 Bundles = Callable[[], tuple[bytes, bytes]]
-"""What makes the policy and the state bundle from their files; raises PrivtabError or typer.Exit."""
+"""Builds the policy and the state bundle from their files; raises PrivtabError or typer.Exit."""
 
 
 class FileWatch:
-    """Files and folders, and whether they have changed since the last look."""
+    """Detects changes of files and folders."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._paths = paths
         self._stamps = self._look()
 
     def changed(self) -> bool:
-        """Whether anything is another than at the last look."""
+        """Whether anything changed since the last call."""
         stamps = self._look()
         if stamps == self._stamps:
             return False
-        # A file that is still being written is read when it rests.
+        # Wait until a file that is being written is stable.
         time.sleep(LOOK_SECONDS / 2)
         self._stamps = self._look()
         return True
@@ -60,12 +60,12 @@ class FileWatch:
 def keep(
     server: OpaServer, *, restart: bool, watched: FileWatch | None, bundles: Bundles, stop: threading.Event
 ) -> int:
-    """Stay until `stop` is set or OPA ends; the exit code. Started again with `restart`, reloaded where files change."""
+    """Run until `stop` is set or OPA exits, and return the exit code. Restart OPA with `restart`; reload changed files."""
     started = time.monotonic()
     while not stop.wait(LOOK_SECONDS):
         code = server.process.poll()
         if code is not None:
-            # Ctrl-C reaches OPA and this process at once.
+            # Ctrl-C is sent to both OPA and this process.
             if stop.wait(LOOK_SECONDS):
                 return 0
             complain(_ended(code, server))
@@ -105,7 +105,7 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
     except (PrivtabError, OSError) as error:
         complain(str(error))
     except typer.Exit:
-        pass  # What is wrong has been said.
+        pass  # The error has been reported.
     else:
         _await(server, {"policy": inspect(policy).revision or "", "state": inspect(state).revision or ""}, stop)
         return

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options shared by several commands, and their interpretation."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ PartialOption = Annotated[
 
 
 WAIVERS = Path("privtab-waivers.yaml")
-"""The file of waivers where none is named."""
+"""The default file of waivers."""
 
 
 def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
-    """The waivers of the file that is named, else of `WAIVERS` if it exists; a file with errors waives nothing."""
+    """The waivers of the given file, else of `WAIVERS` if it exists; a file with errors waives nothing."""
     from privtab import source
     from privtab.analysis.diff.waivers import read_waivers
 
@@ -75,7 +75,7 @@ def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic,
 
 
 def readings(given: list[str] | None) -> dict[str, str]:
-    """`--reading ROW=NAME` options as a mapping; raises UsageError where one has no `=`."""
+    """`--reading ROW=NAME` options as a mapping; raises UsageError for one without `=`."""
     found: dict[str, str] = {}
     for text in given or ():
         row, equals, name = text.partition("=")
@@ -86,7 +86,7 @@ def readings(given: list[str] | None) -> dict[str, str]:
 
 
 def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
-    """Read and check a state; its errors go to standard error, and end in exit code 1 unless partial is allowed."""
+    """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`."""
     state, _, errors = _checked(program, path)
     if errors and not allow_partial:
         complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` goes on without them")
@@ -95,17 +95,17 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> 
 
 
 def load_state_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, bool]:
-    """Read and check a state that questions are asked of, and whether rows were left out that nobody said may be.
+    """Read and check a state for queries; also returns whether invalid rows were left out without `allow_partial`.
 
-    A row that can only allow is reported and left out: without it nobody gets more. One that may carry a denial ends in
-    exit code 1 unless partial is allowed.
+    An invalid row that can only allow is reported and left out, since that cannot allow more. One that may carry a denial
+    results in exit code 1 unless `allow_partial`.
     """
     state, _, partial = load_places_to_ask(program, path, allow_partial=allow_partial)
     return state, partial
 
 
 def load_places_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
-    """As `load_state_to_ask`, with the place of each row."""
+    """As `load_state_to_ask`, with the position of each row."""
     state, places, errors = _checked(program, path)
     if allow_partial or not errors:
         return state, places, False
@@ -128,7 +128,7 @@ def _checked(program: Program, path: Path) -> tuple[State, Places, list[StateFin
 
 
 def _may_deny(program: Program, error: StateFinding) -> bool:
-    """Whether leaving a row out could let somebody do more: it denies, or it gives a role or group that is denied."""
+    """Whether leaving out a row could allow more: it denies, or it gives a role or group that may be denied."""
     if program.semantics.deny == "none":
         return False
     place = error.place

@@ -1,4 +1,4 @@
-"""What the commands print with: consoles, findings, JSON, progress."""
+"""Output of the commands: consoles, findings, JSON, progress."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 PLAIN_WIDTH = 160
-"""Columns where nobody looks: tables in files and pipes must not be cut at the width of an imaginary terminal."""
+"""Width in columns without a terminal, so that tables in files and pipes are not cut."""
 
 
 class Format(StrEnum):
-    """How a command prints: for a person or for a program."""
+    """Output format: for people or programs."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class TableFormat(StrEnum):
-    """How a command prints a list: for a person, for a program, or for a spreadsheet."""
+    """Output format of lists: for people, programs or spreadsheets."""
 
     TEXT = "text"
     JSON = "json"
@@ -48,21 +48,21 @@ class TableFormat(StrEnum):
 
 
 class Terminal(Console):
-    """A console that prints nothing that a terminal would obey but its own styles."""
+    """A console that prints no control sequences except its own styles."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A text, before Rich drops the characters that it knows to be controls."""
+        """Escape control characters in a text before Rich drops them."""
         return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Every text of whatever is printed; what Rich itself tells the terminal is apart from it."""
+        """Escape control characters in all printed text; Rich's own control codes are separate segments."""
         for segment in super().render(renderable, options):
             shown = printable(segment.text)
             yield segment if segment.control or shown == segment.text else Segment(shown, segment.style)
 
 
 def out() -> Console:
-    """Standard output. Colours only on a terminal without NO_COLOR."""
+    """Standard output, with colours only on a terminal without NO_COLOR."""
     return _console(stderr=False)
 
 
@@ -79,24 +79,24 @@ def _console(*, stderr: bool) -> Console:
 
 
 def complain(message: str) -> None:
-    """One line about what went wrong, on standard error."""
+    """Print one line about a problem to standard error."""
     console = err()
     console.print("privtab: ", style="bold red", end="", soft_wrap=True)
     console.print(message, soft_wrap=True)
 
 
 def recorder(file: IO[str] | None = None, *, width: int = 120) -> Console:
-    """A console without a screen: for text that goes to a file."""
+    """A console for text that goes to a file."""
     return Terminal(file=file, width=width, color_system=None, highlight=False, emoji=False, markup=False)
 
 
 def print_json(value: object) -> None:
-    """A value for programs, on standard output."""
+    """Print a value as JSON to standard output."""
     print_text(as_json(value))
 
 
 def print_line(value: object) -> None:
-    """A value for programs that read line by line, on standard output."""
+    """Print a value as one line of JSON to standard output."""
     print_text(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
 
 
@@ -106,22 +106,22 @@ def as_json(value: object) -> str:
 
 
 def print_text(text: str) -> None:
-    """A text on standard output; `printable_output` filters what a terminal would obey."""
+    """Print a text to standard output; `printable_output` escapes control sequences."""
     sys.stdout.write(text)
 
 
 def complain_in_line(message: str) -> None:
-    """What is wrong with one of many inputs, in one line on standard error."""
+    """Print a problem with one of many inputs as one line to standard error."""
     sys.stderr.write(printable(message, one_line=True) + "\n")
 
 
 def flush() -> None:
-    """Let a reader see now what was printed."""
+    """Flush standard output."""
     sys.stdout.flush()
 
 
 def print_file(text: str) -> None:
-    """The text of a file on standard output: unchanged, unless a person looks."""
+    """Print the text of a file to standard output; unchanged unless that is a terminal."""
     stream = sys.stdout
     if not stream.isatty():
         stream = getattr(stream, "rich_proxied_file", stream)
@@ -131,7 +131,7 @@ def print_file(text: str) -> None:
 def printed(
     format_: StrEnum, document: object, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
 ) -> bool:
-    """Print a document if JSON was asked for, or its rows if CSV was; whether one of them was."""
+    """Print a document as JSON or its rows as CSV, if that is the format; returns whether it was."""
     match str(format_):
         case "json":
             print_json(document)
@@ -143,13 +143,13 @@ def printed(
 
 
 def fail_if(found: object) -> None:
-    """End the command with the exit code for findings if there are any."""
+    """Exit with the code for findings if there are any."""
     if found:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
-    """A table in the one style of all commands; the columns named in `right` hold figures."""
+    """A table in the style of all commands; the columns in `right` are numeric."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -159,14 +159,14 @@ def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Seque
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for spreadsheets on standard output; none of its cells is a formula to them."""
+    """Print a table as CSV to standard output, without cells that spreadsheets would take for formulas."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
 
 def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
-    """Findings with their lines and carets on standard error, and how many there are; `texts` holds files that are known."""
+    """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read."""
     from privtab.diagnostics_render import render
 
     found = tuple(diagnostics)
@@ -176,12 +176,12 @@ def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]
     paths = {d.span.path for d in found} | {r.span.path for d in found for r in d.related}
     texts = {path: (texts or {}).get(path) or _text(path) for path in paths}
     text = render(found, texts, color=console.is_terminal and not console.no_color)
-    # Its own colours are escapes; what is not has been made printable by `render`.
+    # Its colours are escape sequences; all other text has been made printable by `render`.
     console.file.write(f"{text.rstrip(chr(10))}\n{_count(found)}\n")
 
 
 def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
-    """How many findings there are and which command shows them, on standard error; nothing where there are none."""
+    """Print the number of findings, if any, and which command shows them, to standard error."""
     found = tuple(diagnostics)
     if found:
         err().print(f"{_count(found)}; {where} shows them", style="dim")
@@ -201,7 +201,7 @@ def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def show_state_findings(findings: Iterable[object]) -> None:
-    """Wrong rows of a state on standard error, one line each, with a hint below where there is one."""
+    """Print the invalid rows of a state to standard error, one line each, with a hint below if there is one."""
     for finding in findings:
         assert isinstance(finding, StateFinding)
         sys.stderr.write(render_text([finding]))
@@ -214,7 +214,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
-    """A bar on standard error that goes away when it is done; nothing at all where nobody looks or nothing is to do."""
+    """A progress bar on standard error that disappears at the end; none without a terminal or without work."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = err()
@@ -232,7 +232,7 @@ def progress(total: int) -> Iterator[Progress]:
 
 @contextmanager
 def waiting(message: str) -> Iterator[None]:
-    """A spinner on standard error while something takes seconds; silent where nobody looks."""
+    """A spinner on standard error; none without a terminal."""
     console = err()
     if not console.is_terminal:
         yield
@@ -243,7 +243,7 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """A spinner on standard error once something has taken a second; silent where nobody looks."""
+    """A spinner on standard error that appears after a second; none without a terminal."""
     console = err()
     if not console.is_terminal:
         yield
@@ -268,6 +268,6 @@ def _text(path: str) -> str:
 
 
 def _count(diagnostics: Sequence[Diagnostic]) -> str:
-    """`1 error, 2 warnings, 1 note`, without what there is none of."""
+    """`1 error, 2 warnings, 1 note`, without zero counts."""
     numbers = Counter(diagnostic.severity for diagnostic in diagnostics)
     return ", ".join(f"{n} {kind}{'' if n == 1 else 's'}" for kind in Severity if (n := numbers[kind]))

@@ -1,4 +1,4 @@
-"""`privtab registry get`: bundles out of a registry, as files."""
+"""`privtab registry get`: write bundles of a registry to files."""
 
 from __future__ import annotations
 

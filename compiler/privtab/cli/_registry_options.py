@@ -1,4 +1,4 @@
-"""How commands name a registry."""
+"""Options that select a registry."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ RegistryTokenOption = Annotated[
 
 
 class RegistryCommand(TyperCommand):
-    """A command whose registry is its first argument, or `--registry` as it is with `deploy` and `status`."""
+    """A command whose registry is its first argument, or `--registry` as in `deploy` and `status`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; the value of `--registry` goes first."""
+        """Parse the arguments, with the value of `--registry` moved to the front."""
         return super().parse_args(ctx, registry_first(args))
 
 
 def registry_first(args: list[str]) -> list[str]:
-    """Arguments with the value of `--registry` as the first of them.
+    """Arguments with the value of `--registry` moved to the front.
 
     >>> registry_first(["prod", "--registry", "/srv/registry", "lake"])
     ['/srv/registry', 'prod', 'lake']
@@ -69,7 +69,7 @@ def registry_first(args: list[str]) -> list[str]:
 
 
 def open_registry(url: str, storage: list[str] | None = None, token_file: Path | None = None) -> Registry:
-    """A registry by its address; raises UsageError, FileError."""
+    """Open a registry by its address; raises UsageError, FileError."""
     from privtab.registry import Registry
 
     options = storage_options(storage)
@@ -87,7 +87,7 @@ def open_registry(url: str, storage: list[str] | None = None, token_file: Path |
 
 
 def storage_options(given: list[str] | None) -> dict[str, Any]:
-    """`--storage KEY=VALUE` options; a value may be JSON. Raises UsageError."""
+    """Parse `--storage KEY=VALUE` options; values may be JSON. Raises UsageError."""
     found: dict[str, Any] = {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -101,7 +101,7 @@ def storage_options(given: list[str] | None) -> dict[str, Any]:
 
 
 def resolved(registry: Registry, system: str, kind: str, given: str | None) -> str | None:
-    """A revision from the beginning of its id; raises RegistryError where none or several begin so."""
+    """The revision whose id has a prefix; raises RegistryError if none or several do."""
     if given is None:
         return None
     ids = sorted({revision.id for revision in registry.revisions(system, kind)})

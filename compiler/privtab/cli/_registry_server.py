@@ -1,4 +1,4 @@
-"""`privtab serve --registry`: bundles for sidecars, and what they tell of themselves."""
+"""`privtab serve --registry`: serve bundles to sidecars and receive their reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privtab.serving.server import Tls
 
 AT_ONCE = 50_000
-"""Connections: each sidecar holds one open for each of its bundles."""
+"""Maximum connections: each sidecar keeps one open for each of its bundles."""
 
 
 def serve_registry(
@@ -73,11 +73,11 @@ def serve_registry(
 
 
 def _open_files() -> None:
-    """Let there be as many connections as the system allows: each is an open file."""
+    """Raise the limit of open files, and so of connections, to what the system allows."""
     try:
         import resource
     except ModuleNotFoundError:
-        return  # Not a Unix.
+        return  # not on Unix
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = AT_ONCE + 1000 if hard == resource.RLIM_INFINITY else min(AT_ONCE + 1000, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

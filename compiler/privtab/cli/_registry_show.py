@@ -1,4 +1,4 @@
-"""Channels and revisions as people read them, and bundles as they are named on a command line."""
+"""Print channels and revisions as text, and read bundles given on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_channels(found: list[Channel]) -> None:
-    """A line for each channel, or for each of its releases; what is wrong with them on standard error."""
+    """Print a line for each channel, or for each release of a channel; problems go to standard error."""
     for one in found:
         if one.trouble:
             complain(one.trouble)
@@ -40,12 +40,12 @@ def show_channels(found: list[Channel]) -> None:
 
 
 def _short(revision: str | None) -> str:
-    """The beginning of a revision, which commands take for it."""
+    """The prefix of a revision, which commands accept instead of it."""
     return (revision or "")[:10]
 
 
 def keep_whole(shown: Table) -> None:
-    """Let names and revisions stay on one line, since people copy them; a time falls into two lines at most."""
+    """Do not wrap names and revisions, so that they can be copied; a time takes at most two lines."""
     for column in shown.columns:
         column.no_wrap = column.header in ("channel", "system", "policy", "state", "revision")
         column.min_width = 10 if column.header in ("when", "created") else None
@@ -61,7 +61,7 @@ def _canary(channel: Channel) -> str:
 
 
 def bundle_paths(given: list[Path]) -> list[Path]:
-    """Bundles, and those in folders; raises FileError for a folder without any."""
+    """The bundles given directly or in folders; raises FileError for a folder without any."""
     found: list[Path] = []
     for path in given:
         inside = sorted(path.rglob("*.tar.gz")) if path.is_dir() else [path]
@@ -72,7 +72,7 @@ def bundle_paths(given: list[Path]) -> list[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """A bundle's file; raises FileError."""
+    """Read a file; raises FileError."""
     from privtab.bundle.bounds import LARGEST
 
     try:
@@ -86,7 +86,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """A text; raises FileError."""
+    """Read a text file; raises FileError."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -94,7 +94,7 @@ def read_text(path: Path) -> str:
 
 
 def kind_of(revision: Revision) -> str:
-    """The kind, of a shard with its name."""
+    """The kind of a revision, with the name of the shard if it is one."""
     return f"shard {revision.shard}" if revision.shard else revision.kind
 
 
@@ -104,5 +104,5 @@ def when(text: str) -> str:
 
 
 def yes_no(value: bool) -> str:  # noqa: FBT001  (one value, shown)
-    """As tables have it."""
+    """`yes` or `no`, for tables."""
     return "yes" if value else "no"

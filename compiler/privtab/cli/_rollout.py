@@ -1,4 +1,4 @@
-"""What deploy, rollback and status share: options, the registry and the fleet that they name, and how a watch looks."""
+"""Shared by deploy, rollback and status: options, the registry and fleet they select, and the display of a watch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, r
 
 
 def registry_of(url: str | None) -> Registry:
-    """The registry that is named; raises UsageError where none is."""
+    """Open the given registry; raises UsageError if none is given."""
     if url is None:
         raise UsageError("which registry? give `--registry URL`, or set $PRIVTAB_REGISTRY")
     try:
@@ -76,7 +76,7 @@ def registry_of(url: str | None) -> Registry:
 
 
 def scope_of(registry: Registry) -> str:
-    """The scope that a registry asks for with its signatures; empty where it asks for none."""
+    """The scope that a registry requires in signatures; empty if it requires none."""
     trust = registry.trust()
     return "" if trust is None else trust.scope
 
@@ -85,11 +85,11 @@ def scope_of(registry: Registry) -> str:
 def reader_of(
     server: str | None, opas: Sequence[str] | None, token_file: Path | None, ca: Path | None
 ) -> Iterator[Reader | None]:
-    """What is watched: the server's fleet or the OPAs themselves; None where neither is named."""
+    """The reader of the fleet: from the server or from the OPAs; None if neither is given."""
     from privtab.registry.deploy.fleet import OpaReader, ServerReader
 
     if opas:
-        # The variable of the environment is for every command; what is written on the line goes first.
+        # Options take precedence over the environment variable, which applies to all commands.
         server = None
     if not server and not opas:
         yield None
@@ -106,7 +106,7 @@ def reader_of(
 
 
 def token_of(path: Path | None) -> str | None:
-    """The token of a file, else of the environment."""
+    """The token from a file, else from the environment."""
     if path is None:
         return os.environ.get(TOKEN) or None
     try:
@@ -119,7 +119,7 @@ def token_of(path: Path | None) -> str | None:
 
 
 def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:
-    """Shows a watch: a table that follows on a terminal, else a line for each sidecar that changes; None: nothing."""
+    """Display a watch: a live table on a terminal, else a line for each sidecar that changes; nothing without a console."""
 
     def follow(looks: Iterator[FleetSnapshot], title: str) -> FleetSnapshot:
         if console is None:
@@ -175,15 +175,15 @@ def _lines(looks: Iterator[FleetSnapshot], title: str, console: Console) -> Flee
 
 
 def name_of(stood: SidecarStatus) -> str:
-    """How a sidecar is called."""
+    """The display name of a sidecar."""
     return stood.sidecar.url or stood.sidecar.id
 
 
 def sidecars(stood: Sequence[SidecarStatus]) -> RenderableType:
-    """A line for each bundle of each sidecar, and below what is wrong with whom."""
+    """A table with a line for each bundle of each sidecar, and the problems below."""
     from rich.console import Group
 
-    # That somebody waits is seen in the table.
+    # The table already shows who is waiting.
     wrong = [one for one in stood if one.why and (str(one.standing) != "waiting" or not one.sidecar.certain)]
     lines = [Text(f"{name_of(one)}: {one.why}", "yellow" if one.standing == "active" else "red") for one in wrong]
     return Group(_table(stood), *lines)
@@ -216,7 +216,7 @@ def _table(stood: Sequence[SidecarStatus]) -> Table:
 
 
 def style(standing: SidecarProgress) -> str:
-    """The colour of a standing."""
+    """The colour for the progress of a sidecar."""
     return {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(standing), "red")
 
 
@@ -228,7 +228,7 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def complain_late(look: FleetSnapshot) -> None:
-    """Say which sidecars do not run what they should, and why, on standard error."""
+    """Print to standard error which sidecars do not run what they should, and why."""
     for one in look.late:
         seen = one.sidecar.seen
         last = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
@@ -243,7 +243,7 @@ def complain_late(look: FleetSnapshot) -> None:
 
 
 def channel_json(channel: Channel) -> dict[str, Any]:
-    """A channel for a program."""
+    """A channel as JSON."""
     return {
         "channel": channel.channel,
         "system": channel.system,
@@ -260,7 +260,7 @@ def channel_json(channel: Channel) -> dict[str, Any]:
 
 
 def look_json(look: FleetSnapshot | None) -> dict[str, Any] | None:
-    """The end of a watch for a program; null where nobody watched."""
+    """The end of a watch as JSON; null without a watch."""
     if look is None:
         return None
     return {
@@ -274,5 +274,5 @@ def look_json(look: FleetSnapshot | None) -> dict[str, Any] | None:
 
 
 def progress_console(*, quiet: bool) -> Console | None:
-    """Where a watch is shown: standard error, so that standard output has the outcome alone."""
+    """The console for a watch: standard error, so that standard output has only the outcome."""
     return None if quiet else err()

@@ -1,4 +1,4 @@
-"""Writing a state in parts: its files, and those of an earlier time away."""
+"""Write a sharded state, and remove files of earlier runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from privtab.cli._output import count, out
 
 
 def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:
-    """Write the bundles of a state (`shard_bundles`) into a folder, with a list of them; gives the list.
+    """Write the bundles of a state (`shard_bundles`) into a folder, with a list of them; returns the list.
 
-    Bundles that an earlier list names and this one does not are removed: the shards of root entities that are gone.
+    Bundles in the earlier list but not in this one, the shards of removed root entities, are deleted.
     """
     from privtab.bundle.shards import LISTING, shard_files
 
@@ -29,7 +29,7 @@ def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def remove_shards(folder: Path) -> None:
-    """Remove the bundles of a state in parts that an earlier run wrote, for one that is whole takes their place."""
+    """Remove the shards that an earlier run wrote, since a whole state replaces them."""
     from privtab.bundle.shards import LISTING
 
     for name in _listed(folder):
@@ -38,7 +38,7 @@ def remove_shards(folder: Path) -> None:
 
 
 def show_shards(folder: Path, listing: Mapping[str, Any]) -> None:
-    """Tell what was written: the largest shards by name."""
+    """Print what was written, with the names of the largest shards."""
     rows = [listing["people"], *listing["shards"].values()]
     total = sum(row["bytes"] for row in rows)
     largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
@@ -52,7 +52,7 @@ def show_shards(folder: Path, listing: Mapping[str, Any]) -> None:
 
 
 def _listed(folder: Path) -> set[str]:
-    """The files that the list in a folder names; none where there is no list that can be read."""
+    """The files in the list of a folder; empty without a readable list."""
     from privtab.bundle.shards import LISTING
 
     try:

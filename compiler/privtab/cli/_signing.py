@@ -1,4 +1,4 @@
-"""Options of commands that sign or verify, and what they mean."""
+"""Options of commands that sign or verify, and their interpretation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def signing_key(
     sequence: int | None = None,
     algorithm: str | None = None,
 ) -> SigningKey | None:
-    """The key to sign with; None where none is given. Raises UsageError for options that need one."""
+    """The key to sign with, or None. Raises UsageError for options that need a key."""
     if not key:
         if key_id or scope or sequence is not None or algorithm:
             raise UsageError(
@@ -69,8 +69,8 @@ def signing_key(
 
 
 def trust(keys: list[str] | None, scope: str = "") -> Trust | None:
-    """Whose signatures count; None where no key is given."""
-    # The variable may hold several, as that of the client does; Typer would cut it at spaces, which PEM texts have.
+    """The trusted keys and scope; None if no key is given."""
+    # The variable may hold several keys, as for the client; Typer would split it at spaces, which PEM text contains.
     given = [part for key in keys or [] for part in key.split(",") if part]
     if not given:
         if scope:

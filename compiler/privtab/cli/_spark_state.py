@@ -195,9 +195,9 @@ def delta(
 
 @contextmanager
 def _session(master: str | None, conf: list[str] | None, packages: list[str] | None) -> Iterator[SparkSession]:
-    """A Spark session for one command; an open one of this process is used and left open.
+    """A Spark session for one command; an existing session of this process is used and left open.
 
-    What Spark raises inside ends the command with exit code 3, and without a traceback.
+    Errors of Spark in the block exit with code 3, without a traceback.
     """
     settings: dict[str, str] = {}
     for text in conf or ():
@@ -224,7 +224,7 @@ def _session(master: str | None, conf: list[str] | None, packages: list[str] | N
 
 @contextmanager
 def _opened(session: type[SparkSession], master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """The session that is there, or one that ends with the command."""
+    """The existing session, or a new one that ends with the command."""
     import os
     import sys
 
@@ -249,7 +249,7 @@ def _opened(session: type[SparkSession], master: str | None, settings: Mapping[s
 
 @contextmanager
 def _stages() -> Iterator[Any]:
-    """A line on standard error that says what is being done; silent where nobody looks."""
+    """A status line on standard error for the current step; none without a terminal."""
     console = err()
     if not console.is_terminal:
         yield lambda _: None

@@ -1,7 +1,7 @@
-"""Policies and states that are kept as bundles, where a command takes files: a bundle, or what a channel of a registry runs.
+"""Load policies and states from bundles, where commands also take files: a bundle, or a release of a channel.
 
-`state.tar.gz`; `registry:/srv/registry#prod` for what runs now, `#prod@12` for what ran from release 12 on, and
-`#prod/lake@12` where the channel runs several systems.
+`state.tar.gz`; `registry:/srv/registry#prod` for the active release, `#prod@12` for release 12, and `#prod/lake@12` if the
+channel runs several systems.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACE = re.compile(r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelReference:
-    """What ran in a channel: of the only system there where none is named, now where no release is."""
+    """A release of a channel: by default of its only system, and the active one."""
 
     url: str
     channel: str
@@ -38,14 +38,14 @@ class ChannelReference:
 
 
 def is_kept(given: str | os.PathLike[str]) -> bool:
-    """Whether a policy or a state is named as a bundle, not as a file with tables."""
+    """Whether an argument is a bundle or a reference to a channel, not a file with tables."""
     text = os.fspath(given)
     return text.startswith(SCHEME) or text.endswith(_ARCHIVES)
 
 
 def place_of(given: str | os.PathLike[str]) -> ChannelReference:
     """Read `registry:URL#CHANNEL[/SYSTEM][@RELEASE]`; raises UsageError."""
-    # What was taken for a path has lost a slash of `s3://`.
+    # Conversion to a path has removed a slash of `s3://`.
     text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(given).removeprefix(SCHEME))
     found = _PLACE.fullmatch(text)
     if found is None:
@@ -64,7 +64,7 @@ def place_of(given: str | os.PathLike[str]) -> ChannelReference:
 def load_policy(
     policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> Program:
-    """The program of a policy, from its tables or from a bundle; raises as `pipeline.load_program` does."""
+    """The program of a policy, from its tables or from a bundle; raises like `pipeline.load_program`."""
     if not is_kept(policy):
         from privtab.pipeline import load_program
 
@@ -77,7 +77,7 @@ def load_policy(
 
 
 def load_rows(program: Program, state: Path) -> RawState:
-    """The rows of a state, from its tables or from bundles; raises UsageError for those of another system."""
+    """The rows of a state, from its tables or from bundles; raises UsageError for bundles of another system."""
     from privtab.state.load import from_tables, load
 
     if not is_kept(state):
@@ -94,7 +94,7 @@ def load_rows(program: Program, state: Path) -> RawState:
 
 
 def tables(state: State) -> dict[str, list[Any]]:
-    """The rows of a state as files have them."""
+    """The rows of a state in the format of files."""
     assigned = [
         {"principal": one.principal, "role": one.role} | ({} if one.scope is None else {"scope": str(one.scope)})
         for one in state.assignments
@@ -113,7 +113,7 @@ def tables(state: State) -> dict[str, list[Any]]:
     }
 
 
-# --- inside ----------------------------------------------------------------------------------------------------------
+# --- private ---------------------------------------------------------------------------------------------------------
 
 
 def _policy(given: str | Path) -> bytes:
@@ -136,21 +136,21 @@ def _states(program: Program, given: Path) -> list[bytes]:
 
 
 def state_keys(ran: Channel) -> list[str]:
-    """The keys of the state that a channel ran, whole or in shards, in its `digests`."""
+    """The keys of a release's state, whole or sharded, in its `digests`."""
     from privtab.registry.nodes import pin
 
     return [pin(kind, identity, shard) for (kind, shard), identity in ran.runs().items() if kind != "policy"]
 
 
 def bundle_of(registry: Registry, ran: Channel, key: str) -> bytes:
-    """A bundle that a channel ran; raises RegistryError where it is gone, BundleRefused where nobody trusted signed it."""
+    """A bundle of a release; raises RegistryError if it is missing, BundleRefused without a trusted signature."""
     bundle = registry.blob(ran.digests[key])
     registry.check_signature(bundle)
     return bundle
 
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
-    """What a channel ran at a place; `system`: which one where the place names none. Raises RegistryError, UsageError."""
+    """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
     from privtab.cli._rollout import registry_of
     from privtab.registry import Registry
 
@@ -169,7 +169,7 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
 
 
 def release_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:
-    """What ran from a release on; raises RegistryError where there is none that can be read."""
+    """A release by number; raises RegistryError if it is missing or unreadable."""
     from privtab.registry.history import History, Unread
 
     found = History(registry.store, channel, system).entry(sequence)
@@ -209,7 +209,7 @@ def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
 
 
 def _whole(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
-    """The rows behind the index of a state, or behind all of its shards."""
+    """The rows of a state from its index, or from the indexes of all its shards."""
     from privtab.engines.index import together
     from privtab.spark.state.bundles import from_index
 

@@ -1,4 +1,4 @@
-"""`privtab compile`: policy tables → what OPA and the other engines load."""
+"""`privtab compile`: compile policy tables for OPA and the other engines."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """The outputs of one policy, and what the table says of it."""
+    """The outputs of one policy, and its line in the printed table."""
 
     name: str
     program: Program
     files: dict[str, bytes]
     state: bytes | Mapping[str, bytes] | None
-    """The bundle of the state, or those of its parts."""
+    """The bundle of the state, or the bundles of its shards."""
     revision: str
     seconds: float
 
@@ -139,13 +139,13 @@ def run(
     write_outputs(output, outputs, whole=paths is None)
     for one in compiled:
         if one.state is not None:
-            # Not on the list of our outputs: state has its own pace, and the next compilation must not remove it.
+            # Not in the list of outputs: the state changes separately, and the next compilation must not remove it.
             _write_state(output / one.name, one.state)
     _report(compiled, output, format_, signing.id if signing is not None else None)
 
 
 def _check(policies: Sequence[Path], variant: str | None, chosen: dict[str, str]) -> list[Program]:
-    """The programs of all policies; where one has an error, shows every finding and ends with exit code 1."""
+    """The programs of all policies; if one has an error, prints all findings and exits with code 1."""
     from privtab.pipeline import check_policy
 
     found: list[Diagnostic] = []
@@ -215,7 +215,7 @@ def _pack_state(
 
 
 def _write_state(folder: Path, state: bytes | Mapping[str, bytes]) -> None:
-    """Write a state, whole or in parts; one takes the place of the other."""
+    """Write a state, whole or in shards, and remove the other form."""
     from privtab.cli._shards import remove_shards, write_shards
 
     if isinstance(state, bytes):

@@ -1,4 +1,4 @@
-"""`privtab decide`: answers, one JSON line for each request line, in order."""
+"""`privtab decide`: answer requests, one JSON line for each request line, in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PANEL = "Ask"
 ParsedRequest: TypeAlias = Request | InvalidRequest
 
 _MARK = b"\xef\xbb\xbf"
-"""What some editors put before the first line of a text in UTF-8."""
+"""The byte order mark that some editors write."""
 
 
 def run(
@@ -100,7 +100,7 @@ def _lines(path: str) -> AbstractContextManager[BinaryIO]:
 
 
 class _Kept(AbstractContextManager[BinaryIO]):
-    """Standard input is not ours to close."""
+    """Standard input, which must stay open."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
@@ -130,7 +130,7 @@ def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> in
 
 
 def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int, ParsedRequest]]:
-    """Each line's number and its request, or what is wrong with it; blank lines are skipped."""
+    """The number of each line and its request or error; blank lines are skipped."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -1,4 +1,4 @@
-"""`privtab deploy`: from edited tables to sidecars that decide by them."""
+"""`privtab deploy`: check a policy, release it, and watch the sidecars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`privtab describe`: the resolved policy."""
+"""`privtab describe`: show a resolved policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 MOST_PRIVILEGES = 1_000
-"""Privileges that a person is shown."""
+"""Maximum privileges shown as text."""
 
 
 def run(
@@ -58,7 +58,7 @@ def _show(console: Console, policy: dict[str, Any]) -> None:
 
 
 def _entities(console: Console, entities: dict[str, Any]) -> None:
-    """The containment forest, indented."""
+    """Print the containment forest, indented."""
     console.print("entities", style="bold")
 
     def show(parent: str | None, depth: int) -> None:
@@ -134,7 +134,7 @@ def _either(sets: list[list[str]]) -> str:
 
 
 def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """What is to be said of rows, with the operations that it is said of."""
+    """The notes on rows, each with the operations it applies to."""
     remarks: dict[str, list[str]] = {}
     for row in rows:
         said = [row["note"]] if row["note"] else []

@@ -1,4 +1,4 @@
-"""`privtab diff`: what a change of a policy means."""
+"""`privtab diff`: compare policies by meaning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 
 
 class DiffFormat(StrEnum):
-    """How a comparison is printed."""
+    """Output format of a comparison."""
 
     PRETTY = "pretty"
     TEXT = "text"
@@ -114,7 +114,7 @@ def run(
 
 
 def _verdicts(given: list[str] | None) -> frozenset[Verdict]:
-    """The verdicts of `--fail-on`, given one by one or with commas; raises UsageError for another word."""
+    """Parse the verdicts of `--fail-on`, repeated or separated by commas; raises UsageError for unknown ones."""
     from privtab.analysis.diff.nodes import Verdict
 
     words = [word.strip() for text in given or () for word in text.split(",") if word.strip()]
@@ -132,7 +132,7 @@ def _print(
     *,
     everything: bool,
 ) -> None:
-    """The comparisons on standard output, and what is wrong with waivers where it will be seen."""
+    """Print the comparisons to standard output, and problems with waivers where they will be seen."""
     match format_:
         case DiffFormat.JSON:
             from privtab.analysis.diff.as_json import diff_json

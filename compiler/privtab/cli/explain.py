@@ -1,4 +1,4 @@
-"""`privtab explain`: why one answer is what it is."""
+"""`privtab explain`: explain the decision on a request."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 MOST_WAYS = 6
-"""Ways that are shown without `--all`."""
+"""Maximum ways shown without `--all`."""
 MOST_CHAINS = 3
-"""Chains of rows that are shown for one atom without `--all`."""
+"""Maximum chains of rows shown for one atom without `--all`."""
 
 
 def run(
@@ -157,7 +157,7 @@ def _change_json(change: Change, user: str) -> dict[str, Any]:
 
 
 class _Screen:
-    """One explanation for a person."""
+    """Prints one explanation as text."""
 
     def __init__(
         self, console: Console, program: Program, why: RequestExplanation, places: Places, *, everything: bool
@@ -171,7 +171,7 @@ class _Screen:
         self.everything = everything
 
     def show(self) -> None:
-        """The answer, the rule, and why."""
+        """Print the decision, the rule and the reasons."""
         request, allowed = self.why.request, self.why.decision.allowed
         self.console.print("ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  ")
         self.console.print(
@@ -233,7 +233,7 @@ class _Screen:
         self._cut(complete=self.why.turns_complete)
 
     def _cut(self, *, complete: bool) -> None:
-        """Say that there are more ways than were worked out."""
+        """Print that there are more ways than were computed."""
         if not complete:
             self.console.print("  not all ways are listed: there are too many", style="dim")
 

@@ -1,4 +1,4 @@
-"""`privtab fmt`: one layout for policies and scenario files."""
+"""`privtab fmt`: format policies and scenario files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formatted:
-    """One file: where it lies, None for standard input, and its text before and after."""
+    """One file: its path, None for standard input, and its text before and after."""
 
     path: Path | None
     source: SourceFile
@@ -37,7 +37,7 @@ class Formatted:
 
     @property
     def changed(self) -> bool:
-        """Whether the layout is another one."""
+        """Whether the text changed."""
         return self.text != self.source.text
 
 
@@ -111,7 +111,7 @@ def _stdin() -> tuple[None, SourceFile]:
 
 
 def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
-    """Every file laid out anew; where one has errors, shows those of all files and ends with exit code 1."""
+    """Format every file; if one has errors, prints those of all files and exits with code 1."""
     from privtab.fmt import format_source
 
     formatted: list[Formatted] = []
@@ -133,7 +133,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
 
 
 def _misread(source: SourceFile) -> tuple[Diagnostic, ...]:
-    """The errors of a policy that are about its spelling; names and structure do not matter to the layout."""
+    """The syntax errors of a policy; errors in names and structure do not affect the layout."""
     from privtab import syntax
     from privtab.fmt.files import is_policy
 
@@ -148,7 +148,7 @@ def _write(formatted: Sequence[Formatted]) -> None:
         if one.path is None:
             print_file(one.text)
             continue
-        # A link stays a link, and the file keeps its mode.
+        # Write through symbolic links and keep the mode of the file.
         target = one.path.resolve()
         mode = target.stat().st_mode
         write(target, one.text.encode())

@@ -1,4 +1,4 @@
-"""`privtab init`: the files of a first policy."""
+"""`privtab init`: write a first policy with its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Start(StrEnum):
-    """The table to start from."""
+    """The initial table."""
 
     DATA = "data"
     SERVICE = "service"
@@ -107,7 +107,7 @@ def run(
 
 
 def _usable(name: str) -> str:
-    """A folder's name as the name of a system."""
+    """A valid name of a system from the name of a folder."""
     usable = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     return usable if _SYSTEM.fullmatch(usable) else f"system_{usable}".rstrip("_")
 

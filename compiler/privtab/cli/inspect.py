@@ -1,4 +1,4 @@
-"""`privtab inspect`: what is inside a bundle."""
+"""`privtab inspect`: show the content of a bundle."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _provenance(told: Any) -> list[tuple[str, str]]:
-    # Of a bundle of others it may have any shape.
+    # In bundles of other tools it may have any shape.
     git, sources = (part if isinstance(part := told.get(name), dict) else {} for name in ("git", "sources"))
     commit = f"{git['commit']}{', with changes' if git.get('dirty') else ''}" if git.get("commit") else ""
     chosen = {name: value for name, value in told.items() if name not in ("compiler", "git", "sources")}

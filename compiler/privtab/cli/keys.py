@@ -1,4 +1,4 @@
-"""`privtab keys`: keys to sign bundles with."""
+"""`privtab keys`: manage keys for signing bundles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(help="Keys to sign bundles with.", no_args_is_help=True)
 
 
 class Algorithm(StrEnum):
-    """What kinds of keys are made."""
+    """Algorithms of new keys."""
 
     ES256 = "ES256"
     RS256 = "RS256"

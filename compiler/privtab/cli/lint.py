@@ -1,4 +1,4 @@
-"""`privtab lint`: the findings of policy files."""
+"""`privtab lint`: report findings in policy files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`privtab opa`: a pinned OPA, found or built, and run on compiled bundles."""
+"""`privtab opa`: install a pinned OPA and run it on compiled bundles."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def run(
 
 
 def _curl(program: Program, url: str) -> str:
-    """A line to try: the first operation of the policy, on an entity of its type."""
+    """An example `curl` command: the first operation of the policy, on an entity of its type."""
     rule = next(iter(program.rules.values()))
     names = "/".join(type_ for type_ in program.chain(rule.entity) if not program.entities[type_].single)
     asked = {

@@ -1,4 +1,4 @@
-"""`privtab paths`: how a user could come to what they do not hold, by operations that grant."""
+"""`privtab paths`: find how a user could gain privileges by operations that grant."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 MOST_LINES = 20
-"""Paths that a person is shown where nothing else is said."""
+"""Default maximum of paths shown as text."""
 
 
 def run(
@@ -136,7 +136,7 @@ def run(
 def _check(
     user: str | None, wanted: str | None, resource: str | None, operation: str | None, *, everybody: bool
 ) -> None:
-    """What may stand together on the command line."""
+    """Check which arguments and options may be combined."""
     if everybody:
         if user is not None or operation is not None:
             raise UsageError("`--all` is about every user and every target: leave USER and --operation out")
@@ -150,7 +150,7 @@ def _check(
 
 
 class _Ask:
-    """One question and the screen that answers it."""
+    """A query with its options; answers are printed."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Ask:
         self.notes: tuple[str, ...] = ()
 
     def reach(self, user: str, goal: Goal | None = None) -> ReachableRights:
-        """All that a user could come to."""
+        """Everything that a user could gain."""
         from privtab.analysis.paths import ReachableRights
 
         more = [] if goal is None else [goal.resource, *goal.with_.values()]
@@ -187,7 +187,7 @@ class _Ask:
         )
 
     def target(self, user: str, goal: Goal) -> None:
-        """The shortest path to one goal."""
+        """Print the shortest path to one goal."""
         with working("looking for paths"):
             path = self.reach(user, goal).path(goal)
         found = None if path is None else _path_json(path)
@@ -210,7 +210,7 @@ class _Ask:
             _legend(console, path.steps)
 
     def gains(self, user: str) -> None:
-        """All that a user could gain on what is there, and what they could make."""
+        """Print what a user could gain on existing entities, and what they could create."""
         from privtab.analysis.goals import Goal
 
         with working("looking for paths"):
@@ -252,7 +252,7 @@ class _Ask:
         _legend(console, [step for _, path in found for step in path.steps], made=bool(made))
 
     def everybody(self) -> bool:
-        """What anybody could gain on what is there, user by user; whether somebody could."""
+        """Print what each user could gain on existing entities; returns whether any could."""
         from privtab.analysis.effects import lands
         from privtab.analysis.paths import SearchSpace, escalations
         from privtab.analysis.universe import users
@@ -311,7 +311,7 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Words in a row; privileges on one object together: `READ, WRITE (x)`."""
+    """Join words, grouping privileges on the same object: `READ, WRITE (x)`."""
     together: dict[str, list[str]] = {}
     for word in words:
         what, _, of = word.partition(" (")

@@ -1,4 +1,4 @@
-"""`privtab registry`: where bundles are kept, and which of them each channel runs."""
+"""`privtab registry`: store bundles, and release them to channels."""
 
 from __future__ import annotations
 
@@ -368,11 +368,11 @@ def check(
     fail_if(any(not problem.repaired for problem in found.problems))
 
 
-# --- inside ----------------------------------------------------------------------------------------------------------
+# --- private ---------------------------------------------------------------------------------------------------------
 
 
 def _run(registry: Registry, kept: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
-    """Let a channel run what was put: a policy, and a state whole or in shards."""
+    """Release the stored bundles to a channel: a policy, and a state, whole or sharded."""
     systems = {one.system for one in kept}
     if len(systems) != 1:
         raise UsageError(f"`--channel` is for bundles of one system; these are of {', '.join(sorted(systems))}")
@@ -385,7 +385,7 @@ def _run(registry: Registry, kept: list[Revision], channel: str, why: str, expec
         wanted[kind] = next(iter(ids), None)
     shards = {one.shard: one.id for one in kept if one.kind == "shard"}
     if shards and "people" not in shards:
-        # Some shards of those that run; the people's part comes with all of them.
+        # Only some of the active shards; the shard of principals is in every complete set.
         shards = {**registry.channel(channel, system).shards, **shards}
     if not any(wanted.values()) and not shards:
         raise UsageError("`--channel` runs policies and states; these bundles are neither")

@@ -1,4 +1,4 @@
-"""`privtab rollback`: let a channel run again what it ran before."""
+"""`privtab rollback`: release the earlier revisions of a channel again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PANEL = "Ship"
 
 SWITCH_DIGITS = 9
-"""Up to so many digits are the number of a release; revisions have 16 characters."""
+"""Maximum digits of the number of a release; revisions have 16 characters."""
 
 
 def run(
@@ -134,13 +134,13 @@ def run(
 
 
 def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state: bool) -> Next:
-    """What is to run; raises UsageError where that is nothing that ran or is kept."""
+    """The revisions to release; raises UsageError if they never ran or are not stored."""
     from privtab.registry.deploy.rollout import Next, back, earlier
 
     if to is None:
         history = rollout.registry.history(rollout.channel, rollout.system)
         if (now.canary is not None or now.held) and not policy and not state:
-            # What ran before the canary runs still, beside it; and nobody knows what the last release was to, but this before.
+            # The channel's revisions still run beside a canary, and if the last release is unreadable, they precede it.
             return Next()
         return back(earlier(history, now, policy=policy, state=state), policy=policy, state=state)
     if to.isdigit() and len(to) <= SWITCH_DIGITS:
@@ -161,7 +161,7 @@ def _goal(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, state
 
 
 def _kept(registry: Registry, system: str, kinds: Sequence[str], given: str) -> tuple[str, str] | None:
-    """The kind and the whole of a revision from its beginning; None where none begins so. Raises UsageError for several."""
+    """The kind and id of the revision with a prefix, or None. Raises UsageError if there are several."""
     there = sorted({(kind, one.id) for kind in kinds for one in registry.revisions(system, kind)})
     found = [one for one in there if one[1] == given] or [one for one in there if one[1].startswith(given)]
     if len(found) > 1:

@@ -1,4 +1,4 @@
-"""`privtab schema`: the JSON Schema of policy files."""
+"""`privtab schema`: print the JSON Schema of policy files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`privtab serve`: decisions over HTTP, as the OpenID AuthZEN Authorization API 1.0 has them."""
+"""`privtab serve`: serve decisions over the OpenID AuthZEN Authorization API 1.0, or bundles of a registry."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _one_source(
 
 
 def _exposed(host: str, *, guarded: bool, tls: Tls | None) -> None:
-    """Refuse to answer other machines without a guard, and warn where nothing is encrypted."""
+    """Refuse to serve other machines without authentication, and warn if connections are not encrypted."""
     if not guarded:
         raise UsageError(
             f"{host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
@@ -264,7 +264,7 @@ def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> Tls | N
 def _compiled(
     policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
 ) -> list[tuple[str | None, list[str]]]:
-    """Bundles in a folder for each system: what is served is what would be deployed."""
+    """Write bundles to a folder for each system, so that the server runs what would be deployed."""
     from privtab.bundle.pack import state_bundle
     from privtab.pipeline import load_program, policy_bundle
 
@@ -290,7 +290,7 @@ def _local(
 
     found = []
     for system, paths in sources:
-        # A server decides; `observe` and `off` are for those who ask. An environment must not turn it into a yes to all.
+        # Modes are for callers; the environment must not make a server allow everything.
         try:
             embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
         except UsageError as error:
@@ -312,12 +312,12 @@ def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -
 
 
 def _names(systems: list[str] | None) -> Sequence[str | None]:
-    """The systems to serve; None for the only one there is."""
+    """The systems to serve; [None] for the only one in the OPA."""
     return systems or (None,)
 
 
 def _paths(services: Sequence[Service]) -> dict[str, Service]:
-    """Each system under its name; one alone at the root, too."""
+    """The services by path prefix: each under its name; a single one at the root, too."""
     found = {f"/{service.system}": service for service in services if service.system}
     return {"": services[0], **found} if len(services) == 1 else found
 
@@ -332,14 +332,14 @@ def _greet(base: str, services: Sequence[Service], format_: Format) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """Each message on one line: callers choose paths and names."""
+    """Formats each message on one line, since callers choose paths and names."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
         return printable(super().formatMessage(record), one_line=True)
 
 
 def _log(*, quiet: bool) -> None:
-    """Problems and, unless quiet, each request on standard error."""
+    """Log problems and, unless quiet, each request to standard error."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))

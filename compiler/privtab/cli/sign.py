@@ -1,4 +1,4 @@
-"""`privtab sign`: a signature for a bundle that is there."""
+"""`privtab sign`: sign existing bundles."""
 
 from __future__ import annotations
 

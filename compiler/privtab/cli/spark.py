@@ -1,4 +1,4 @@
-"""`privtab spark`: the jobs of `privtab.spark`, each with the options that it has under spark-submit."""
+"""`privtab spark`: the jobs of `privtab.spark`, each with the same options as under spark-submit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`privtab state`: check who holds what, and pack it for OPA."""
+"""`privtab state`: validate a state and pack it for OPA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ StateArgument = Annotated[Path, typer.Argument(metavar="STATE", help=STATE_HELP)
 
 
 def counts(state: State) -> str:
-    """How many rows a state has, by table."""
+    """The number of rows in each table of a state."""
     from privtab.state.nodes import TABLES
 
     return ", ".join(count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES)

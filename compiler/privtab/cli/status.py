@@ -1,4 +1,4 @@
-"""`privtab status`: which sidecar runs what, since when, and what ran before."""
+"""`privtab status`: show what sidecars run, and the releases of a channel."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run(
 
 
 class ChannelSnapshot:
-    """One look at a channel."""
+    """One reading of a channel and its fleet."""
 
     def __init__(self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None) -> None:
         self.channels = channels
@@ -99,13 +99,13 @@ class ChannelSnapshot:
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """What is wrong with the histories of the channels, by the registry, else as the server sees it."""
+        """Problems with the histories of the channels, from the registry, else from the server."""
         found = [one.trouble for one in self.channels if one.trouble]
         return tuple(found or ([] if self.fleet is None or self.channels else self.fleet.trouble))
 
     @property
     def good(self) -> bool:
-        """Whether every sidecar that is heard of runs what it should, and nobody complains."""
+        """Whether there are no problems and all sidecars, except silent ones, run what they should."""
         if self.trouble:
             return False
         if self.fleet is None:
@@ -173,7 +173,7 @@ def _again(
     history: int,
     format_: Format,
 ) -> None:
-    """Until Ctrl-C: a table that stays in its place on a terminal, else one look after the other."""
+    """Print the status until Ctrl-C: as a live table on a terminal, else repeatedly."""
     from rich.live import Live
 
     console = out()
@@ -272,7 +272,7 @@ def _channel(one: Channel) -> list[RenderableType]:
 
 
 def _by_policy(seen: ChannelSnapshot) -> list[Tally]:
-    """The counts by policies: each decision is counted for its state, too."""
+    """The counts by revision of the policy, without those by state, since each decision is counted for both."""
     known = [*seen.channels, *(entry for entries in seen.histories.values() for entry in entries)]
     states = {one.state for one in known} | {identity for one in known for identity in one.shards.values()}
     tallies = seen.fleet.tallies if seen.fleet is not None else ()

@@ -1,4 +1,4 @@
-"""`privtab stubs`: typed Python for the callers of a policy."""
+"""`privtab stubs`: generate typed Python names for a policy."""
 
 from __future__ import annotations
 

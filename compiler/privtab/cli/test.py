@@ -1,4 +1,4 @@
-"""`privtab test`: scenarios, what of the tables they prove, and which faults they would not notice."""
+"""`privtab test`: run scenarios, and measure their coverage and the mutations they notice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"[\w./-]+")
 
 
 class Format(StrEnum):
-    """How the outcome is printed."""
+    """Output format of the outcome."""
 
     PRETTY = "pretty"
     JSON = "json"
@@ -39,7 +39,7 @@ class Format(StrEnum):
 
 
 class Engines(StrEnum):
-    """What answers."""
+    """Engines that answer the cases."""
 
     REFERENCE = "reference"
     OPA = "opa"
@@ -48,7 +48,7 @@ class Engines(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is to be done with each plan."""
+    """What to do with each plan."""
 
     engine: Engines
     pattern: str | None
@@ -152,7 +152,7 @@ def run(
 
 
 def _run(plan: Plan, wanted: _Wanted) -> Result:
-    """Ask the cases of a plan, then see what those that passed prove."""
+    """Run the cases of a plan, then measure what the passed ones cover."""
     from privtab.scenarios import prove
     from privtab.scenarios.engines import ReferenceEngine, opa
     from privtab.scenarios.results import Result
@@ -185,7 +185,7 @@ def _run(plan: Plan, wanted: _Wanted) -> Result:
 
 
 def _below(results: Sequence[Result], least: float | None, what: str) -> list[str]:
-    """What is to be said of the policies that have less than they must."""
+    """A message for each policy below its required minimum."""
     if least is None:
         return []
     shares = ((r.short, r.coverage if what.startswith("cells") else r.score) for r in results)
@@ -202,7 +202,7 @@ def _below(results: Sequence[Result], least: float | None, what: str) -> list[st
 
 
 def _suggested(results: Sequence[Result], output: Path | None) -> str:
-    """A complete scenario file for each policy with something untested; one alone where it goes to a file."""
+    """A complete scenario file for each policy with untested parts; only one if written to a file."""
     from privtab.scenarios.prove import suggested
 
     found = [(result.plan.subject, suggested(result.plan, result.coverage, result.score)) for result in results]
@@ -228,7 +228,7 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
 
 
 def _written(results: Sequence[Result], format_: Format) -> str | None:
-    """The outcome for a program; None where it is for a person."""
+    """The outcome in a machine-readable format; None for text."""
     from privtab.report.junit import junit
     from privtab.scenarios.results import junit_suites, result_json
 

@@ -1,4 +1,4 @@
-"""`privtab verify`: whether bundles are signed by whom they must be, unchanged, and newer than another."""
+"""`privtab verify`: verify that bundles are signed with a trusted key, unchanged, and newer than another."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _verified(bundle: Path, trusted: Trust, than: int | None) -> dict[str, Any]:
 
 
 def _sequence(than: str, trusted: Trust) -> int:
-    """The sequence of another bundle, whose signature must hold too, or a number; raises UsageError where it has none."""
+    """The sequence given as a number or by another bundle, whose signature must verify too; raises UsageError without one."""
     if than.isdecimal():
         return int(than)
     from privtab.bundle.verify import verify as verified

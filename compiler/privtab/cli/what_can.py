@@ -1,4 +1,4 @@
-"""`privtab what-can`: everything that one user may do."""
+"""`privtab what-can`: list what a user, group or role may do."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 MOST_LINES = 60
-"""Lines that a person is shown where nothing else is said."""
+"""Default maximum of lines shown as text."""
 
 MOST_NAMES = 5
-"""Neighbours that are named on one line."""
+"""Maximum entities named on one line."""
 
 
 def run(
@@ -169,7 +169,7 @@ def _show(console: Console, program: Program, found: WhatCan, most: int) -> None
 
 
 def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tuple[str, str, list[str]]]:
-    """(type, paths, operations) for each entity with anything allowed; neighbours with the same answers share a line."""
+    """(type, paths, operations) for entities with allowed operations; neighbours with the same operations share a line."""
     order = list(program.entities)
     by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for may in allowed:
@@ -199,7 +199,7 @@ def _together(parent: str, paths: list[str]) -> str:
 
 
 def _line(console: Console, path: str, words: list[str], wide: int) -> None:
-    """A path and its operations; what does not fit goes on below, under the first operation."""
+    """Print a path and its operations, wrapped under the first operation."""
     indent = 4 + wide
     console.print(f"  {path:<{wide}}  ", end="", soft_wrap=True)
     at = max(indent, 4 + len(path))

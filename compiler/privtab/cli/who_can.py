@@ -1,4 +1,4 @@
-"""`privtab who-can`: everybody who may do one thing, and through what."""
+"""`privtab who-can`: list who may do an operation on an entity, and through which grants."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 MOST_LINES = 40
-"""Lines that a person is shown where nothing else is said."""
+"""Default maximum of lines shown as text."""
 
 
 class By(StrEnum):
-    """What is listed."""
+    """What to list."""
 
     USER = "user"
     PRINCIPAL = "principal"
@@ -145,7 +145,7 @@ def _json(through: Iterable[Evidence]) -> list[dict[str, str | None]]:
 
 
 def _text(through: Iterable[Evidence]) -> str:
-    """By whom what is given: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Membership goes without saying."""
+    """What is granted through whom: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
     given: dict[str, list[str]] = {}
     listed = list(through)
     for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
@@ -155,7 +155,7 @@ def _text(through: Iterable[Evidence]) -> str:
 
 
 def _given(t: Evidence) -> tuple[str, str]:
-    """What is given, and how it comes to the user; the entity is left out where every line would repeat it."""
+    """What is granted and through whom; the entity is omitted if every line would repeat it."""
     name, _, rest = t.atom.partition(" (")
     is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
     via = f" ({t.via})" if t.via else ""
