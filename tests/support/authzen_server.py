@@ -1,4 +1,4 @@
-"""A small library, and `privtab serve` really started on it: a process of its own, asked over a socket."""
+"""The policy of a small library, and a real `privtab serve` process for it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ owners:
 
 @dataclass
 class Server:
-    """A server that runs, and a session to it."""
+    """A running server and an HTTP session for it."""
 
     url: str
     process: subprocess.Popen[str]
@@ -89,11 +89,11 @@ class Server:
     session: requests.Session = field(default_factory=requests.Session)
 
     def __post_init__(self) -> None:
-        # Authorities and proxies of the environment are none of these tests' concern.
+        # Ignore certificate authorities and proxies from the environment.
         self.session.trust_env = False
 
     def post(self, path: str, body: object = None, **more: Any) -> requests.Response:
-        """A POST of JSON; `data` and `headers` as they are where given."""
+        """POST JSON; `data`, if given, is sent unchanged in place of `body`."""
         if "data" not in more:
             more["data"] = json.dumps(body)
         more["headers"] = {"Content-Type": "application/json", **more.get("headers", {})}
@@ -103,7 +103,7 @@ class Server:
         return self.session.get(self.url + path, timeout=20, **more)
 
     def answer(self, path: str, body: object, **more: Any) -> Any:
-        """The answer of a call that must succeed."""
+        """The answer to a call that must succeed."""
         answered = self.post(path, body, **more)
         assert answered.status_code == 200, answered.text
         assert answered.headers["Content-Type"] == "application/json"
@@ -115,7 +115,7 @@ class Server:
         return decision
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """End it; its exit code."""
+        """Stop the server and return its exit code."""
         self.session.close()
         self.process.send_signal(number)
         try:
@@ -127,7 +127,7 @@ class Server:
 
 
 def library_in(folder: Path) -> tuple[Path, Path]:
-    """The files of the library: its policy and its state."""
+    """Write the policy and the state of the library to a folder."""
     policy, state = folder / "library.yaml", folder / "state.yaml"
     policy.write_text(POLICY, encoding="utf-8")
     state.write_text(STATE, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Buckets of a server that speaks S3."""
+"""Buckets on an S3-compatible server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def bucket(endpoint: str, name: str) -> dict[str, Any]:
-    """A new bucket, and the options to open it."""
+    """Create a bucket and return the options to open it."""
     import boto3
 
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")

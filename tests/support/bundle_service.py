@@ -1,4 +1,4 @@
-"""A bundle service as a registry is one: snapshots first, deltas to who has the bundle before; it holds the line until there is news."""
+"""A bundle service with long polling, like a registry: sends snapshots, and deltas to callers that have the previous bundle."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ NASTY = (
     *("plain", "a/b", "100%", "~", "~0", "~1", "!", "!1", "a b", ".", "..", "-", "0", "é", "日本", "😀"),
     *('"', "'", "\\", "x:y", "{}", "?a=b&c#d", "%2F", "%7E", "+", "tab\there", "[1]", "$ref", "<b>", "\u2028"),
 )
-"""Names that some reader of paths, URLs or JSON takes for something else."""
+"""Names with a special meaning in paths, URLs or JSON."""
 
 
 class BundleService:
-    """Serves bundles by name: `bundles/<name>`."""
+    """Serves bundles as `bundles/<name>`."""
 
     def __init__(self) -> None:
         self.served: list[tuple[str, str, int]] = []
-        """(name, `snapshot` or `delta`, bytes), as they were sent."""
+        """(name, `snapshot` or `delta`, bytes), in the order of sending."""
         self._now: dict[str, tuple[str, bytes]] = {}
         self._deltas: dict[tuple[str, str], bytes] = {}
         self._news = threading.Condition()
 
     def put(self, name: str, etag: str, bundle: bytes, delta: bytes | None = None) -> None:
-        """From now on a bundle is this one; who has the one before gets the delta, if there is one."""
+        """Publish a bundle; callers that have the previous one get the delta, if there is one."""
         with self._news:
             before = self._now.get(name)
             self._now[name] = etag, bundle
@@ -45,13 +45,13 @@ class BundleService:
             self._news.notify_all()
 
     def take(self, name: str) -> None:
-        """From now on there is no such bundle."""
+        """Remove a bundle."""
         with self._news:
             self._now.pop(name, None)
             self._news.notify_all()
 
     def answer(self, name: str, has: str | None, wait: float, *, deltas: bool) -> tuple[int, str, bytes]:
-        """Status, ETag and body for who has a bundle with some ETag."""
+        """Status, ETag and body for a caller that has a bundle with the ETag `has`."""
         ends = time.monotonic() + wait
         with self._news:
             while name in self._now and self._now[name][0] == has and (left := ends - time.monotonic()) > 0:
@@ -88,11 +88,11 @@ class BundleService:
                     self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Nothing is logged."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, request: object, client_address: object) -> None:
-                """An OPA that ends goes away in the middle of an answer."""
+                """Ignore errors of an OPA that is stopped in the middle of an answer."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -107,7 +107,7 @@ class BundleService:
         self._server.server_close()
 
     def config(self, names: Mapping[str, str] | list[str], **bundle: Any) -> str:
-        """OPA's configuration (JSON, which is YAML) for bundles of these names; `bundle`: what each says besides."""
+        """OPA's configuration in JSON for bundles of these names; `bundle`: additional settings of each."""
         wanted = names if isinstance(names, Mapping) else {name: name for name in names}
         polling = {"min_delay_seconds": 1, "max_delay_seconds": 1, "long_polling_timeout_seconds": 5}
         return json.dumps(
@@ -123,7 +123,7 @@ class BundleService:
 
 
 def unusual_state(seed: int, roots: int = 4) -> State:
-    """Rows about a `lake`, its `zone`s and `table`s, with names that are hard on readers."""
+    """A random state about a `lake`, its `zone`s and `table`s, with unusual names."""
     rnd = random.Random(seed)
     names = [encode_name(name) for name in NASTY]
     tops = names[:roots] if roots < len(names) else names
@@ -163,7 +163,7 @@ def unusual_state(seed: int, roots: int = 4) -> State:
 
 
 def changed(state: State, seed: int, rows: int = 3) -> State:
-    """A state that has up to so many other rows in each table, in place of its first ones."""
+    """The state with up to `rows` of the first rows of each table removed, and up to as many others added."""
     rnd, other = random.Random(seed), unusual_state(seed, len(NASTY))
     take = {table: (rnd.randint(0, rows), rnd.randint(0, rows)) for table in TABLES}
     return State(
@@ -192,4 +192,4 @@ tables:
     copy: {with: {to: table}, requires: READ (table) and WRITE (to)}
     list: {requires: can look (zone), each: can read (table)}
 """
-"""A policy whose states `nasty_state` makes."""
+"""The policy for states of `unusual_state`."""

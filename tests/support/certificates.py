@@ -1,4 +1,4 @@
-"""A certificate authority for tests, and a certificate of it for the loopback address."""
+"""A certificate authority for tests, and a certificate for the loopback address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """PEM files."""
+    """Paths of PEM files."""
 
     authority: Path
     certificate: Path
@@ -18,7 +18,7 @@ class CertificateFiles:
 
 
 def make(folder: Path) -> CertificateFiles:
-    """A new authority and what it vouches for."""
+    """Create an authority, and a key with a certificate signed by it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""A small policy with its state, and rows that ask about it: what the tests of decisions on Spark share."""
+"""A small policy with its state and rows of requests, shared by the tests of decisions on Spark."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ LOOKS: tuple[tuple[str | None, str | None, bool, str | None], ...] = (
     ("ann", "", False, "wrong depth"),
     ("ann", "s/a/1/x", False, "wrong depth"),
 )
-"""(user, path of a box, whether they may look, why not)"""
+"""(user, path of a box, whether `look` is allowed, reason if not)"""
 
 
 def files(folder: Path) -> tuple[str, str]:
-    """The paths of the policy and of the state, written there."""
+    """Write the policy and the state to a folder and return their paths."""
     policy, state = folder / "deck.yaml", folder / "state.yaml"
     policy.write_text(POLICY, encoding="utf-8")
     state.write_text(STATE, encoding="utf-8")
@@ -73,12 +73,12 @@ def files(folder: Path) -> tuple[str, str]:
 
 
 def frame(spark: SparkSession, rows: Any, schema: str) -> DataFrame:
-    """Rows as a frame of one partition, numbered from 0 in the column `n`."""
+    """Rows as a DataFrame with one partition, numbered from 0 in the column `n`."""
     numbered = [(at, *row) for at, row in enumerate(rows)]
     return spark.createDataFrame(numbered, f"n int, {schema}").coalesce(1)
 
 
 def told(df: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """The answers in the order of the rows."""
+    """The columns of the answers, in the order of the rows."""
     names = columns or ("allowed", "reason")
     return [tuple(row[name] for name in names) for row in df.orderBy("n").collect()]

@@ -1,16 +1,16 @@
-"""Pages of the documentation, cut into the pieces that can be tried.
+"""Split pages of the documentation into blocks that can be tested.
 
-An HTML comment before a block says what it is. It does not show on the page:
+An HTML comment before a block, which is invisible on the page, says what the block is:
 
     <!-- file: lake.yaml -->            save the block as this file; a policy or a file of requests
-    <!-- on: head.yaml -->              a fragment: its sections in place of those of that policy (where left off: head.yaml)
+    <!-- on: head.yaml -->              a fragment: its sections replace those of that policy (default: head.yaml)
     <!-- state: s.yaml for p.yaml -->   a state of that policy
     <!-- findings: P203 -->             the policy has this error
     <!-- rego: p.yaml -->               an excerpt of the Rego that the policy compiles to
-    <!-- served: p.yaml s.yaml -->      Python, or an HTTP call, that is tried with an OPA of that policy and state
-    <!-- run: p.yaml s.yaml -->        Python that is tried where these files are
+    <!-- served: p.yaml s.yaml -->      Python, or an HTTP call, that is run with an OPA for that policy and state
+    <!-- run: p.yaml s.yaml -->        Python that is run in the folder of these files
     <!-- answers: p.yaml s.yaml -->     a table: `user action type:path`, yes or no or invalid, and why (or `effects:`)
-    <!-- sketch -->                     only to read
+    <!-- sketch -->                     not tested
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SECTION = re.compile(r"^(?=[a-z_]+:)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block, its line, and what the comment before it says."""
+    """A fenced block, its line, and the directives in the comment before it."""
 
     line: int
     language: str
@@ -55,7 +55,7 @@ class Block:
 
     @property
     def is_policy(self) -> bool:
-        """Whether it is a policy, or sections of one: not a state, not scenarios."""
+        """Whether it is a policy or sections of one, not a state or scenarios."""
         return self.language == "yaml" and "state" not in self.says and not self.text.startswith("scenarios:")
 
     def names(self, directive: str) -> list[str]:
@@ -81,7 +81,7 @@ class Page:
     answers: tuple[Answers, ...]
 
     def write(self, folder: Path) -> None:
-        """Write the files that the blocks make."""
+        """Write the files that the blocks define."""
         for block in self.blocks:
             for name in block.names("file"):
                 text = whole_policy(block, folder) if block.is_policy else block.text
@@ -91,7 +91,7 @@ class Page:
 
 
 def whole_policy(block: Block, folder: Path) -> str:
-    """The policy of a YAML block: as it stands, or with the sections that it leaves off."""
+    """The policy of a YAML block, completed with sections of its base if it is a fragment."""
     if re.search(r"^privtab: 1$", block.text, re.MULTILINE):
         return block.text
     (base,) = block.names("on") or [HEAD]
@@ -101,7 +101,7 @@ def whole_policy(block: Block, folder: Path) -> str:
 
 @cache
 def read(path: str) -> Page:
-    """A page of the checkout."""
+    """Read a page of the checkout."""
     text = (ROOT / path).read_text(encoding="utf-8")
 
     def line(at: int) -> int:
@@ -125,7 +125,7 @@ def _says(text: str) -> dict[str, list[str]]:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The top-level sections of a YAML text by their key; comments above the first one are left out."""
+    """The top-level sections of a YAML text by key, without comments above the first one."""
     return {
         part.partition(":")[0]: part.rstrip("\n") + "\n" for part in _SECTION.split(text) if ":" in part.split("\n")[0]
     }

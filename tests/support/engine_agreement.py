@@ -1,4 +1,4 @@
-"""Runs worlds through the reference and a real OPA, and says where they differ."""
+"""Compare the decisions of the reference and of a real OPA on random worlds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privtab.state.nodes import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A policy that OPA has loaded."""
+    """A policy that is loaded by OPA."""
 
     text: str
     program: Program
@@ -36,7 +36,7 @@ class World:
 
 @contextmanager
 def serving(texts: Sequence[str], binary: Path, *, sharded: bool = False) -> Iterator[tuple[str, list[World]]]:
-    """Compile policies, each with a system name of its own, and serve them from one OPA; gives its URL."""
+    """Compile policies with distinct system names and serve them from one OPA; yields its URL and the worlds."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         loaded = []
@@ -55,13 +55,13 @@ def serving(texts: Sequence[str], binary: Path, *, sharded: bool = False) -> Ite
 
 
 def put_state(session: http.Session, url: str, program: Program, state: State, *, sharded: bool = False) -> None:
-    """Give OPA a state."""
+    """Load a state into OPA."""
     document = in_shards(program, state) if sharded else index(program, state)
     session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=10).raise_for_status()
 
 
 def in_shards(program: Program, state: State) -> dict[str, Any]:
-    """What an OPA has that loaded a state's people and all of its shards."""
+    """The data of an OPA that has loaded all bundles of a sharded state."""
     documents = shards.shards(program, state)
     people = documents.pop(shards.PEOPLE)
     return people | {"at": {shards.shard_name(key): document for key, document in documents.items()}}
@@ -75,7 +75,7 @@ def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str,
 
 
 def differences(session: http.Session, url: str, world: World, state: State, asked: Sequence[Request]) -> list[str]:
-    """Every request on which OPA and the reference differ, in any part of the decision, as text to reproduce it by."""
+    """Each request on which OPA and the reference differ in any part of the decision, as text for reproducing it."""
     system = world.program.system
     put_state(session, url, world.program, state, sharded=world.artifacts.program.get("state") == "sharded")
     reference = Reference(world.program, state, world.artifacts.revision)
@@ -99,7 +99,7 @@ def differences(session: http.Session, url: str, world: World, state: State, ask
 
 
 def _by_items(session: http.Session, url: str, reference: Reference, asked: Sequence[Request]) -> list[bool | None]:
-    """Answers in the faster form where it can say the request, by position."""
+    """Answers through the faster form with items, by position; None for requests that it cannot express."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, request in enumerate(asked):
         if not (request.with_ or request.flags or request.groups):
@@ -116,7 +116,7 @@ def _by_items(session: http.Session, url: str, reference: Reference, asked: Sequ
 def compare(
     seed: int, binary: Path, *, policies: int, states: int, per_rule: int, sharded: bool = False
 ) -> tuple[int, int, list[str]]:
-    """Random policies, states and requests from a seed. Gives how many requests, how many allowed, and differences."""
+    """Compare on random policies, states and requests; returns the numbers of requests and of allows, and the differences."""
     texts = [worlds.policy(seed * 1000 + n, f"world{n}") for n in range(policies)]
     total = allowed = 0
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Bundles to keep in registries: two policies of one system, and three states."""
+"""Bundles for tests of registries: two policies of one system, and three states."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ grants:
 
 @dataclass(frozen=True)
 class ExampleBundles:
-    """Packed: `policies` differ in what `read` asks for, `states` in who may; `shards` are of the last state."""
+    """Packed bundles: `policies` differ in the condition of `read`, `states` in their grants; `shards` are of the last state."""
 
     programs: tuple[Program, ...]
     policies: tuple[bytes, ...]
     states: tuple[bytes, ...]
     shards: dict[str, bytes]
     sharded: bytes
-    """The policy that reads a state in shards."""
+    """The policy bundle for a sharded state."""
 
 
 def program(folder: Path, *, version: str = "1", read: str = READS) -> Program:

@@ -1,5 +1,5 @@
-"""Decision points that misbehave, on real sockets: a scripted one, one that is a real OPA behind a cable that can be cut,
-and certificates that are good for nothing. The table of what happens is in `failure_cases.py`.
+"""Decision points that misbehave, on real sockets: a scripted server, a real OPA behind a proxy that can be cut,
+and invalid certificates. `failure_cases.py` has the table of cases.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ MAX_BODY = 100_000
 
 @cache
 def program(folder: Path) -> Program:
-    """The policy that is asked."""
+    """The program of the policy."""
     path = folder / "studio.yaml"
     path.write_text(POLICY, encoding="utf-8")
     return load_program(path)
 
 
 def write_bundles(folder: Path) -> tuple[Path, Path]:
-    """The bundles of the policy and its state."""
+    """Write the bundles of the policy and its state."""
     policy, state = folder / "policy.tar.gz", folder / "state.tar.gz"
     policy.write_bytes(policy_bundle(program(folder)))
     write_state(folder, ROWS)
@@ -71,7 +71,7 @@ def write_bundles(folder: Path) -> tuple[Path, Path]:
 
 
 def write_state(folder: Path, rows: dict[str, Any]) -> None:
-    """The state bundle anew, in one step."""
+    """Replace the state bundle atomically."""
     found, findings = validate(program(folder), from_tables(rows, "rows"))
     assert not findings
     staged = folder / "state.new"
@@ -83,7 +83,7 @@ def write_state(folder: Path, rows: dict[str, Any]) -> None:
 
 
 def reply(body: str | bytes, status: str = "200 OK", *headers: str, length: int | None = None) -> bytes:
-    """An HTTP answer; `length` is what it claims."""
+    """An HTTP response; `length` overrides its Content-Length."""
     content = body.encode() if isinstance(body, str) else body
     types = () if any(h.lower().startswith("content-type") for h in headers) else ("Content-Type: application/json",)
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(content) if length is None else length}", *types, *headers]
@@ -91,23 +91,23 @@ def reply(body: str | bytes, status: str = "200 OK", *headers: str, length: int 
 
 
 def reset(connection: socket.socket) -> None:
-    """Close so that the other side sees a reset, not an end."""
+    """Close the connection with a reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 @dataclass
 class ScriptedServer:
-    """Answers the questions for names as an OPA with the policy does, and every decision by `answer`."""
+    """Serves the program and revisions like an OPA with the policy, and answers every decision by `answer`."""
 
     answer: Callable[[socket.socket], None]
     program: dict[str, Any]
     state: object = "s1"
     port: int = 0
     decisions: int = 0
-    """How often a decision was asked for."""
+    """Number of decisions that were requested."""
     open: int = 0
-    """Connections that are open now."""
+    """Number of open connections."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -116,7 +116,7 @@ class ScriptedServer:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[ScriptedServer]:
-        """Serve for as long as the block lasts."""
+        """Serve during the block."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
@@ -170,7 +170,7 @@ class ScriptedServer:
         return None
 
     def settled(self, seconds: float = 3.0) -> bool:
-        """Whether every connection is closed, soon."""
+        """Wait for all connections to close; returns whether they did."""
         until = time.monotonic() + seconds
         while self.open and time.monotonic() < until:
             time.sleep(0.01)
@@ -178,7 +178,7 @@ class ScriptedServer:
 
 
 def scripted(folder: Path, answer: bytes | Callable[[socket.socket], None], **more: Any) -> ScriptedServer:
-    """A server that answers every decision with these bytes, or by this function."""
+    """A server that answers every decision with the given bytes or by the given function."""
 
     def send(connection: socket.socket) -> None:
         if isinstance(answer, bytes):
@@ -190,11 +190,11 @@ def scripted(folder: Path, answer: bytes | Callable[[socket.socket], None], **mo
     return ScriptedServer(answer=send, program=names, **more)
 
 
-# --- a cable to a real OPA -------------------------------------------------------------------------------------------
+# --- a proxy to a real OPA -------------------------------------------------------------------------------------------
 
 
 class CuttableProxy:
-    """A TCP proxy: passes bytes on and counts requests; `on_request` is called with the number of each."""
+    """A TCP proxy that counts requests; `on_request` is called with the number of each."""
 
     def __init__(self, port: int, on_request: Callable[[int], None] = lambda _: None) -> None:
         self._target = port
@@ -296,7 +296,7 @@ class Authority:
         )
 
     def sign(self, name: str, host: str = "IP:127.0.0.1", *, expired: bool = False) -> tuple[Path, Path]:
-        """A certificate and its key."""
+        """Create a key and a certificate; returns their paths, the certificate first."""
         certificate, key, asked = (self.folder / f"{name}{end}" for end in (".pem", ".key", ".csr"))
         self._openssl(
             *["req", "-new", "-config", str(self._config), "-subj", f"/CN={name}", "-nodes"],
@@ -321,7 +321,7 @@ class Authority:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -330,7 +330,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def opa_process(binary: Path, log: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`opa run --server` with these arguments; whoever starts it knows when it is ready."""
+    """Run `opa run --server` with these arguments, without waiting until it is ready."""
     command = [
         str(binary),
         "run",
@@ -349,7 +349,7 @@ def opa_process(binary: Path, log: Path, *arguments: str | Path) -> Iterator[sub
 
 
 def wait_for(ready: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait until it is so."""
+    """Wait until `ready` returns true."""
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, "it never came to be"

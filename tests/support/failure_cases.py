@@ -1,6 +1,6 @@
-"""What can go wrong between a client and its decision point, and what the caller gets: one table.
+"""The table of failures between a client and its decision point, with what the caller gets.
 
-It drives the tests of every client and every way of asking, and writes `docs/reference/failures.md`.
+It parametrises the tests of every client and method, and generates `docs/reference/failures.md`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, Any] = {"timeout": (0.25, 0.25), "total": TOTAL, "retries
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a client is pointed at."""
+    """The decision point of a client, with settings for the client."""
 
     url: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What an endpoint is started with."""
+    """What is needed to start an endpoint."""
 
     folder: Path
     opa: Path
@@ -48,26 +48,26 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureCase:
-    """One thing that goes wrong."""
+    """One kind of failure."""
 
     group: str
     what: str
     raises: type[DecisionError]
     says: str
-    """A regular expression that the message holds."""
+    """A regular expression that the message must match."""
     starts: Callable[[Setup], AbstractContextManager[Endpoint]]
     ways: tuple[str, ...] = EVERY_WAY
     tries: int | None = None
-    """How often one call asks for the decision; None where nothing counts."""
+    """How often one call requests the decision; None if the endpoint does not count."""
     at_most: bool = False
-    """`tries` is the most: time may end before."""
+    """Whether `tries` is an upper bound, because the time may run out before."""
 
 
 Answer = bytes | Callable[[socket.socket], None]
 
 
 def script(answer: Answer, **more: Any) -> Callable[[Setup], AbstractContextManager[Endpoint]]:
-    """A scripted server."""
+    """An endpoint that is a scripted server."""
 
     @contextlib.contextmanager
     def endpoint(setup: Setup) -> Iterator[Endpoint]:
@@ -79,7 +79,7 @@ def script(answer: Answer, **more: Any) -> Callable[[Setup], AbstractContextMana
 
 @contextlib.contextmanager
 def refused(_: Setup) -> Iterator[Endpoint]:
-    """A port that is taken and not listened on."""
+    """A port that is bound but not listening."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield Endpoint(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
@@ -87,7 +87,7 @@ def refused(_: Setup) -> Iterator[Endpoint]:
 
 @contextlib.contextmanager
 def no_socket(setup: Setup) -> Iterator[Endpoint]:
-    """A unix socket that is not there."""
+    """A unix socket that does not exist."""
     yield Endpoint(url=f"unix:{setup.folder}/none.sock")
 
 
@@ -95,20 +95,20 @@ def no_socket(setup: Setup) -> Iterator[Endpoint]:
 
 
 def reset_in_body(connection: socket.socket) -> None:
-    """Half a body, then a reset."""
+    """Send half a body, then reset the connection."""
     connection.sendall(reply(YES, length=4000))
     time.sleep(0.02)
     reset(connection)
 
 
 def ends_early(connection: socket.socket) -> None:
-    """A body that reads as an allow, one byte shorter than announced."""
+    """Send a body that is an allow, but one byte shorter than announced."""
     connection.sendall(reply(YES, length=len(YES) + 1))
     connection.shutdown(socket.SHUT_RDWR)
 
 
 def drip(text: bytes) -> Callable[[socket.socket], None]:
-    """A byte now and then: every single wait is short."""
+    """Send one byte at a time, so that every single wait is short."""
 
     def answer(connection: socket.socket) -> None:
         for at in range(len(text)):
@@ -119,19 +119,19 @@ def drip(text: bytes) -> Callable[[socket.socket], None]:
 
 
 def slow_body(connection: socket.socket) -> None:
-    """A head at once, then a body that drips."""
+    """Send the head at once, then the body byte by byte."""
     connection.sendall(reply("", length=4000))
     drip(b" " * 100)(connection)
 
 
 def silent(connection: socket.socket) -> None:
-    """Nothing for long."""
+    """Send nothing for a long time."""
     time.sleep(1.5)
     connection.close()
 
 
 def huge_endless(connection: socket.socket) -> None:
-    """A body without an end, in chunks."""
+    """Send an endless body in chunks."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
         connection.sendall(b"4000\r\n" + b" " * 0x4000 + b"\r\n")
@@ -142,21 +142,21 @@ def huge_endless(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def no_bundle(setup: Setup) -> Iterator[Endpoint]:
-    """An OPA that has nothing."""
+    """An OPA without bundles."""
     with OpaServer(binary=setup.opa) as opa:
         yield Endpoint(url=opa.url)
 
 
 @contextlib.contextmanager
 def no_state(setup: Setup) -> Iterator[Endpoint]:
-    """An OPA with a policy alone."""
+    """An OPA with a policy and no state."""
     policy, _ = write_bundles(setup.folder)
     with OpaServer([policy], binary=setup.opa) as opa:
         yield Endpoint(url=opa.url)
 
 
 def heard(url: str) -> bool:
-    """Whether OPA's status tells when each of the two bundles was last asked for."""
+    """Whether OPA's status has the time of the last successful request for both bundles."""
     status = requests.get(f"{url}/v1/status", timeout=5).json().get("result", {})
     bundles = status.get("bundles") or {}
     return len(bundles) == 2 and all(one.get("last_successful_request") for one in bundles.values())
@@ -164,7 +164,7 @@ def heard(url: str) -> bool:
 
 @contextlib.contextmanager
 def stale(setup: Setup) -> Iterator[Endpoint]:
-    """An OPA that has not heard from its bundle server for a while."""
+    """An OPA that has not reached its bundle server for a while."""
     delays = [
         f"--set=bundles.{name}.polling.{end}_delay_seconds=3600"
         for name in ("policy", "state")
@@ -173,7 +173,7 @@ def stale(setup: Setup) -> Iterator[Endpoint]:
     with OpaServer(
         write_bundles(setup.folder), binary=setup.opa, extra_args=["--set=status.prometheus=true", *delays]
     ) as opa:
-        # OPA tells its status a while after it is ready; the age counts from what is told there.
+        # OPA reports its status a while after it is ready; the age counts from the times in it.
         wait_for(lambda: heard(opa.url))
         time.sleep(0.4)
         yield Endpoint(url=opa.url, settings={"max_staleness": 0.3})
@@ -181,7 +181,7 @@ def stale(setup: Setup) -> Iterator[Endpoint]:
 
 @contextlib.contextmanager
 def silent_on_age(setup: Setup) -> Iterator[Endpoint]:
-    """An OPA whose status is not on."""
+    """An OPA that does not report its status."""
     with OpaServer(write_bundles(setup.folder), binary=setup.opa) as opa:
         yield Endpoint(url=opa.url, settings={"max_staleness": 60})
 
@@ -198,7 +198,7 @@ allow if input.path == ["health"]
 
 
 def token(**settings: Any) -> Callable[[Setup], AbstractContextManager[Endpoint]]:
-    """An OPA that wants a token."""
+    """An OPA that requires a token."""
 
     @contextlib.contextmanager
     def endpoint(setup: Setup) -> Iterator[Endpoint]:
@@ -214,7 +214,7 @@ def token(**settings: Any) -> Callable[[Setup], AbstractContextManager[Endpoint]
 def tls(
     name: str = "opa", *, host: str = "IP:127.0.0.1", expired: bool = False, trusted: bool = True, scheme: str = "https"
 ) -> Callable[[Setup], AbstractContextManager[Endpoint]]:
-    """An OPA that speaks TLS with this certificate."""
+    """An OPA that serves TLS with a new certificate."""
 
     @contextlib.contextmanager
     def endpoint(setup: Setup) -> Iterator[Endpoint]:
@@ -238,7 +238,7 @@ def tls(
 
 @contextlib.contextmanager
 def plain_http(setup: Setup) -> Iterator[Endpoint]:
-    """An OPA without TLS, asked with it."""
+    """An OPA without TLS, with an https address."""
     with OpaServer(write_bundles(setup.folder), binary=setup.opa) as opa:
         yield Endpoint(url=opa.url.replace("http://", "https://"))
 
@@ -593,7 +593,7 @@ FAILURE_CASES: dict[str, FailureCase] = {
 
 
 def ask(client: Any, way: str, *, wrong: bool = False) -> Any:
-    """Ask in one way; a coroutine of an AsyncClient."""
+    """Call one method of a client; returns a coroutine for an AsyncClient."""
     read = failing_servers.READ
     action = "raed" if wrong else "read"
     one = (read.user, action, read.resource)
@@ -612,7 +612,7 @@ def ask(client: Any, way: str, *, wrong: bool = False) -> Any:
 
 
 def page() -> str:
-    """The table for the documentation."""
+    """The tables for the documentation."""
     lines: list[str] = []
     for group in dict.fromkeys(case.group for case in FAILURE_CASES.values()):
         lines += [f"## {group}", "", "| what happens | what the caller gets | tries | asked by |", "|---|---|---|---|"]

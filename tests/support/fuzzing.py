@@ -1,4 +1,4 @@
-"""Spoilt bytes for readers: a few in every run, a minute of them in `make test-long`."""
+"""Fuzz readers with corrupted bytes: briefly in every run, for a minute in `make test-long`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ EDITS = st.lists(
 
 
 def edited(text: bytes, edits: Sequence[tuple[float, str, bytes, int]]) -> bytes:
-    """The text with some places spoilt."""
+    """The text with the edits applied."""
     for place, kind, token, length in edits:
         at = int(place * len(text))
         match kind:
@@ -109,7 +109,7 @@ def edited(text: bytes, edits: Sequence[tuple[float, str, bytes, int]]) -> bytes
 
 
 def fuzzed(seeds: Sequence[bytes], target: Target, seconds: float | None) -> None:
-    """Call the target with spoilt seeds, so long or a few times; it raises where something comes out that must not."""
+    """Call the target with corrupted seeds, for `seconds` or a few times; the target raises if a reader misbehaves."""
     ends = time.monotonic() + (seconds or 30)
 
     @settings(

@@ -1,4 +1,4 @@
-"""Programs of random worlds, without files."""
+"""Programs of random policies, without files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(seed: int) -> Program:
 
 
 def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
-    """The program of a policy's text, None where it has errors, and its findings."""
+    """The program of a policy's text, or None if it has errors, and its findings."""
     tables, found = syntax.read(SourceFile.of("world.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)
@@ -36,7 +36,7 @@ def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
 
 
 def lowered(text: str) -> tuple[Program, Policy]:
-    """The program and the policy of a sound policy's text, without its checks."""
+    """The program and the resolved policy of a valid policy's text, without running the checks."""
     tables, found = syntax.read(SourceFile.of("world.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)

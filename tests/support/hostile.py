@@ -1,4 +1,4 @@
-"""Small policies that cost exact tools the most: each is a few kilobytes of plain YAML."""
+"""Small policies that are the most expensive for exact analysis; each is a few kilobytes of plain YAML."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ HEAD = "privtab: 1\nsystem: hostile\nversion: v1\ntitle: Hostile\n"
 
 
 def flags(count: int) -> str:
-    """A row with that many flags, each of which asks for one more privilege."""
+    """A row with that many flags, each of which requires another privilege."""
     names = _names(count + 1)
     asked = " and ".join(["P0 (shop)", *(f"(P{i + 1} (shop) when f{i})" for i in range(count))])
     return rows_of(names, [f"load: {asked}"])
 
 
 def open_flags(count: int) -> str:
-    """A row that asks for nothing unless a flag is set."""
+    """A row that requires nothing unless a flag is set."""
     asked = " and ".join(f"(P{i} (shop) when f{i})" for i in range(count))
     return rows_of(_names(count), [f"load: {asked}"])
 
 
 def can_chain(length: int, alternatives: int) -> str:
-    """Rows that ask for each other in a chain, each with alternatives of its own."""
+    """A chain of rows that refer to each other, each with its own alternatives."""
     rows = []
     for i in range(length):
         own = " or ".join(f"P{(i * 7 + k) % 60} (shop)" for k in range(alternatives))
@@ -32,7 +32,7 @@ def can_chain(length: int, alternatives: int) -> str:
 
 
 def cnf(clauses: int, width: int) -> str:
-    """A conjunction of disjunctions; no privilege stands twice."""
+    """A conjunction of disjunctions without repeated privileges."""
     parts = ["(" + " or ".join(f"P{i * width + k} (shop)" for k in range(width)) + ")" for i in range(clauses)]
     return rows_of(_names(clauses * width), [f"load: {' and '.join(parts)}"])
 
@@ -65,12 +65,12 @@ def any_objects(slots: int, types: int) -> str:
 
 
 def alternatives(count: int) -> str:
-    """A row with so many alternatives."""
+    """A row with that many alternatives."""
     return rows_of(_names(count), [f"load: {' or '.join(f'P{i} (shop)' for i in range(count))}"])
 
 
 def nested_alternatives(count: int) -> str:
-    """Alternatives at two levels of a tree with inheritance, so that half of them are superfluous."""
+    """Alternatives at two levels of a tree with inheritance, so that half of them are redundant."""
     asked = " or ".join(f"P{i // 2} ({('shop', 'shelf')[i % 2]})" for i in range(count))
     names = ", ".join(_names(count // 2))
     return (
@@ -80,7 +80,7 @@ def nested_alternatives(count: int) -> str:
 
 
 def branching_can(length: int) -> str:
-    """Rows each of which asks for the one before in two alternatives."""
+    """Rows that each refer to the previous one in two alternatives."""
     rows = ["op0: P0 (shop) or P1 (shop)"]
     for i in range(1, length):
         before = f"can op{i - 1} (shop)"
@@ -95,7 +95,7 @@ def long_can_chain(length: int) -> str:
 
 
 def set_chain(length: int) -> str:
-    """Sets that hold the set before."""
+    """Sets that each contain the previous set."""
     sets = ", ".join(f"S{i}: [{'READ' if i == 0 else f'S{i - 1}'}]" for i in range(length))
     return (
         f"{HEAD}entities: {{shop:}}\nprivileges: [READ]\nsets: {{{sets}}}\n"
@@ -104,7 +104,7 @@ def set_chain(length: int) -> str:
 
 
 def parentheses(depth: int) -> str:
-    """A condition in parentheses within parentheses, `and` and `or` by turns."""
+    """A condition of nested parentheses with alternating `and` and `or`."""
     text = "READ (shop)"
     for i in range(depth):
         text = f"({text} {('and', 'or')[i % 2]} P{i % 9} (shop))"
@@ -132,14 +132,14 @@ POLICIES: Mapping[str, Callable[[], str]] = {
     "chain of 3,000 sets": lambda: set_chain(3000),
     "2,000 nested parentheses": lambda: parentheses(2000),
 }
-"""Each by what it has."""
+"""The policies by description."""
 
 DEEP = ("chain of 2,000 can", "chain of 3,000 sets", "2,000 nested parentheses")
-"""Those that are refused for their depth."""
+"""Policies that are rejected for their depth."""
 
 
 def changed(text: str) -> str:
-    """A copy whose last row asks for something else: its last privilege is gone, or its first one is another."""
+    """A copy with another condition in its last row, or else with another title."""
     head, mark, tail = text.rpartition("load: ")
     if mark and " (shop)" in tail and not tail.startswith("S"):
         return f"{head}{mark}P0 (shop) or ({tail.rstrip().rstrip('}')})" + _closing(tail)
@@ -157,9 +157,9 @@ def granting(text: str) -> str:
 
 
 def state(text: str) -> str:
-    """Rows of 30 users, each of whom has every 30th privilege, and of `all`, who has all but what a role gives.
+    """A state with 30 users that each hold every 30th privilege, and `all`, which holds all of them, the first through a role.
 
-    Everything is granted on the object that `resource` names.
+    All grants are on the entity that `resource` names.
     """
     entity = resource(text)
     names = privileges(text)
@@ -190,7 +190,7 @@ def operation(text: str) -> str:
 
 
 def resource(text: str) -> str:
-    """The object that a request for the last row names."""
+    """The resource of a request for the last row."""
     deep = re.findall(r"^ +t(\d+):$", text, re.MULTILINE)
     if deep:
         return f"t{deep[-1]}:" + "/".join(f"n{i}" for i in range(len(deep)))
@@ -198,7 +198,7 @@ def resource(text: str) -> str:
 
 
 def objects(text: str) -> list[str]:
-    """The further objects of a request for the last row, as the command line takes them."""
+    """The `with` objects of a request for the last row, as options of the command line."""
     return [f"{slot}={resource(text)}" for slot in re.findall(r"(o\d+): any", text)]
 
 

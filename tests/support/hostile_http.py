@@ -1,4 +1,4 @@
-"""Bytes in the place of HTTP answers, as hypothesis makes them."""
+"""Hypothesis strategies for malformed HTTP responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registry server that is asked in process: no sockets, and real storage."""
+"""A registry server that is called in process, without sockets and with real storage."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def asking(
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110  (of what nobody tells)
+        while not holds():  # noqa: ASYNC110  (there is no event to wait for)
             await asyncio.sleep(0.01)
 
 
@@ -66,5 +66,5 @@ def figure(served: Served, name: str, **labels: str) -> float | None:
 
 
 def waiting(served: Served) -> float | None:
-    """How many long polls there are."""
+    """The number of open long polls."""
     return figure(served, "long_polls")

@@ -1,4 +1,4 @@
-"""Requests as the columns that every plan takes, and answers by joins."""
+"""Requests as canonical columns, and their decisions by joins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def frame(spark: SparkSession, program: Program, requests: Sequence[Request]) ->
 def ask(
     spark: SparkSession, program: Program, state: State | SparkState, requests: Sequence[Request], **more: Any
 ) -> Answers:
-    """Answers to requests by position."""
+    """The answers to requests, by position."""
     tables = state_tables(spark, program, state)
     decided = decide_by_joins(frame(spark, program, requests), program, tables, **more)
     rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()

@@ -1,4 +1,4 @@
-"""Requests with something wrong in them."""
+"""Malformed requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def broken(request: dict[str, Any], rnd: random.Random) -> dict[str, Any]:
-    """A copy with one or two places left out, replaced by something odd, or odd where there was nothing."""
+    """A copy with one or two values removed or replaced by odd ones, or with odd values added."""
     made = copy.deepcopy(request)
     if rnd.random() < 0.3:
         odd = rnd.choice(ODD)

@@ -1,4 +1,4 @@
-"""What docs/how-to/operate.md is about: a signed policy on a channel, a registry server, two sidecars, and what befalls them."""
+"""The deployment of docs/how-to/operate.md: a signed policy on a channel, a registry server, two sidecars, and their failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLICY = sidecar_fleet.POLICY.replace("system: shop", "system: studio")
 
 
 class OperationsPage:
-    """The world of the page, below a folder that is the working directory; a context manager."""
+    """The deployment of the page, in a folder that is the working directory; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class OperationsPage:
             sidecar_fleet.CONFIG = before
 
     def wait(self) -> None:
-        """Until every sidecar that lives runs what the channel does, and said so."""
+        """Wait until every running sidecar has reported the channel's revisions."""
         channel = Registry.open("registry").channel("prod", "studio")
         wanted = {"policy": channel.policy, "state": channel.state}
         alive = set(self.fleet.urls) & set(self.fleet.processes)
@@ -77,14 +77,14 @@ class OperationsPage:
 
         self.fleet.wait(there)
 
-    # --- what befalls it ---
+    # --- failures ---
 
     def happen(self, what: str) -> None:
-        """One of the events by name."""
+        """Cause an event by name."""
         getattr(self, f"_{what.replace('-', '_')}")()
 
     def _forged(self) -> None:
-        """Somebody who may write to the registry, and has no key, puts a state there."""
+        """Release a state that is signed with an unknown key, as by an attacker with access to the registry."""
         (self.folder / "other.yaml").write_text(sidecar_fleet.STATE.replace("user:ann", "user:mallory"))
         assert run(["state", "pack", "other.yaml", "-p", "studio.yaml", "-o", "other.tar.gz"]) == 0
         forged = signed(
@@ -100,7 +100,7 @@ class OperationsPage:
         self.fleet.wait(refused)
 
     def _sidecar_dead(self) -> None:
-        # Its next look, after which it has nothing to complain of.
+        # Wait for its next poll, after which it reports no error.
         self.fleet.wait(lambda: "verification key" not in json.dumps(self.fleet.reported()))
         self.fleet.end("etl-1", kill=True)
         self.fleet.wait(lambda: not sidecar_fleet.answers(f"{self.fleet.urls['etl-1']}/health"))
@@ -117,6 +117,6 @@ class OperationsPage:
         self.wait()
 
     def _spoilt(self) -> None:
-        """Another tool writes a release, and dies over it. The server, which was ended before, runs again."""
+        """Restart the server, then leave an empty release file, as by another tool that crashed while writing."""
         self._registry_back()
         (self.folder / "registry/channels/prod/studio/history/00000004.json").touch()

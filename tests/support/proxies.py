@@ -1,4 +1,4 @@
-"""A proxy that keeps what it is told, and answers everything itself."""
+"""An HTTP proxy that records requests and answers them itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 @contextmanager
 def proxy(answer: Callable[[bytes], bytes]) -> Iterator[tuple[str, list[bytes]]]:
-    """A proxy that answers heads by a function: where it is, and the heads that came."""
+    """Run a proxy that answers request heads by a function; yields its address and the list of heads received."""
     listener = socket.create_server(("127.0.0.1", 0))
     heads: list[bytes] = []
 
@@ -35,14 +35,14 @@ def proxy(answer: Callable[[bytes], bytes]) -> Iterator[tuple[str, list[bytes]]]
 
 
 def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment that names no proxy."""
+    """Remove proxies from the environment."""
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
 
 def through(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """An environment that names a proxy for everything."""
+    """Set a proxy for all protocols in the environment."""
     without_proxies(monkeypatch)
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, f"http://{where}")

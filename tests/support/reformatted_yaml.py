@@ -1,4 +1,4 @@
-"""The same YAML values in another layout: random indentation, brackets, quotes, blank lines and comments."""
+"""Reformat YAML at random without changing its values: indentation, brackets, quotes, blank lines and comments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORDS = ("why", "what", "see 12-14", "a: b", "- c", "'d", '"e', "{f", "# g", "ü
 
 
 def reformatted(text: str, seed: int) -> str:
-    """The text with the same values, laid out at random; the same for the same seed."""
+    """The text with the same values in a random layout, which depends only on the seed."""
     found: list[object] = []
     root = compose(SourceFile.of("text.yaml", text), found)  # type: ignore[arg-type]
     assert root is not None
@@ -29,7 +29,7 @@ class _Writer:
     def __init__(self, random_: random.Random) -> None:
         self.random = random_
         self.text = False
-        """The last thing written is a block of text, which would swallow a comment that is indented further."""
+        """Whether the last thing written is a block scalar, which would include a comment that is indented further."""
 
     def sometimes(self, share: float) -> bool:
         return self.random.random() < share
@@ -41,7 +41,7 @@ class _Writer:
         return " " * self.random.randint(1, 4) + self.comment() if self.sometimes(0.12) else ""
 
     def between(self, indent: int) -> list[str]:
-        """Blank lines and comments."""
+        """Random blank lines and comments."""
         lines: list[str] = []
         while self.sometimes(0.15):
             lines.append(
@@ -52,7 +52,7 @@ class _Writer:
         return lines
 
     def block(self, node: Node, indent: int) -> list[str]:
-        """A collection over several lines."""
+        """A collection in block style."""
         lines: list[str] = []
         step = self.random.choice([2, 2, 3, 4])
         if isinstance(node, Mapping):
@@ -80,7 +80,7 @@ class _Writer:
         return bool(node.entries if isinstance(node, Mapping) else node.items) and self.sometimes(0.6)
 
     def after(self, head: str, value: Node, indent: int, deeper: int, *, block: bool = True) -> list[str]:
-        """What stands behind a key or a dash."""
+        """The lines of a key or dash with its value."""
         if block and self.is_block(value):
             return [head + self.beside(), *self.block(value, indent)]
         if (
@@ -103,7 +103,7 @@ class _Writer:
         return [" ".join(filter(None, (head, shown))) + self.beside()]
 
     def spread(self, head: str, value: Mapping | Sequence, indent: int) -> list[str]:
-        """A collection in brackets over several lines, with comments inside."""
+        """A collection in flow style over several lines, with comments inside."""
         self.text = False
         mapping = isinstance(value, Mapping)
         parts = (

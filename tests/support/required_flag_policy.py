@@ -1,4 +1,4 @@
-"""A policy with one operation whose requests must say whether a flag is set, and a state in which `ann` may read without it."""
+"""A policy with one operation that has a required flag, and a state in which `ann` may read unless it is set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ tables:
   file:
     read: {requires: READ (file) and (SECRET (file) when pii), flags: {pii: required}}
 """
-"""Further rows of `file` can be appended."""
+"""The policy; further rows of `file` can be appended."""
 
 STATE = """\
 grants:
@@ -24,7 +24,7 @@ grants:
 
 
 def files(folder: Path, policy: str = POLICY) -> tuple[str, str]:
-    """The paths of the policy and the state."""
+    """Write the policy and the state to a folder and return their paths."""
     paths = folder / "clinic.yaml", folder / "state.yaml"
     for path, text in zip(paths, (policy, STATE), strict=True):
         path.write_text(text, encoding="utf-8")

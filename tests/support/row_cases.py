@@ -1,4 +1,4 @@
-"""For every row of a policy: states that just suffice, states that just do not, and the empty one."""
+"""Cases for every row of a policy: each minimal set, each minimal set without one of its atoms, and the empty set."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from privtab.state.nodes import Assignment, Grant, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One request in a world of its own: what is held, and whether it must be allowed."""
+    """One request in its own world: a description of what is held, and whether it must be allowed."""
 
     rule: str
     what: str
@@ -39,7 +39,7 @@ class Case:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a state, while they are gathered. Worlds share one state: each has its own user and its own root."""
+    """Rows of a state that is being built. Worlds share one state, but each has its own user and root entities."""
 
     members: list[tuple[str, Entity]] = field(default_factory=list)
     memberships: list[tuple[str, str]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Rows:
 
 
 def cases(program: Program, rows: Rows) -> Iterator[Case]:
-    """Every case of every row; the state that they need is added to `rows`."""
+    """All cases of all rows; the state that they need is added to `rows`."""
     numbers = itertools.count()
     for rule in program.rules.values():
         for flags in _subsets(rule_flags(program, rule)):
@@ -98,7 +98,7 @@ def _of_condition(
 
     yield case(frozenset(), "nothing held", allowed=frozenset() in sets)
     for held in sets:
-        # Nobody holds anything on an entity that the request does not name.
+        # An atom on an entity that the request does not name never holds.
         possible = named or not any(isinstance(a, Has | Owner | Member | Holds) and a.target == itself for a in held)
         yield case(held, f"{len(held)} atoms suffice", allowed=possible)
         for atom in sorted(held, key=form.order):
@@ -106,7 +106,7 @@ def _of_condition(
 
 
 class World:
-    """One world: names that occur in no other."""
+    """A world, whose user and root entities occur in no other."""
 
     def __init__(self, program: Program, number: str, rule: Rule, types: Mapping[str, str]) -> None:
         self.program = program
@@ -119,7 +119,7 @@ class World:
         return f"u{self.number}"
 
     def entity(self, target: Target) -> Entity:
-        """The entity of a target: names are the types', the root's and principals' say the world."""
+        """The entity of a target; its names are those of the types, with the number of the world for the root and principals."""
         names = []
         for type_ in self.program.chain(target.type):
             kind = self.program.entities[type_]
@@ -129,7 +129,7 @@ class World:
         return Entity(target.type, "/".join(names))
 
     def give(self, atom: Leaf, rows: Rows) -> None:
-        """Add the rows that make one atom true."""
+        """Add the rows that make an atom true."""
         principal = f"user:{self.user}"
         match atom:
             case Has():
@@ -149,7 +149,7 @@ class World:
             case ServiceAdmin():
                 rows.service_admins.append(self.user)
             case Self():
-                pass  # the request names the user themselves
+                pass  # the request names the user
 
     def request(self, flags: frozenset[str], *, named: bool, is_self: bool) -> Request:
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))

@@ -1,4 +1,4 @@
-"""A small shop as a policy, for scenarios about it."""
+"""The policy of a small shop, for tests of scenarios."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ Refuses = Callable[..., list[Diagnostic]]
 
 
 def failed(plan: Plan) -> list[str]:
-    """The names of the cases that the reference meaning answers otherwise."""
+    """The names of the cases for which the reference gives another answer."""
     return [failure.case.name for failure in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]

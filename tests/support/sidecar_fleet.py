@@ -1,4 +1,4 @@
-"""A registry, its server and OPA sidecars with the shipped configuration: real processes that can be killed and come back."""
+"""A registry, its server and OPA sidecars with the shipped configuration: real processes that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ scenarios: 1
 cases:
   - {user: eve, action: read, resource: "item:s/a/i", decision: deny, why: nobody gave her anything}
 """
-"""A deployment needs scenarios; this one holds for every policy of these tests."""
+"""A deployment needs scenarios; this one passes for every policy of these tests."""
 ITEM = "item:s/a/i"
 
 
 @dataclass
 class SidecarFleet:
-    """A folder with tables, a registry, a server, and sidecars by name; a context manager."""
+    """A folder with a policy and a state, a registry, a server, and sidecars by name; a context manager."""
 
     folder: Path
     extra: tuple[str, ...] = ()
-    """Further options of the server."""
+    """Additional options of the server."""
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class SidecarFleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for name in list(self.processes):
-            # They would go on for a while, for the sake of callers that there are none of.
+            # Skip their grace period, since there are no callers.
             self.end(name, kill=True)
 
     def serve(self) -> None:
@@ -120,7 +120,7 @@ class SidecarFleet:
         process.wait(20)
 
     def decides(self, name: str, user: str, action: str = "read") -> Any:
-        """The answer of a sidecar; None where it has none."""
+        """The decision of a sidecar; None if it is undefined."""
         asked = {
             "subject": {"type": "user", "id": user},
             "action": {"name": action},
@@ -166,6 +166,6 @@ def answers(url: str) -> bool:
 
 
 def outcome(text: str) -> dict[str, Any]:
-    """What a command with `--format json` said."""
+    """The output of a command with `--format json`."""
     told: dict[str, Any] = json.loads(text)
     return told

@@ -1,4 +1,4 @@
-"""Real OPA processes that run what a registry server gives them."""
+"""Real OPA processes that fetch their bundles from a registry server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def configuration(
     headers: Mapping[str, str] | None = None,
     **polling_more: Any,
 ) -> dict[str, Any]:
-    """The configuration of a sidecar: its bundles (name → file), status and decision logs, all at one address."""
+    """The configuration of a sidecar with its bundles (name → file), status and decision logs, all at one server."""
     service: dict[str, Any] = {"url": url, "response_header_timeout_seconds": 5, "headers": dict(headers or {})}
     if instance:
         service["headers"] |= {"X-Privtab-Instance": instance, "X-Privtab-Labels": labels}
@@ -56,7 +56,7 @@ def configuration(
 
 @dataclass
 class Opa:
-    """An OPA that runs."""
+    """A running OPA."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -87,13 +87,13 @@ class Opa:
 
     def stop(self) -> None:
         self.session.close()
-        # It would go on for a second, for the sake of callers that there are none of.
+        # Skip its grace period, since there are no callers.
         self.process.kill()
         self.process.wait()
 
 
 def start(folder: Path, config: Mapping[str, Any]) -> Opa:
-    """Start an OPA; it answers, its bundles may not be there yet."""
+    """Start an OPA and wait until it answers; its bundles may not be active yet."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -116,7 +116,7 @@ def start(folder: Path, config: Mapping[str, Any]) -> Opa:
 
 
 def until(holds: Callable[[], object], seconds: float = 20.0) -> float:
-    """Wait until something holds; how long it took."""
+    """Wait until something holds; returns the seconds it took."""
     started = time.monotonic()
     while not holds():
         assert time.monotonic() - started < seconds, f"not within {seconds:g} seconds"
@@ -126,11 +126,11 @@ def until(holds: Callable[[], object], seconds: float = 20.0) -> float:
 
 @contextlib.contextmanager
 def running(folder: Path, *configs: Mapping[str, Any]) -> Iterator[list[Opa]]:
-    """OPAs with these configurations, ended afterwards."""
+    """Run OPAs with these configurations."""
     started: list[Opa] = []
     try:
         for config in configs:
-            started.append(start(folder, config))  # noqa: PERF401  (what was started must be ended, whatever comes)
+            started.append(start(folder, config))  # noqa: PERF401  (those already started must be stopped if one fails)
         yield started
     finally:
         for opa in started:

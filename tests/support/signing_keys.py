@@ -1,4 +1,4 @@
-"""Keys to sign bundles with, and bundles that somebody tampered with."""
+"""Keys for signing bundles, and bundles that were tampered with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeyPair:
         return SigningKey.of(self.private, **more)
 
     def write(self, folder: Path, name: str = "key") -> tuple[Path, Path]:
-        """The files `name.pem` and `name.pub.pem`."""
+        """Write the files `name.pem` and `name.pub.pem`."""
         paths = folder / f"{name}.pem", folder / f"{name}.pub.pem"
         for path, text in zip(paths, (self.private, self.public), strict=True):
             path.write_text(text, encoding="ascii")
@@ -40,7 +40,7 @@ class KeyPair:
 
 @cache
 def pair(kind: str = "ES256", number: int = 0) -> KeyPair:
-    """The same key for the same kind and number, within a process."""
+    """A key pair, the same for the same kind and number within a process."""
     del number
     key: Any
     if kind.startswith("ES"):
@@ -66,7 +66,7 @@ def files(bundle: bytes) -> dict[str, bytes]:
 
 
 def claims(bundle: bytes) -> dict[str, Any]:
-    """What the signature of a bundle says, verified by nobody."""
+    """The claims in the signature of a bundle, without verification."""
     found: dict[str, Any] = json.loads(_unbase(_token(bundle).split(".")[1]))
     return found
 
@@ -78,7 +78,7 @@ def header(bundle: bytes) -> dict[str, Any]:
 
 
 def forged(bundle: bytes, algorithm: str, secret: str = "") -> bytes:
-    """The bundle with a token that says `none`, or HS256 with a public key as the secret: the classic tricks."""
+    """The bundle with a forged token: algorithm `none`, or HS256 with a public key as the secret."""
     head = _base(json.dumps({"alg": algorithm, "typ": "JWT", "kid": header(bundle)["kid"]}).encode())
     message = f"{head}.{_token(bundle).split('.')[1]}"
     mac = hmac.new(secret.encode(), message.encode(), hashlib.sha256).digest() if secret else b""
@@ -91,7 +91,7 @@ def with_token(bundle: bytes, token: str) -> bytes:
 
 
 def tampered(bundle: bytes) -> dict[str, bytes]:
-    """The bundle, spoilt in every way that leaves a whole archive; by what was done."""
+    """The bundle tampered with in all ways that leave a valid archive, by description."""
     inside = files(bundle)
     data = next(name for name in inside if name.endswith("data.json"))
     changed = inside[data].replace(b'"', b'"x', 1)
@@ -112,7 +112,7 @@ def tampered(bundle: bytes) -> dict[str, bytes]:
 
 
 def doubled(bundle: bytes, name: str, content: bytes) -> bytes:
-    """The bundle with a second file of a name that it has, which comes last."""
+    """The bundle with a second file of an existing name at the end."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for path, text in [*files(bundle).items(), (name, content)]:

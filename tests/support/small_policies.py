@@ -1,7 +1,7 @@
-"""Tiny policies of which every state can be tried: one caller, one path for each object of a request.
+"""Tiny policies for which every state can be tried: one caller, and one path for each object of a request.
 
-What is tried is every set of rows that could bear on a rule, through the reference meaning. It knows nothing of minimal sets or
-facts, so that what is exact there can be held against it.
+All sets of rows that could affect a rule are evaluated by the reference, independently of minimal sets and facts, so that the exact
+analyses can be tested against it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from privtab.state.nodes import Assignment, Grant, State
 
 USER, GROUP, BROUGHT, ROLE = "alice", "team", "guests", "crew"
 MOST_ROWS = 12
-"""A rule on which more rows bear is passed over: 4,096 states are tried at most."""
+"""Rules that are affected by more rows are skipped, so that at most 4,096 states are tried."""
 
 
 @dataclass
 class Draft:
-    """A tiny policy while it is being made up."""
+    """A tiny policy that is being generated."""
 
     inheritance: str
     deny: str
@@ -42,7 +42,7 @@ class Draft:
     members_of_set: list[str]
     rows: dict[tuple[str, str], str] = field(default_factory=dict)
     deep: bool = False
-    """Whether conditions nest deeply and say things twice."""
+    """Whether conditions are deeply nested and repeat terms."""
 
     def text(self) -> str:
         """The policy as YAML."""
@@ -75,7 +75,7 @@ TREE = {"top": ["top"], "mid": ["top", "mid"], "low": ["top", "mid", "low"]}
 def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = False) -> str:
     """The YAML text of a tiny random policy; with `changes`, of the same one with that many random changes.
 
-    `deep`: its conditions nest deeply and are made of few things each, so that they say much twice.
+    `deep`: its conditions are deeply nested and made of few terms each, so that terms repeat often.
     """
     rnd = random.Random(seed)
     draft = Draft(
@@ -160,7 +160,7 @@ def _expression(draft: Draft, type_: str, depth: int, rnd: random.Random) -> str
 
 
 def _few(draft: Draft, type_: str, rnd: random.Random) -> list[str]:
-    """Three or four terms about a type."""
+    """Two to five terms about a type."""
     path = TREE[type_][-2:]
     everywhere = all(set(path) <= set(on) for on in draft.on.values())
     terms = [f"READ ({target})" for target in path] + ["member (top)", "service admin", f"READ ({', '.join(path)})"]
@@ -184,7 +184,7 @@ def _nested(terms: list[str], depth: int, rnd: random.Random) -> str:
 
 
 def program(text: str) -> Program | None:
-    """The lowered policy, passes not run; None where it is not sound."""
+    """The lowered policy, before the passes; None if it is invalid."""
     tables, found = syntax.read(SourceFile.of("small.yaml", text))
     if tables is None:
         return None
@@ -195,7 +195,7 @@ def program(text: str) -> Program | None:
 
 
 def requests(of: Program, rule: Rule) -> list[Request]:
-    """All requests of a rule: each choice of types for its objects, of flags, named and not, the caller or another."""
+    """All requests of a rule: each choice of types for its objects, of flags, named or not, about the caller or another user."""
     asked = []
     flags = rule_flags(of, rule)
     names = {"user": [USER, "bob"], "group": [GROUP], "role": [ROLE]}
@@ -228,7 +228,7 @@ def _entity(of: Program, type_: str, number: int, last: str | None = None) -> En
 
 
 def states(rules: Sequence[tuple[Program, Rule]], request: Request) -> Iterator[State] | None:
-    """Every state there is as far as the rules can tell by this request; None where there are too many."""
+    """All states that the rules can distinguish by this request; None if there are too many."""
     rows = list(dict.fromkeys(row for of, rule in rules for row in _rows(of, rule, request, [p for p, _ in rules])))
     if len(rows) > MOST_ROWS:
         return None
@@ -240,7 +240,7 @@ Row = tuple[str, object]
 
 
 def _state(rows: Sequence[Row]) -> State:
-    # The caller is always in their group: whether a group's row is there says the same.
+    # The caller is always in the group: leaving out the group's rows has the same effect as leaving out the membership.
     tables: dict[str, list[object]] = {"memberships": [(USER, GROUP)]}
     for table, row in rows:
         tables.setdefault(table, []).append(row)
@@ -286,7 +286,7 @@ def _grants(
 
 
 def _assignments(of: Program, path: Sequence[Entity], programs: Sequence[Program]) -> Iterator[Row]:
-    """Roles count only where the programs differ in them: elsewhere a grant says what a role says."""
+    """Assignments of roles in which the programs differ; for other roles, a grant has the same effect."""
     for role in of.roles.values():
         if any(p.roles.get(role.name) != role for p in programs):
             scopes = [None] if role.scope is None else [entity for entity in path if entity.type == role.scope]
@@ -302,7 +302,7 @@ def _owners(entity: Entity, programs: Sequence[Program]) -> Iterator[Row]:
 
 
 def _path(of: Program, target: Target, request: Request) -> list[Entity]:
-    """The entities from the root down to a target; none where the request does not name it."""
+    """The entities from the root down to a target; empty if the request does not name it."""
     entity = request.resource if target.slot == RESOURCE else request.with_[target.slot]
     if anchor(of, target)[0] >= len(entity.names):
         return []
@@ -310,7 +310,7 @@ def _path(of: Program, target: Target, request: Request) -> list[Entity]:
 
 
 def allows(of: Program, state: State, request: Request) -> bool:
-    """Whether the reference meaning allows a request; a row that the policy does not know counts for nothing."""
+    """Whether the reference allows a request; rows that are invalid for the policy are ignored."""
     reference = Reference(of, known(of, state))
     asked = EvaluationContext(reference, request)
     rule = of.rules[request.resource.type, request.action]
@@ -318,7 +318,7 @@ def allows(of: Program, state: State, request: Request) -> bool:
 
 
 def known(of: Program, state: State) -> State:
-    """The rows of a state that a policy takes."""
+    """The rows of a state that are valid for a policy."""
     names, semantics = StateNames(of), of.semantics
     kinds = semantics.owner.kinds if semantics.owner else ()
     return State(

@@ -1,4 +1,4 @@
-"""The Spark sessions of tests and benchmarks: local, quiet, small."""
+"""Small local Spark sessions for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LOGGING = Path(privtab.spark.__file__).parent / "jobs" / "log4j2.properties"
 def session(
     *, connect: bool = False, cores: int = 2, memory: str = "2g", brief: bool = False, **settings: str
 ) -> SparkSession:
-    """A session of this process; `settings`: more of Spark's, dots written as two underscores.
+    """A session in this process; `settings`: additional Spark settings, with two underscores for a dot.
 
-    `brief`: for many small jobs, whose time is that of compiling; never where something is measured.
+    `brief`: for many small jobs, which spend their time on JIT compilation; not for measurements.
     """
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if connect:
-        # The server listens on a free port, not on the one that everybody takes.
+        # Let the server listen on a free port, not on the default one.
         os.environ["SPARK_TESTING"] = "1"
     builder = SparkSession.builder
     builder = builder.remote(f"local[{cores}]") if connect else builder.master(f"local[{cores}]")
@@ -46,13 +46,13 @@ def session(
     for name, value in {**own, **{key.replace("__", "."): value for key, value in settings.items()}}.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
-        # Connect warns of settings that only a server takes at its start; here they are given at its start.
+        # Connect warns about settings that only take effect when a server starts, as it does here.
         warnings.simplefilter("ignore")
         return builder.getOrCreate()
 
 
 def environment() -> dict[str, str]:
-    """For a process with a Spark of its own: what a Connect session of this process put into the environment is not for it."""
+    """The environment for a process with its own Spark, without the variables that a Connect session of this process has set."""
     own = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
     kept = {name: value for name, value in os.environ.items() if name not in own}
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ":".join(sys.path)}

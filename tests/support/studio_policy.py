@@ -1,4 +1,4 @@
-"""A small studio: its policy, who may what, and its bundles, for tests of what stands around a client."""
+"""The policy, state and bundles of a small studio, for tests of integrations around a client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ grants:
 
 
 def write(folder: Path) -> tuple[Path, Path]:
-    """The bundles of the policy and the state."""
+    """Write the bundles of the policy and the state."""
     (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "state.yaml").write_text(STATE, encoding="utf-8")
     program = load_program(folder / "studio.yaml")

@@ -1,4 +1,4 @@
-"""Random policies, states and requests, from a seed: small worlds in which every word of the language meets the others."""
+"""Random policies, states and requests from a seed: small worlds that combine all features of the language."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Names:
     roles: Sequence[str] = ROLES
     entities: Sequence[str] = ("x", "x", "y/z")
     strangers: Sequence[str] = ("nobody",)
-    """Users that no state knows."""
+    """Users that occur in no state."""
 
 
 def names(program: Program) -> Names:
-    """The names of a policy's states and requests; its version says whether they are odd ones."""
+    """The names in states and requests of a policy; unusual ones if its version begins with `odd`."""
     return _odd_names(program.version) if program.version.startswith("odd") else Names()
 
 
@@ -43,7 +43,7 @@ def _odd_names(version: str) -> Names:
     rnd = random.Random(version)
 
     def some(plain: Sequence[str], count: int) -> tuple[str, ...]:
-        """Names that one might take for another, names of all kinds, and a plain one."""
+        """A plain name, names that could be confused with each other, and unusual ones."""
         alike = rnd.choice(ALIKE)
         chosen = [*rnd.sample(alike, k=min(len(alike), count - 1)), *rnd.sample(CARRIED, k=count)]
         return (rnd.choice(plain), *chosen[: count - 1])
@@ -52,7 +52,7 @@ def _odd_names(version: str) -> Names:
     return Names(
         users=some(USERS, 4),
         groups=some(GROUPS, 3),
-        # Roles that a policy declares have names of its own.
+        # Keep the plain names of roles that a policy may declare.
         roles=(*ROLES[:2], *some(ROLES[2:], 2)),
         entities=(*some(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
         strangers=("nobody", *strangers),
@@ -61,7 +61,7 @@ def _odd_names(version: str) -> Names:
 
 @dataclass
 class Draft:
-    """A policy while it is being made up."""
+    """A policy that is being generated."""
 
     random: random.Random
     system: str
@@ -195,7 +195,7 @@ def _row(draft: Draft, type_: str, operation: str) -> list[str]:
         parts.append("becomes: owner")
     draft.rows.append((type_, operation, bool(withs)))
     flags = [flag for flag in ("force", "deep") if any(f"when {flag}" in part for part in parts)]
-    # Not drawn from the draft's numbers: a seed gives the same policies, with and without such flags.
+    # Do not draw from the draft's generator, so that a seed gives the same policies with and without such flags.
     saying = {flag: random.Random(f"{flag}{parts}").choice(["required", "optional"]) for flag in flags}
     if saying:
         parts.append(f"flags: {{{', '.join(f'{flag}: {word}' for flag, word in saying.items())}}}")
@@ -251,7 +251,7 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
 
 
 def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
-    """A random entity; few names, so that worlds are dense."""
+    """A random entity; with few names, so that worlds are dense."""
     known = names(program)
     path: list[str] = []
     for link in program.chain(type_):
@@ -314,7 +314,7 @@ def state(program: Program, seed: int) -> State:
 
 
 def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
-    """Random valid requests: every operation, named and unnamed, with objects, flags and brought groups."""
+    """Random valid requests for every operation, named and unnamed, with objects, flags and groups."""
     rnd = random.Random(seed)
     known = names(program)
     asked = []
@@ -337,5 +337,5 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
 
 
 def spoken(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
-    """The flags, and of the others that the rule requires that they are not set."""
+    """The flags, completed with the rule's other required flags as not set."""
     return flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags}
