@@ -1,5 +1,5 @@
-# What an expert would write for one question and nothing else: may the user select from the table? Privilege → entity →
-# role; each user's roles, their groups' among them, in one list; the keys of the ancestors sent by the caller.
+# What an expert would write for a single operation: may the user select from the table? The data is privilege → entity → role, and
+# a list of the roles of each user, including those of groups; the caller sends the keys of the ancestors.
 package by_hand
 
 import data.by_hand_state as state

@@ -85,7 +85,7 @@ def _function(source: Shipped | Followed, layout: Layout, type_: str | None) -> 
 
 
 def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None) -> Any:
-    """For Spark 4.0, which has no Arrow functions of columns."""
+    """For Spark 4.0, which lacks `arrow_udf`."""
     import pandas as pd
     from pyspark.sql.pandas.functions import pandas_udf
 

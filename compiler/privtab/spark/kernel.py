@@ -82,7 +82,7 @@ def _coded(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -
 
 
 def _mapped(asked: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
-    """For Spark 4.0, which has no Arrow UDFs: whole rows are sent to the workers."""
+    """For Spark 4.0, which lacks `arrow_udf`: whole rows are sent to the workers."""
     return mapped(asked, lambda kept: _batches_function(shipped, layout, kept))
 
 

@@ -291,8 +291,8 @@ def run(
 ) -> int:
     """Run a job and return its exit code, one of `ExitCode`. Expected errors end without a traceback.
 
-    `before` checks the options before Spark is started. `body` receives the session,
-    or with `lazily` a function that starts it.
+    `before` checks the options before Spark is started. `body` receives the session, or with `lazily` a function that
+    starts it.
     """
     with printable_output():
         return _run(job, body, made, arguments, before, lazily=lazily)

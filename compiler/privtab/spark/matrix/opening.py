@@ -43,7 +43,7 @@ class Source:
 def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = None) -> Source:
     """Open a state given in any supported form; a session is needed for those that only Spark can read.
 
-    Raises UsageError for anything else, and StateInvalid if invalid rows may include a denial.
+    Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
     if isinstance(state, str | os.PathLike) and is_bundle(state):
         return Source(index=whole(bundled(policy, os.fspath(state))))
