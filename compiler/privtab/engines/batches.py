@@ -90,7 +90,7 @@ class Batches:
 
     @cached_property
     def one_by_one(self) -> PythonEngine:
-        """The engine for evaluation row by row; made from the arrays on first use if there is nothing else."""
+        """The engine for evaluation row by row; made from the arrays on first use if there is no index."""
         return PythonEngine(self.engine.program, self.arrays.index()) if self._hollow else self.engine
 
     @property
@@ -346,7 +346,7 @@ def _none(rows: int) -> Answers:
 
 
 def _names(values: list[str]) -> pa.Array:
-    """The values as an array of strings. Raises TypeError for bytes, which Arrow would accept as text if told to."""
+    """The values as an array of strings. Raises TypeError for bytes, which Arrow would otherwise convert to text."""
     array = pa.array(values)
     if array.type not in (pa.string(), pa.null()):
         raise TypeError(f"{array.type} is no text")
@@ -362,7 +362,7 @@ def _odd(users: pa.Array) -> bool:
 
 
 def _well_formed(request: Request) -> bool:
-    """Whether flags, groups and `with` objects have the right types; a request where they do not is refused one by one."""
+    """Whether flags, groups and `with` objects have the right types; other requests are refused one by one."""
     flags: object = request.flags
     groups: object = request.groups
     withs: object = request.with_

@@ -1,1 +1,1 @@
-"""The intermediate representation, its canonical form and its reference meaning."""
+"""The intermediate representation, its canonical form, and exact comparison of conditions."""

@@ -1,4 +1,4 @@
-"""One fold over conditions: an algebra says what atoms are worth and how the values of parts are combined.
+"""One fold over conditions: an algebra gives the values of atoms and combines the values of parts.
 
 Three evaluators deliberately do not use it, because tests compare them with each other: the reference, the Rego back end and
 the conditions of the engines.

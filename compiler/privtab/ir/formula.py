@@ -56,7 +56,7 @@ def call_condition(rule: Rule) -> Formula:
 
 
 def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
-    """The condition of a request: all of it for a named item; what can hold without the last name for an unnamed one.
+    """The condition of a request: for a named item the whole condition, otherwise what the call needs without the last name.
 
     Parts that cannot hold must be dropped before minimal sets are computed. Otherwise a privilege on the resource, which is weaker,
     would replace the same privilege on an ancestor, although without a name it never holds.
