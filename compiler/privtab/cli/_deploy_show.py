@@ -42,7 +42,7 @@ def show_gate(gate: Gate, format_: Format) -> None:
 
 
 def _blocking(gate: Gate) -> Table:
-    """Print the changes that stop a deployment, each with the operations that changed only through it."""
+    """A table of the changes that stop a deployment, each with the operations that changed only through it."""
     from privtab.analysis.diff.summary import also_by, drawn_together, folded
 
     shown = table("  operation", "verdict", "before", "after")

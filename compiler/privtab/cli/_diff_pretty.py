@@ -99,7 +99,7 @@ def _overview(found: list[Group]) -> Table:
 
 
 def _only_cell(group: Group) -> str:
-    """Print the cell of operations that only one side has."""
+    """The cell of operations that only one side has."""
     at = 2 if group.verdict is Verdict.ADDED else 1
     texts = [(pair[0], pair[at]) for pair in pairs_of(group)]
     return "; ".join(text if key == "requires" else f"{key}: {text}" for key, text in texts if text is not None)
@@ -121,7 +121,7 @@ def _detail(group: Group, console: Console, width: int) -> None:
 
 
 def _cells(group: Group) -> Table:
-    """Print both cells as written, line by line, with their positions."""
+    """A table of both cells as written, line by line, with their positions."""
     row = group.first
     shown = Table.grid(padding=(0, 2, 0, 0))
     sides = (("before", row.before, 1), ("after", row.after, 2))

@@ -94,7 +94,7 @@ def _said(text: Text, console: Console, width: int) -> None:
 
 
 def _prose(text: str) -> Text:
-    """Style prose; text in backticks is the user's own."""
+    """Prose with the user's own text, which is in backticks, in bold."""
     shown = Text(text, style="none")
     for found in _CODE.finditer(text):
         shown.stylize("bold not dim", *found.span())
@@ -102,7 +102,7 @@ def _prose(text: str) -> Text:
 
 
 def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: int) -> None:
-    """The first line of a span without indentation, with carets below; a long line is cut around the span."""
+    """Print the first line of a span without indentation, with carets below; a long line is cut around the span."""
     lines = texts.get(span.path, [])
     if not 1 <= span.line <= len(lines) or not lines[span.line - 1].strip():
         return

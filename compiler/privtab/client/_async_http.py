@@ -133,7 +133,7 @@ class AsyncHttpTransport:
         return b"".join(pieces)
 
     def _unavailable(self, error: Exception) -> DecisionUnavailable:
-        """The error for a failed exchange, described by its innermost cause."""
+        """The error for a failed exchange, described by its underlying cause."""
         if isinstance(error, httpcore.TimeoutException):
             return unavailable(self.url, TimeoutError())
         reason: BaseException | None = error

@@ -157,7 +157,7 @@ def beside(
 
 
 def _said(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
-    """The names of the flags that are set; raises InvalidRequest for a value other than True or False."""
+    """Flags as in a request, false ones with a suffix; raises InvalidRequest for a value other than True or False."""
     if not isinstance(flags, Mapping):
         return flags
     for name, value in flags.items():
