@@ -25,6 +25,16 @@ def policies() -> Path:
     return _folder("policy_src")
 
 
+def imports() -> Path:
+    """The shipped import documents: `<system>.yaml`."""
+    return _folder("import_src")
+
+
+def import_documents() -> list[str]:
+    """The names of the shipped import documents."""
+    return sorted(path.stem for path in imports().glob("*.yaml"))
+
+
 def rules() -> Path:
     """The pages of findings: `P101-unknown-privilege.md`."""
     return _folder("docs/rules")

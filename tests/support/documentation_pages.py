@@ -25,6 +25,7 @@ PAGES = (
     "README.md",
     "docs/reference/language.md",
     "docs/reference/state.md",
+    "docs/reference/importing.md",
     "docs/how-to/shards.md",
     "docs/reference/asking.md",
     "docs/how-to/integrations.md",
@@ -55,8 +56,10 @@ class Block:
 
     @property
     def is_policy(self) -> bool:
-        """Whether it is a policy or sections of one, not a state or scenarios."""
-        return self.language == "yaml" and "state" not in self.says and not self.text.startswith("scenarios:")
+        """Whether it is a policy, or sections of one: not a state, scenarios or an import document."""
+        return (
+            self.language == "yaml" and "state" not in self.says and not self.text.startswith(("scenarios:", "import:"))
+        )
 
     def names(self, directive: str) -> list[str]:
         return [word for word in self.says.get(directive, []) if word != "for"]

@@ -1,0 +1,179 @@
+"""`privtab state import`: the state of another system."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privtab._install import how_to_install
+from privtab._resources import import_documents
+from privtab._staged import write
+from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
+from privtab.cli._output import Format, complain, count, err, out, printed
+from privtab.errors import FileError, UsageError
+
+if TYPE_CHECKING:
+    from privtab.importing.run import Imported
+    from privtab.request import Entity
+
+SHOWN = 20
+"""How many things that were translated or not taken are listed."""
+
+
+def import_(
+    document: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCUMENT",
+            help=f"Import document: a name ({', '.join(import_documents())}) or a YAML file.",
+        ),
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="URL of the system (https://…), of its database (postgresql://…), or a file or folder of saved answers.",
+        ),
+    ],
+    policy: PolicyOption,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Output: a .json file, or a folder with a CSV file for each table."
+        ),
+    ],
+    variant: VariantOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Value that the import document needs; repeatable."),
+    ] = None,
+    entities: Annotated[
+        Path | None,
+        typer.Option("--entities", metavar="FILE", help="Entities that wildcards expand to, one TYPE:PATH per line."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if anything of the system cannot be expressed in the state.")
+    ] = False,
+    allow_partial: PartialOption = False,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Bearer token for the system's server.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="HTTP header to send; repeatable.")
+    ] = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Import the state of another system.
+
+    Reports what was imported, what was translated, and what a state cannot express. Nothing is written if the system
+    does not answer, or if a denial would be lost (unless --allow-partial).
+
+    Example:
+
+    \b
+      privtab state import gravitino https://gravitino.acme.example --set metalake=prod -p gravitino/1.1.0 -o state/
+      privtab state import postgresql postgresql+psycopg://audit@db/sales -p warehouse.yaml -o state.json
+      privtab state import ranger policies.json --entities tables.txt -p lake.yaml -o state/ --strict
+    """
+    from privtab.cli._stored import load_policy, tables
+
+    try:
+        from privtab.importing import answers, run
+        from privtab.importing.document import load
+    except ImportError as error:
+        raise UsageError(f"`privtab state import` needs {error.name}: {how_to_install('import')}") from error
+    program = load_policy(policy, variant=variant)
+    read = load(document)
+    given = dict(_pair(text, "=", "--set") for text in set_ or ())
+    headers = dict(_pair(text, ":", "--header") for text in header or ())
+    known = [] if entities is None else _entities(entities)
+    token = None if token_file is None else _text(token_file).strip()
+    with answers.opened(source, token=token, headers=headers) as system:
+        found = run.run(read, system, program, given=given, entities=known)
+    refused = strict and bool(found.not_taken)
+    denials = [one for one in found.not_taken if one.denies]
+    if not refused and (allow_partial or not denials):
+        _write(output, tables(found.state))
+    else:
+        refused = True
+    if not printed(format_, _as_json(found)):
+        _show(found, None if refused else output)
+    if refused:
+        why = (
+            "`--strict` writes nothing"
+            if strict
+            else "without denials the state could allow more; `--allow-partial` writes it"
+        )
+        complain(f"{count(len(found.not_taken), 'thing')} cannot be expressed: {why}")
+        raise typer.Exit(1)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to `privtab state`."""
+    app.command("import")(import_)
+
+
+def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not (name.strip() and found):
+        raise UsageError(f"`{option} {text}`: write NAME{sign}VALUE")
+    return name.strip(), value.strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
+def _entities(path: Path) -> list[Entity]:
+    from privtab.request import Entity
+
+    return [Entity.parse(line.strip()) for line in _text(path).splitlines() if line.strip()]
+
+
+def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
+    """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
+    if output.suffix == ".json":
+        write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode())
+        return
+    if output.suffix:
+        raise UsageError(f"`--output {output}`: a state is written as a .json file or as a folder of CSV files")
+    from privtab.state.raw import COLUMNS
+
+    for table, rows in tables.items():
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write(output / f"{table}.csv", text.getvalue().encode())
+
+
+def _as_json(found: Imported) -> dict[str, object]:
+    return {
+        "taken": dict(found.taken),
+        "translated": list(found.translated),
+        "not_taken": [{"what": one.what, "why": one.why, "denies": one.denies} for one in found.not_taken],
+    }
+
+
+def _show(found: Imported, output: Path | None) -> None:
+    for title, lines in (
+        ("translated", list(found.translated)),
+        ("not expressible", [f"{one.what}{': ' if one.why else ''}{one.why}" for one in found.not_taken]),
+    ):
+        if lines:
+            err().print(f"{title}:")
+            for line in lines[:SHOWN]:
+                err().print(f"  {line}", soft_wrap=True)
+            if len(lines) > SHOWN:
+                err().print(f"  and {len(lines) - SHOWN:,} more; --format json lists all")
+    if output is not None:
+        taken = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in found.taken.items())
+        out().print(f"{output}: {taken or 'nothing'}", soft_wrap=True)

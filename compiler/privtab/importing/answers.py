@@ -1,0 +1,183 @@
+"""What a system answers: over HTTP, from a database, or from files with answers that were kept."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from privtab import strict_json
+from privtab.client._address import shown
+from privtab.client._fetch import Fetcher, FetchError
+from privtab.errors import FileError, UsageError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+LARGEST = 1 << 28
+"""Bytes of one answer."""
+MOST = 1_000_000
+"""Questions of one import."""
+ROWS = 10_000_000
+"""Rows of one query."""
+_PARAMETER = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
+_TIMEOUT = (5.0, 60.0)
+
+
+class Answers:
+    """A system that is asked, by addresses or by queries. `where`: how it is shown."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def get(self, address: str) -> Any:
+        """The JSON value at an address below the source's own; None where there is nothing (404). Raises FileError."""
+        raise UsageError(f"the import document asks for `{address}`: give the URL of a server, not {self.where}")
+
+    def query(self, sql: str, values: Mapping[str, object]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """The rows of a query. `values`: for its `:name` parameters. Raises FileError."""
+        raise UsageError(f"the import document asks by SQL: give the URL of a database, not {self.where}")
+
+
+class HttpAnswers(Answers):
+    """Answers of a server."""
+
+    def __init__(self, fetcher: Fetcher, url: str, headers: Mapping[str, str]) -> None:
+        super().__init__(shown(url))
+        self._fetcher = fetcher
+        self._url = url.rstrip("/")
+        self._headers = {"Accept": "application/json", **headers}
+        self._asked = 0
+
+    def get(self, address: str) -> Any:
+        """As Answers.get."""
+        self._asked += 1
+        if self._asked > MOST:
+            raise FileError(f"the import asks more than {MOST:,} questions")
+        url = self._url + address
+        try:
+            answer = self._fetcher.get(url, self._headers)
+        except FetchError as error:
+            raise FileError(str(error)) from error
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise FileError(f"{shown(url)} answered {answer.status} {answer.reason}".rstrip())
+        return _decoded(answer.body, shown(url))
+
+
+class KeptAnswers(Answers):
+    """Answers in files: `a/b.json` for `/a/b`, whatever its query; one file answers everything."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._asked: set[str] = set()
+
+    def get(self, address: str) -> Any:
+        """As Answers.get."""
+        path = self._path
+        if path.is_dir():
+            parts = [unquote(part) for part in urlsplit(address).path.split("/") if part]
+            if any(part in {".", ".."} or "/" in part or "\\" in part for part in parts):
+                raise FileError(f"`{address}` cannot be a file below {path}")
+            path = path.joinpath(*parts[:-1], f"{parts[-1] if parts else 'index'}.json")
+        else:
+            self._asked.add(address)
+            if len(self._asked) > 1:
+                raise UsageError(
+                    f"{path} is one answer, and the import document asks for several: give a folder with a file for each, "
+                    f"as in `{address.partition('?')[0].strip('/')}.json`"
+                )
+        try:
+            if path.stat().st_size > LARGEST:
+                raise FileError(f"{path} has more than {LARGEST:,} bytes")
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FileError(f"{path}: {error.strerror}, the answer to `{address}`") from error
+        return _decoded(content, str(path))
+
+
+class SqlAnswers(Answers):
+    """Rows of a database."""
+
+    def __init__(self, connection: Connection, url: str) -> None:
+        super().__init__(url)
+        self._connection = connection
+
+    def query(self, sql: str, values: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+        """As Answers.query."""
+        from sqlalchemy import text
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            statement = text(sql)
+            wanted = {name: values.get(name) for name in _PARAMETER.findall(sql)}
+            for number, row in enumerate(self._connection.execute(statement, wanted).mappings()):
+                if number >= ROWS:
+                    raise FileError(f"a query of {self.where} has more than {ROWS:,} rows")
+                yield dict(row)
+        except SQLAlchemyError as error:
+            why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise FileError(f"{self.where}: {why}") from error
+
+
+@contextlib.contextmanager
+def opened(where: str, *, token: str | None = None, headers: Mapping[str, str] | None = None) -> Iterator[Answers]:
+    """The system at an address (`https://…`), in a database (`postgresql://…`), or in kept answers (a file or a folder).
+
+    Raises UsageError for what is none of these, FileError where a database is not reached.
+    """
+    scheme, colon, _ = where.partition("://")
+    if colon and scheme in {"http", "https"}:
+        with Fetcher(timeout=_TIMEOUT, seconds=300, largest=LARGEST, token=lambda: token) as fetcher:
+            yield HttpAnswers(fetcher, where, headers or {})
+    elif colon:
+        with _database(where) as answers:
+            yield answers
+    elif Path(where).exists():
+        yield KeptAnswers(Path(where))
+    else:
+        raise UsageError(
+            f"no such file or folder: {where}; a server is named by https://…, a database by postgresql://…"
+        )
+
+
+@contextlib.contextmanager
+def _database(where: str) -> Iterator[Answers]:
+    try:
+        import sqlalchemy
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError as error:
+        raise UsageError("importing from a database needs SQLAlchemy: install the extra `import`") from error
+    try:
+        url = sqlalchemy.make_url(where)
+        engine = sqlalchemy.create_engine(url)
+    except (SQLAlchemyError, ImportError) as error:
+        why = str(error).splitlines()[0]
+        raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {why}") from error
+    named = url.render_as_string(hide_password=True)
+    try:
+        try:
+            connection = engine.connect()
+        except SQLAlchemyError as error:
+            why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise FileError(f"{named}: {why}") from error
+        with connection:
+            # One snapshot for all queries, where the database has such; what is read is never written.
+            yield SqlAnswers(connection, named)
+            connection.rollback()
+    finally:
+        engine.dispose()
+
+
+def _decoded(content: bytes, where: str) -> Any:
+    try:
+        return strict_json.loads(content)
+    except ValueError as error:
+        raise FileError(f"{where} is not JSON: {error}") from error

@@ -1,0 +1,273 @@
+"""An import: the steps of a document asked of a system, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from jmespath.exceptions import JMESPathError
+
+from privtab.errors import FileError, FormatError, UsageError
+from privtab.importing.answers import Answers
+from privtab.importing.document import Document, Expression, Step
+from privtab.importing.template import ITEM, Template
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.state.load import from_tables
+from privtab.state.nodes import State
+from privtab.state.validate import validate
+
+ENTITIES = ("entity", "of", "scope")
+"""The columns that hold entities."""
+PAGES = 100_000
+"""Pages of one answer."""
+Row = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTaken:
+    """Something that the system says and the state cannot. `denies`: without it callers may be allowed more."""
+
+    what: str
+    why: str
+    denies: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What came of an import."""
+
+    state: State
+    taken: Mapping[str, int]
+    """Rows by table, each once."""
+    translated: tuple[str, ...]
+    """What stands otherwise in the state than in the system."""
+    not_taken: tuple[NotTaken, ...]
+
+
+@dataclass(slots=True)
+class _Collected:
+    rows: dict[str, dict[tuple[tuple[str, str], ...], None]] = field(default_factory=dict)
+    translated: dict[str, None] = field(default_factory=dict)
+    not_taken: dict[NotTaken, None] = field(default_factory=dict)
+
+    def row(self, table: str, cells: Row) -> None:
+        self.rows.setdefault(table, {})[tuple(cells.items())] = None
+
+
+def run(
+    document: Document,
+    answers: Answers,
+    program: Program,
+    *,
+    given: Mapping[str, str] | None = None,
+    entities: Sequence[Entity] = (),
+) -> Imported:
+    """Ask a system what a document asks, and check the rows against a policy.
+
+    `given`: values for the document's `needs`. `entities`: those that wildcards may stand for. Raises UsageError where a value is
+    missing or strange, FileError where the system does not answer: then nothing is taken.
+    """
+    values = dict(given or {})
+    missing, strange = set(document.needs) - set(values), set(values) - set(document.needs)
+    if missing:
+        raise UsageError(
+            f"`{document.title}` needs {', '.join(f'`{name}`' for name in sorted(missing))}: --set NAME=VALUE"
+        )
+    if strange:
+        raise UsageError(f"`{document.title}` does not use {', '.join(f'`{name}`' for name in sorted(strange))}")
+    collector = _Collector(document, answers, entities)
+    for step in document.steps:
+        collector.step(step, {**values, **collector.kept})
+    return _checked(program, document, collector.found)
+
+
+class _Collector:
+    """Goes through the steps of a document."""
+
+    def __init__(self, document: Document, answers: Answers, entities: Sequence[Entity]) -> None:
+        self.document = document
+        self.answers = answers
+        self.found = _Collected()
+        self.kept: dict[str, dict[str, str]] = {name: {} for step in document.steps for name in _kept(step)}
+        self._entities: dict[str, list[Entity]] = {}
+        for entity in entities:
+            self._entities.setdefault(entity.type, []).append(entity)
+
+    def step(self, step: Step, context: Mapping[str, Any]) -> None:
+        """One step for one item of the step above."""
+        for data in self._data(step, context):
+            for item in self._items(step.each, data, context):
+                values = {**context, **(item if isinstance(item, dict) else {ITEM: item})}
+                if step.when is not None and not _holds(self._value(step.when, values)):
+                    continue
+                self._item(step, values)
+
+    def _item(self, step: Step, values: Mapping[str, Any]) -> None:
+        for left_out in step.not_taken:
+            found = self._value(left_out.each, values)
+            for one in found if isinstance(found, list) else [found] if _holds(found) else []:
+                more = one if isinstance(one, dict) else {ITEM: one}
+                self._left_out(left_out.why, {**values, **more})
+        for name, (key, value) in step.keep.items():
+            self.kept[name][key.plain(values)] = value.plain(values)
+        for table, cells in step.rows:
+            self._row(table, cells, values)
+        for inner in step.steps:
+            self.step(inner, values)
+
+    def _left_out(self, why: Template, values: Mapping[str, Any]) -> None:
+        try:
+            text = why.plain(values)
+        except FormatError:
+            text = why.text
+        self.found.not_taken[NotTaken(what=text, why="")] = None
+
+    def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
+        """What a step looks at: the pages of an answer, the rows of a query, or what is known already."""
+        if step.ask is None:
+            yield context
+        elif step.kind == "sql":
+            yield list(self.answers.query(step.ask.text, context))
+        else:
+            try:
+                address = step.ask.address(context)
+            except FormatError as error:
+                raise FileError(f"{self.document.path}: {error}") from error
+            yield from self._pages(step, address)
+
+    def _pages(self, step: Step, address: str) -> Iterator[Any]:
+        page, answer = step.page, self.answers.get(address)
+        if answer is None and not step.optional:
+            raise FileError(f"there is no answer to `{address}`")
+        yield answer
+        if page is None:
+            return
+        joined, seen, count = "&" if "?" in address else "?", set[str](), 0
+        for _ in range(PAGES):
+            if page.next is not None:
+                mark = self._value(page.next, answer)
+            else:
+                assert page.items is not None
+                items = self._value(page.items, answer) or []
+                count += len(items)
+                total = None if page.total is None else self._value(page.total, answer)
+                mark = count + 1 if items and isinstance(total, int) and count < total else None
+            if mark is None or mark == "":
+                return
+            if str(mark) in seen:
+                raise FileError(f"`{address}` gives the same page twice")
+            seen.add(str(mark))
+            answer = self.answers.get(f"{address}{joined}{page.parameter}={quote(str(mark), safe='')}")
+            yield answer
+        raise FileError(f"`{address}` has more than {PAGES:,} pages")
+
+    def _items(self, each: Sequence[Expression], data: Any, context: Mapping[str, Any]) -> Iterator[Any]:
+        """The items that a step goes through; of several expressions, each looks at an item of the one before."""
+        if not each:
+            yield from data if isinstance(data, list) else [data]
+            return
+        found = self._value(each[0], data)
+        for item in found if isinstance(found, list) else [] if found is None else [found]:
+            if len(each) == 1:
+                yield item
+                continue
+            here = {**context, **(item if isinstance(item, dict) else {ITEM: item})}
+            for inner in self._items(each[1:], here, here):
+                yield {**here, **(inner if isinstance(inner, dict) else {ITEM: inner})}
+
+    def _value(self, expression: Expression, data: object) -> Any:
+        try:
+            return expression.of(data)
+        except JMESPathError as error:
+            why = str(error).splitlines()[0]
+            raise FileError(f"{self.document.path}: `{expression.text}` does not fit an answer: {why}") from error
+
+    def _row(self, table: str, cells: Mapping[str, Template], values: Mapping[str, Any]) -> None:
+        try:
+            row = {
+                name: cell.path(values, self.document.wildcards) if name in ENTITIES else cell.plain(values)
+                for name, cell in cells.items()
+            }
+        except FormatError as error:
+            self.found.not_taken[NotTaken(what=f"a row of {table}", why=str(error), denies=_denies(table, cells))] = (
+                None
+            )
+            return
+        column = next((name for name in ENTITIES if name in row), None)
+        if column is None or not self._is_pattern(row[column]):
+            self.found.row(table, row)
+            return
+        matched = self._matched(row[column])
+        if not matched:
+            why = (
+                "no entity of the list fits it" if self._entities else "there is no list of entities that it stands for"
+            )
+            self.found.not_taken[NotTaken(what=_said(table, row), why=why, denies=row.get("effect") != "allow")] = None
+            return
+        self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
+        for entity in matched:
+            self.found.row(table, {**row, column: str(entity)})
+
+    def _is_pattern(self, entity: str) -> bool:
+        return any(sign in entity for sign in self.document.wildcards)
+
+    def _matched(self, pattern: str) -> list[Entity]:
+        type_, _, path = pattern.partition(":")
+        fits = _pattern(path, self.document.wildcards)
+        return [entity for entity in self._entities.get(type_, ()) if fits.fullmatch(entity.id)]
+
+
+def _checked(program: Program, document: Document, found: _Collected) -> Imported:
+    """The rows that the policy takes; the others are among what is not taken."""
+    tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
+    state, findings = validate(program, from_tables(tables, document.path))
+    left_out = dict(found.not_taken)
+    whys: dict[tuple[str, int], list[str]] = {}
+    for finding in findings:
+        if finding.severity == "error":
+            whys.setdefault((finding.place.table, finding.place.row), []).append(finding.message)
+    for (table, number), messages in whys.items():
+        row = tables[table][number - 1] if number else {}
+        denies = table in {"assignments", "memberships"} or row.get("effect", "allow") != "allow"
+        left_out[NotTaken(what=_said(table, row), why="; ".join(messages), denies=denies)] = None
+    deny = program.semantics.deny != "none"
+    return Imported(
+        state=state,
+        taken={table: len(getattr(state, table)) for table in tables},
+        translated=tuple(found.translated),
+        not_taken=tuple(one if deny or not one.denies else NotTaken(what=one.what, why=one.why) for one in left_out),
+    )
+
+
+def _said(table: str, row: Row) -> str:
+    return f"{table}: {', '.join(f'{name} {cell}' for name, cell in row.items())}"
+
+
+def _kept(step: Step) -> Iterator[str]:
+    """The names of the look-ups of a step and of those in it."""
+    yield from step.keep
+    for inner in step.steps:
+        yield from _kept(inner)
+
+
+def _denies(table: str, cells: Mapping[str, Template]) -> bool:
+    if table == "grants":
+        return cells["effect"].text != "allow"
+    return table in {"assignments", "memberships"}
+
+
+@cache
+def _pattern(path: str, wildcards: str) -> re.Pattern[str]:
+    """A path with wildcards: `*` any signs of one name, `?` any one."""
+    signs = {"*": "[^/]*", "?": "[^/]", "%": "[^/]*"}
+    return re.compile("".join(signs[sign] if sign in wildcards else re.escape(sign) for sign in path))
+
+
+def _holds(value: object) -> bool:
+    """Whether JMESPath takes a value for true."""
+    return value is not None and value is not False and value not in ("", [], {})

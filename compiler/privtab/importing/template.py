@@ -1,0 +1,69 @@
+"""Texts with placeholders: `table:{catalog}/{schema}/{name}`; `{id:users}` is what was kept in `users` under the value of `id`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from privtab.errors import FormatError
+from privtab.names import ESCAPES, encode_name
+
+ITEM = "it"
+"""The placeholder for an item that has no fields of its own."""
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(?::([A-Za-z_]\w*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with placeholders."""
+
+    text: str
+
+    def plain(self, values: Mapping[str, object]) -> str:
+        """With the values as they are."""
+        return self._filled(values, lambda value: "/".join(_texts(value)))
+
+    def path(self, values: Mapping[str, object], wildcards: str = "") -> str:
+        """As an entity: names of its path are encoded, and the names of a list lie in each other.
+
+        A name with one of `wildcards` keeps it. A text that is one placeholder is an entity as the source writes it.
+        """
+        if _PLACEHOLDER.fullmatch(self.text):
+            return self.plain(values)
+
+        def encoded(name: str) -> str:
+            if not any(sign in name for sign in wildcards):
+                return encode_name(name)
+            for sign, escape in ESCAPES:
+                name = name if sign in wildcards else name.replace(sign, escape)
+            return name
+
+        return self._filled(values, lambda value: "/".join(map(encoded, _texts(value))))
+
+    def address(self, values: Mapping[str, object]) -> str:
+        """As a path of a URL."""
+        return self._filled(values, lambda value: quote("/".join(_texts(value)), safe=""))
+
+    def _filled(self, values: Mapping[str, object], written: Callable[[object], str]) -> str:
+        def fill(match: re.Match[str]) -> str:
+            value = values.get(match[1])
+            if match[2] is not None:
+                kept = values.get(match[2])
+                value = kept.get(value) if isinstance(kept, dict) and isinstance(value, str | int) else None
+            if value is None or value in ("", []):
+                raise FormatError(f"there is nothing for `{match[0]}` in `{self.text}`")
+            return written(value)
+
+        return _PLACEHOLDER.sub(fill, self.text)
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [str(value)]
+    raise FormatError(f"a name is {value!r:.60}, not text")

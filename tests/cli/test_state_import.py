@@ -1,0 +1,53 @@
+"""`privtab state import`: what is written, and what stops it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranger import LAKE, ranger_policy
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    path = tmp_path / "lake.yaml"
+    path.write_text(LAKE, encoding="utf-8")
+    return path
+
+
+def test_the_command_writes_a_state_that_it_can_read(privtab: Callable[..., Any], tmp_path: Path, lake: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(1), ranger_policy(2, policyType=1)]), encoding="utf-8")
+    ran = privtab("state", "import", "ranger", path, "--policy", lake, "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert ran.out == f"{tmp_path / 'out'}: 2 grants\n"
+    assert "policy 2 `p2`: a data mask" in ran.err
+    checked = privtab("state", "validate", tmp_path / "out", "--policy", lake)
+    assert checked.code == 0, checked.err
+    assert "2 grants" in checked.out
+
+
+def test_strict_writes_nothing(privtab: Callable[..., Any], tmp_path: Path, lake: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(1), ranger_policy(2, policyType=1)]), encoding="utf-8")
+    ran = privtab("state", "import", "ranger", path, "--policy", lake, "-o", tmp_path / "out.json", "--strict")
+    assert ran.code == 1
+    assert "1 thing cannot be expressed" in ran.err
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_lost_denial_writes_nothing(privtab: Callable[..., Any], tmp_path: Path, lake: Path) -> None:
+    item = {"accesses": [{"type": "drop"}], "users": ["eve"]}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(1, denyPolicyItems=[item])]), encoding="utf-8")
+    arguments = ("state", "import", "ranger", path, "--policy", lake, "-o", tmp_path / "out.json")
+    ran = privtab(*arguments)
+    assert ran.code == 1
+    assert "unknown privilege `DROP`" in ran.err
+    assert "--allow-partial" in ran.err
+    assert not (tmp_path / "out.json").exists()
+    assert privtab(*arguments, "--allow-partial").code == 0
+    assert len(json.loads((tmp_path / "out.json").read_text())["grants"]) == 2

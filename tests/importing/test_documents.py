@@ -1,0 +1,58 @@
+"""Import documents are read with every mistake at its place, and the shipped ones are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privtab._resources import import_documents
+from privtab.errors import PolicyInvalid, UsageError
+from privtab.importing.document import load
+
+
+@pytest.mark.parametrize("name", import_documents())
+def test_a_shipped_document_is_right(name: str) -> None:
+    document = load(name)
+    assert document.title
+    assert document.steps
+
+
+WRONG = """\
+import: 1
+title: Wrong
+wildcards: "#"
+steps:
+  - get: /a
+    sql: select 1
+  - get: /b
+    each: "users[.name"
+    rows: {grant: {user: x}, owners: {entity: "a:{x}", ownr: y}}
+  - sql: select 1
+    page: {parameter: p, next: n}
+  - gett: /c
+"""
+
+
+def test_every_mistake_is_found_at_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(WRONG, encoding="utf-8")
+    with pytest.raises(PolicyInvalid) as caught:
+        load(str(path))
+    found = {(finding.span.line, finding.message.partition(":")[0]) for finding in caught.value.diagnostics}
+    assert found == {
+        (3, "`wildcards` are of the signs * ? %"),
+        (6, "a step has either `get` or `sql`"),
+        (8, "`users[.name` is not a JMESPath expression"),
+        (9, "unknown key `grant` in `rows`"),
+        (9, "unknown key `ownr` in a row of `owners`"),
+        (11, "only the answer to a `get` comes in pages"),
+        (12, "unknown key `gett` in a step"),
+    }
+    helps = {finding.help for finding in caught.value.diagnostics}
+    assert {"did you mean `grants`?", "did you mean `owner`?", "did you mean `get`?"} <= helps
+
+
+def test_an_unknown_document_is_named_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean `ranger`"):
+        load("rangr")

