@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -63,6 +64,12 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files again; then read the diff")
     parser.addoption("--spark", choices=("classic", "connect"), default="classic", help="which kind of Spark session")
+
+
+def pytest_collection_finish() -> None:
+    # What was collected stays until the end: the collector of cycles need not go through it again and again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,8 @@ import pytest
 import privtab
 
 PACKAGE = Path(privtab.__file__).parent
-SECRET = re.compile(r"(^|_)(token|secret|password|bearer|hmac|mac|signature_bytes)($|_)", re.IGNORECASE)
+WORD = re.compile(r"token|secret|password|bearer|hmac|mac|signature_bytes", re.IGNORECASE)
+SECRET = re.compile(rf"(^|_)({WORD.pattern})($|_)", re.IGNORECASE)
 
 
 def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -49,7 +50,8 @@ def test_no_secret_is_compared_in_a_time_that_tells_of_it() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {name}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for line, name in compared(ast.parse(path.read_text(encoding="utf-8")))
+        if WORD.search(text := path.read_text(encoding="utf-8"))
+        for line, name in compared(ast.parse(text))
     ]
     assert found == []
     assert "hmac.compare_digest" in (PACKAGE / "serving" / "tokens.py").read_text(encoding="utf-8")

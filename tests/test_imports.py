@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -147,10 +148,11 @@ def test_no_system_is_named_in_the_compiler_or_the_templates() -> None:
         *(root / "templates").rglob("*.j2"),
         *(root / "opa" / "lib").rglob("*"),
     ]
-    code = {path: ast_without_examples(path) for path in files}
-    for name in ("cdap", "gravitino", "streams", "teracloud"):
-        named = [path.relative_to(root).as_posix() for path, text in code.items() if name in text.lower()]
-        assert not named, f"{name}: {named}"
+    system = re.compile("cdap|gravitino|streams|teracloud", re.IGNORECASE)
+    # Only files that hold a name at all are parsed.
+    naming = [path for path in files if system.search(path.read_text(encoding="utf-8"))]
+    assert naming, "help texts give examples"
+    assert not [path.relative_to(root).as_posix() for path in naming if system.search(ast_without_examples(path))]
 
 
 def ast_without_examples(path: Path) -> str:

@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +101,17 @@ def test_a_fault_is_the_declared_error(name: str, kind: str, setup: Setup) -> No
         assert sockets() <= before, "a connection was left open"
 
 
+@pytest.fixture(scope="session")
+def opa(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpaServer]:
+    """An OPA without a fault, which no test changes."""
+    with OpaServer(write_bundles(tmp_path_factory.mktemp("bundles")), binary=opa_binary) as started:
+        yield started
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", EVERY_WAY)
-def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, setup: Setup) -> None:
-    with OpaServer(write_bundles(setup.folder), binary=setup.opa) as opa:
-        answer = asked(kind, Endpoint(url=opa.url), way)
+def test_without_a_fault_the_same_calls_are_answered(way: str, kind: str, opa: OpaServer) -> None:
+    answer = asked(kind, Endpoint(url=opa.url), way)
     expected = {
         "check": True,
         "check_many": [True, False],

@@ -217,7 +217,7 @@ def _expected() -> h11.Connection:
 
 
 class _Backend(httpcore.AnyIOBackend):
-    """A network backend that opens such streams."""
+    """A network backend that opens such connections."""
 
     async def connect_tcp(
         self,

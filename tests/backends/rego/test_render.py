@@ -39,15 +39,16 @@ def test_for_a_state_in_shards_it_compiles_to_this(golden: Callable[[Path, str],
     assert modules.keys() == whole.keys()
 
 
-@pytest.fixture(params=[(path, sharded) for path in POLICIES for sharded in (False, True)], ids=named)
-def compiled(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module", params=[(path, sharded) for path in POLICIES for sharded in (False, True)], ids=named)
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files of a policy's bundle, for a whole state and for one in shards."""
     path, sharded = request.param
+    folder = tmp_path_factory.mktemp("compiled")
     for name, content in policy_artifacts(pipeline.load_program(path), sharded=sharded).files().items():
-        path = tmp_path / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    return tmp_path
+    return folder
 
 
 def run(*command: str | Path) -> str:
