@@ -231,6 +231,6 @@ def test_a_module_in_the_folder_of_commands_is_a_command(
 ) -> None:
     (tmp_path / "shout_out.py").write_text(TOY, encoding="utf-8")
     monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
-    monkeypatch.setattr(_app, "app", _app.application())
+    monkeypatch.setattr(_app, "app", _app.application(cli.__path__))
     assert privtab("shout-out", "ann").out == "ANN\n"
     assert "Greet somebody loudly." in privtab("--help").out

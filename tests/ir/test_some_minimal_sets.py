@@ -10,7 +10,7 @@ from privtab.errors import Undecided
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import settings
 from privtab.ir.formula import item_condition
-from privtab.ir.some_minimal_sets import LISTED, some_minimal_sets
+from privtab.ir.some_minimal_sets import LISTED, minimal_listing, some_minimal_sets
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -35,6 +35,6 @@ def test_a_listing_that_is_cut_says_so(name: str) -> None:
     form = canonical(program)
     with pytest.raises(Undecided):
         form.minimal_sets(item_condition(rule))
-    listing = form.listing(item_condition(rule))
-    assert not listing.complete
-    assert 0 < len(listing.sets) <= LISTED
+    found = minimal_listing(form, item_condition(rule))
+    assert not found.complete
+    assert 0 < len(found.sets) <= LISTED

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from privtab.ir.canonical import Leaf, Listing, canonical
 from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import Atom, ByType, Formula, Rule
-from privtab.ir.some_minimal_sets import weakest
+from privtab.ir.some_minimal_sets import minimal_listing, weakest
 from privtab.reference.evaluate import EvaluationContext
 
 
@@ -18,7 +18,7 @@ def listing(asked: EvaluationContext, rule: Rule, condition: Formula) -> Listing
     """
     form = canonical(asked.program)
     types = {slot.name: asked.types[slot.name] for slot in rule.withs}
-    found = form.listing(condition, asked.flags, types)
+    found = minimal_listing(form, condition, asked.flags, types)
     if found.complete or any(all(map(asked.holds, map(_atom, atoms))) for atoms in found.sets):
         return found
     held = _Held(asked).fold(condition)

@@ -12,6 +12,7 @@ from privtab.ir.canonical import atom_text, canonical, target_text
 from privtab.ir.formula import call_condition, item_condition, rule_flags, walk
 from privtab.ir.nodes import ByType, Effect, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
+from privtab.ir.some_minimal_sets import minimal_listing
 
 NO_FLAGS: frozenset[str] = frozenset()
 
@@ -100,9 +101,9 @@ def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, A
         nonlocal complete
         if condition is None:
             return None
-        listing = canonical(program).listing(condition, flags, types)
-        complete = complete and listing.complete
-        return [[atom_text(atom, rule, types) for atom in atoms] for atoms in listing.sets]
+        found = minimal_listing(canonical(program), condition, flags, types)
+        complete = complete and found.complete
+        return [[atom_text(atom, rule, types) for atom in atoms] for atoms in found.sets]
 
     call = call_condition(rule)
     found: dict[str, Any] = {"minimal_sets": text(call), "each_minimal_sets": text(rule.each)}

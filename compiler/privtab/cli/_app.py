@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 import typer.main
 import typer.rich_utils
 
-from privtab import __version__, cli
+from privtab import __version__
 from privtab.cli._help import flow
 from privtab.cli._output import Terminal, complain, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
@@ -36,8 +37,8 @@ PANELS = ("Write", "Check", "Ask", "Ship", "Serve")
 """The groups of commands in `--help`; each module declares its own as `PANEL`."""
 
 
-def application() -> typer.Typer:
-    """Build the application, with a command for each module of this folder whose name does not begin with `_`.
+def application(folders: Sequence[str] = (str(Path(__file__).parent),)) -> typer.Typer:
+    """Build the application, with a command for each module of these folders whose name does not begin with `_`.
 
     A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
     """
@@ -48,8 +49,8 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    names = [module.name for module in iter_modules(cli.__path__) if not module.name.startswith("_")]
-    modules = {name.replace("_", "-"): import_module(f"{cli.__name__}.{name}") for name in sorted(names)}
+    names = [module.name for module in iter_modules(folders) if not module.name.startswith("_")]
+    modules = {name.replace("_", "-"): import_module(f"privtab.cli.{name}") for name in sorted(names)}
     for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
         if hasattr(module, "app"):
             flow(module.app)

@@ -36,7 +36,7 @@ from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Truths, Value, combinations, separate
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.lookups import Codes, Truth
-from privtab.engines.python import PythonEngine
+from privtab.engines.rows import RowEngine
 from privtab.request import NOT_SET, Entity, Request, said
 
 
@@ -67,7 +67,7 @@ class _Group:
 class Batches:
     """Answers batches for an engine; keeps the arrays made from the engine's index. Threads may share it."""
 
-    def __init__(self, engine: PythonEngine) -> None:
+    def __init__(self, engine: RowEngine) -> None:
         self.engine = engine
         """If the batches were made from arrays, its index serves only to make plans."""
         self._arrays: Arrays | None = None
@@ -77,7 +77,7 @@ class Batches:
     @classmethod
     def of(cls, program: Mapping[str, Any], arrays: Arrays) -> Batches:
         """Make batches from arrays alone, without an index."""
-        batches = cls(PythonEngine(program, arrays.hollow()))
+        batches = cls(RowEngine(program, arrays.hollow()))
         batches._arrays = arrays
         batches._hollow = True
         return batches
@@ -89,9 +89,9 @@ class Batches:
         self.__dict__.update(Batches.of(*state).__dict__)
 
     @cached_property
-    def one_by_one(self) -> PythonEngine:
+    def one_by_one(self) -> RowEngine:
         """The engine for evaluation row by row; made from the arrays on first use if there is no index."""
-        return PythonEngine(self.engine.program, self.arrays.index()) if self._hollow else self.engine
+        return RowEngine(self.engine.program, self.arrays.index()) if self._hollow else self.engine
 
     @property
     def arrays(self) -> Arrays:

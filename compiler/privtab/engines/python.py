@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.engines import NoQuickWays, Opened
-from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
-from privtab.engines.explain import Explanation
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
-from privtab.engines.plan import Caller, Plan, Semantics, beginnings
 from privtab.engines.quick import Quick, quick
-from privtab.errors import DecisionUnavailable, PolicyError
-from privtab.request import Decision, Entity, Request
+from privtab.engines.rows import RowEngine
+from privtab.errors import DecisionUnavailable
+from privtab.request import Request
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Batches
 
 MANY = 1000
 """Requests from which on columns pay off."""
-
-_NOTHING: Mapping[str, Iterable[str]] = {}
 
 
 def _long_way(user: str, path: str) -> None:
@@ -30,7 +26,7 @@ def _long_way(user: str, path: str) -> None:
 class QuickWays(dict[tuple[str, str], Quick]):
     """Quick ways by (type, operation), each made on first use."""
 
-    def __init__(self, engine: PythonEngine) -> None:
+    def __init__(self, engine: RowEngine) -> None:
         super().__init__()
         self._engine = engine
 
@@ -42,59 +38,12 @@ class QuickWays(dict[tuple[str, str], Quick]):
         return self[key]
 
 
-class PythonEngine:
-    """Decides requests whose names were checked. Threads may share it; it can be pickled."""
+class PythonEngine(RowEngine):
+    """Decides one by one, and large batches column by column."""
 
     name = "python"
-
-    def __init__(self, program: Mapping[str, Any], index: Index, *, partial: bool = False) -> None:
-        """`program` is the document at `data.privtab_program.<name>` of the policy bundle. Raises PolicyError for any other.
-
-        `partial`: the caller does not ask about entities in missing shards; otherwise missing shards raise DecisionUnavailable.
-        """
-        if index.missing and not partial:
-            raise DecisionUnavailable(
-                f"{len(index.missing)} shard(s) of the state are missing, as that of `{min(index.missing)}`"
-            )
-        self.program = program
-        self.index = index
-        self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._batches: Batches | Literal[False] | None = None
-        """False: numpy or pyarrow is not installed."""
-        try:
-            self._read()
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise PolicyError(f"the program of the policy cannot be read: {error!r}") from error
-
-    def _read(self) -> None:
-        self.meaning = Semantics.read(self.program)
-        self.reader = ConditionReader(self.program)
-        # Number all privileges now, so that threads that make plans later do not change the index.
-        for privilege in self.program["privileges"]:
-            self.index.numbers.allowed(privilege)
-        for type_ in self.program["entities"]:
-            self.index.table(type_)
-        self.shapes: dict[tuple[str, str], tuple[frozenset[str], tuple[str, ...]]] = {
-            (type_, operation): (frozenset(rule["flags"]), tuple(rule["with"]))
-            for type_, rules in self.program["rules"].items()
-            for operation, rule in rules.items()
-        }
-        """By (type, operation): the flags that the condition depends on, and the names of the `with` objects."""
-
-    def __getstate__(self) -> tuple[Mapping[str, Any], Index]:
-        return self.program, self.index
-
-    def __setstate__(self, state: tuple[Mapping[str, Any], Index]) -> None:
-        PythonEngine.__init__(self, *state, partial=True)
-
-    def allow(self, request: Request) -> bool:
-        """Whether the request is allowed."""
-        resource = request.resource
-        paths = {RESOURCE: beginnings(resource.id)}
-        plan = self.plan(request, paths[RESOURCE])
-        for slot in self.shapes[resource.type, request.action][1]:
-            paths[slot] = beginnings(request.with_[slot].id)
-        return plan.holds(self.caller(request), paths)
+    _batches: Batches | Literal[False] | None = None
+    """False: what they need is not installed."""
 
     def allow_many(self, requests: Sequence[Request]) -> list[bool]:
         """Whether each request is allowed, by position."""
@@ -128,78 +77,6 @@ class PythonEngine:
 
             self._batches = Batches(self)
         return self._batches
-
-    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """The positions of the allowed items, ascending; only the type of the request's resource is used."""
-        resource = request.resource
-        named = beginnings("/".join("x" * self.reader.depth(resource.type)))
-        plan = self.plan(request, named)
-        paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
-        caller = self.caller(request)
-        decide, gather = plan.decide, plan.gather
-        found = []
-        for at, item in enumerate(items):
-            paths[RESOURCE] = beginnings(item.id)
-            if decide(gather(caller, paths)):
-                found.append(at)
-        return found
-
-    def decide(self, request: Request) -> Decision:
-        """The decision with its explanation."""
-        resource = request.resource
-        paths = {RESOURCE: beginnings(resource.id)}
-        plan = self.plan(request, paths[RESOURCE])
-        for slot in self.shapes[resource.type, request.action][1]:
-            paths[slot] = beginnings(request.with_[slot].id)
-        caller = self.caller(request)
-        allowed = plan.holds(caller, paths)
-        rule = self.program["rules"][resource.type][request.action]
-        told = Explanation(rule, plan.form, caller, paths, self.reader, self.meaning, self.index)
-        return Decision(allowed=allowed, context=told.context(self.program.get("revision"), allowed=allowed))
-
-    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """Decisions with explanations, by position."""
-        return [self.decide(request) for request in requests]
-
-    def plan(self, request: Request, path: Sequence[str]) -> Plan:
-        """The plan for requests of the same form as this one."""
-        resource = request.resource
-        flags, slots = self.shapes[resource.type, request.action]
-        types = {slot: request.with_[slot].type for slot in slots}
-        named = len(path) > self.reader.depth(resource.type)
-        return self.plan_of(resource.type, request.action, request.flags & flags, types, named=named)
-
-    def plan_of(
-        self, type_: str, operation: str, flags: frozenset[str], withs: Mapping[str, str], *, named: bool
-    ) -> Plan:
-        """The plan for requests of a form; `withs` are the types of the `with` objects."""
-        asked, slots = self.shapes[type_, operation]
-        flags = flags & asked
-        key = (type_, operation, flags, named, *(withs[slot] for slot in slots))
-        plan = self._plans.get(key)
-        if plan is None:
-            types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
-            form = RequestShape(flags=flags, types=types, named=named)
-            condition = self.reader.condition(type_, operation, form)
-            plan = self._plans[key] = Plan(condition, form, self.reader, self.meaning, self.index)
-        return plan
-
-    def alone(self, type_: str, operation: str) -> bool:
-        """Whether a request for an operation needs nothing besides its resource."""
-        rule = self.program["rules"][type_][operation]
-        return not rule["with"] and not rule.get("required_flags")
-
-    def single(self, type_: str) -> bool:
-        """Whether an entity of a type has the path of the entity that contains it."""
-        chain = self.reader.chains[type_]
-        return len(chain) > 1 and chain[-1][1] == chain[-2][1]
-
-    def caller(self, request: Request) -> Caller:
-        """The caller of a request."""
-        groups = request.groups if self.meaning.request_groups else ()
-        index, user = self.index, request.user
-        scopes = index.scopes(user, groups) if self.meaning.roles else _NOTHING
-        return Caller(user=user, principals=index.principals(user, groups), scopes=scopes)
 
 
 class Opener:

@@ -68,7 +68,8 @@ class Canonical:
         self._left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
         self._meant: dict[Can, Formula] = {}
-        self._cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], Listing] = {}
+        self.cut: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
+        """The minimal sets that are listed of conditions with too many."""
         self.few: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
         """Some minimal sets of the condition that a `can` refers to, if there are too many."""
 
@@ -81,25 +82,6 @@ class Canonical:
         """
         self._left = STEPS
         return self.ordered(self._sets(formula, flags, types or {}))
-
-    def listing(
-        self,
-        formula: Formula,
-        flags: frozenset[str] = frozenset(),
-        types: Mapping[str, str] | None = None,
-    ) -> Listing:
-        """The minimal sets of a formula, or some of them if they take more than `STEPS`."""
-        key = formula, flags, tuple((types or {}).items())
-        if self._cut and key in self._cut:
-            return self._cut[key]
-        self._left = STEPS
-        try:
-            return Listing(self.ordered(self._sets(formula, flags, types or {})))
-        except Undecided:
-            from privtab.ir.some_minimal_sets import some_minimal_sets
-
-            self._cut[key] = Listing(self.ordered(some_minimal_sets(self, formula, flags, types or {})), complete=False)
-            return self._cut[key]
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""

@@ -34,6 +34,7 @@ from privtab.ir.nodes import (
     chains,
     depths,
 )
+from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
@@ -184,8 +185,8 @@ def _variants(program: Program, rule: Rule, condition: Formula) -> dict[str, Lis
     """Minimal sets for the first combinations of flags and of types of `with` objects."""
     form = canonical(program)
     return {
-        variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): form.listing(
-            condition, frozenset(flags), types
+        variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): minimal_listing(
+            form, condition, frozenset(flags), types
         )
         for flags, types in itertools.islice(_combinations(program, rule), VARIANTS)
     }
@@ -207,7 +208,7 @@ def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str],
     asked = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
     if len(known) > VARIANTS and asked not in known[:VARIANTS]:
         return Listing((), complete=False)
-    return canonical(program).listing(asked_condition(program, rule, named=named), *asked)
+    return minimal_listing(canonical(program), asked_condition(program, rule, named=named), *asked)
 
 
 def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:

@@ -6,12 +6,30 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 
-from privtab.ir.canonical import AtomSet, Canonical, Leaf
+from privtab.errors import Undecided
+from privtab.ir.canonical import AtomSet, Canonical, Leaf, Listing
 from privtab.ir.formula import RequestAlgebra, Truth, leaves
 from privtab.ir.nodes import Atom, ByType, Can, Formula
 
 LISTED = 25
 """How many minimal sets are listed for a condition with too many."""
+
+
+def minimal_listing(
+    form: Canonical,
+    formula: Formula,
+    flags: frozenset[str] = frozenset(),
+    types: Mapping[str, str] | None = None,
+) -> Listing:
+    """The minimal sets of a formula, or the first few found if all of them take more than `canonical.STEPS`."""
+    key = formula, flags, tuple((types or {}).items())
+    if key in form.cut:
+        return Listing(form.cut[key], complete=False)
+    try:
+        return Listing(form.minimal_sets(formula, flags, types))
+    except Undecided:
+        form.cut[key] = form.ordered(some_minimal_sets(form, formula, flags, types or {}))
+        return Listing(form.cut[key], complete=False)
 
 
 def some_minimal_sets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privtab.errors import UsageError
 from privtab.registry import names
-from privtab.registry.stores import Exists, Store
+from privtab.registry.storage import Exists, Store
 
 
 def try_creating(store: Store, settings: bytes) -> None:

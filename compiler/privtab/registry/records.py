@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from privtab.errors import BundleRefused, RegistryError, UsageError
 from privtab.registry import bundles, names
 from privtab.registry.nodes import BrokenRecord, Revision, encoded, revision_of
-from privtab.registry.stores import Missing, Store
+from privtab.registry.storage import Missing, Store
 
 
 def kept(store: Store, path: str) -> Revision | None:

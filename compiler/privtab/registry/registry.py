@@ -20,7 +20,8 @@ from privtab.registry.holds import Holds
 from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin
 from privtab.registry.records import now
 from privtab.registry.static_mirror import StaticMirror
-from privtab.registry.stores import Exists, Missing, Store, opened
+from privtab.registry.storage import Exists, Missing, Store
+from privtab.registry.stores import opened
 
 if TYPE_CHECKING:
     from privtab.signatures import Trust

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from privtab.registry import names
 from privtab.registry.nodes import Channel, encoded, pin
-from privtab.registry.stores import Missing
+from privtab.registry.storage import Missing
 
 if TYPE_CHECKING:
     from privtab.registry.registry import Registry

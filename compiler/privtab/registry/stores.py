@@ -11,51 +11,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from privtab._install import how_to_install
 from privtab._staged import settle, staged
 from privtab.errors import RegistryError, UsageError
-
-
-class Missing(Exception):
-    """The file does not exist."""
-
-
-class Exists(Exception):
-    """The file exists already: another writer created it."""
-
-
-class Store(Protocol):
-    """Storage of files. Every method raises RegistryError if the storage fails."""
-
-    url: str
-    writable: bool
-
-    def read(self, path: str) -> bytes:
-        """Read a file; raises Missing."""
-
-    def size(self, path: str) -> int:
-        """The size of a file in bytes; raises Missing."""
-
-    def create(self, path: str, content: bytes) -> None:
-        """Create a file; raises Exists if it exists already. Of several writers, one wins."""
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Create or replace a file atomically."""
-
-    def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
-
-    def litter(self, seconds: float) -> list[str]:
-        """Paths of temporary files older than `seconds`, left by writers that died; object stores have none."""
-
-    def names(self, path: str) -> list[str]:
-        """The sorted names in a folder; empty if it does not exist."""
-
-    def renew(self) -> None:
-        """Reset the limits on what is read from untrusted storage; for long-running programs."""
+from privtab.registry.storage import Exists, Missing, Store
 
 
 def opened(url: str, **options: Any) -> Store:

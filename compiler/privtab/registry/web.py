@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from privtab.client._fetch import Fetcher, FetchError
 from privtab.errors import RegistryError, UsageError
-from privtab.registry.stores import Missing
+from privtab.registry.storage import Missing
 
 TIMEOUT = (5.0, 60.0)
 """Seconds to connect, and between two pieces of an answer."""

@@ -12,14 +12,15 @@ from privtab._lazy import lazily
 
 if TYPE_CHECKING:
     from privtab.spark.certification.certifying import certify
-    from privtab.spark.choose import Choice, Limits, plan
+    from privtab.spark.choose import Choice, plan
     from privtab.spark.deciding import decide
     from privtab.spark.executors import decide_with
     from privtab.spark.filtering import user, visible
-    from privtab.spark.following import each_batch
     from privtab.spark.functions import register_function
     from privtab.spark.gate import require
+    from privtab.spark.limits import Limits
     from privtab.spark.matrix.frame import entitlements
+    from privtab.spark.micro_batches import each_batch
     from privtab.spark.policies import OpenPolicy, open_policy
     from privtab.spark.source import register
     from privtab.spark.state import SparkState, read_state
@@ -46,10 +47,11 @@ __all__ = [
 
 _PLACES = {
     "certification.certifying": ("certify",),
-    "choose": ("Choice", "Limits", "plan"),
+    "choose": ("Choice", "plan"),
     "deciding": ("decide",),
     "executors": ("decide_with",),
-    "following": ("each_batch",),
+    "limits": ("Limits",),
+    "micro_batches": ("each_batch",),
     "functions": ("register_function",),
     "policies": ("OpenPolicy", "open_policy"),
     "gate": ("require",),

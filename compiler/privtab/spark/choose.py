@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
-from privtab.spark.joins.figures import Figures, JoinLimits
+from privtab.spark.joining import Joining, joining
+from privtab.spark.limits import Limits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.state.bundles import bundle_size, is_bundle
 from privtab.spark.states import counted
-
-if TYPE_CHECKING:
-    from privtab.spark.joining import Joining
 
 Plan = Literal["kernel", "joins"]
 _WIDTH: Mapping[str, int] = {
@@ -28,24 +26,6 @@ _WIDTH: Mapping[str, int] = {
     "service_admins": 24,
 }
 """Bytes that a row of each table takes in the arrays, measured with names of about 20 letters and rounded up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits beyond which joins decide, and settings of the joins."""
-
-    rows: int = 5_000_000
-    """Most rows of a state that are collected on the driver, which builds the arrays (about 150,000 rows a second)."""
-    size: int = 1 << 30
-    """Most bytes of the arrays; every executor holds them once for all its tasks."""
-    large: int = 1_000_000
-    """Rows of a state above which requests are counted first: building the arrays does not pay off for a few requests."""
-    few: int = 50_000
-    """Most distinct requests that count as few for such a state."""
-    joins: JoinLimits = field(default_factory=JoinLimits)
-    """What joins broadcast, and how they cache what they derive from the state."""
-    figures: Figures | None = None
-    """Known figures of the rows; without them, joins first estimate the figures by a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +84,6 @@ def settled(
 
     Raises UsageError for an unknown plan, and for a stream that only joins could decide or that cannot follow its state.
     """
-    from privtab.spark.joining import joining
-
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise UsageError(f"limits is {limits!r}: give `Limits(…)`")

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, asked
-from privtab.spark.choose import Limits, settled
+from privtab.spark.choose import settled
 from privtab.spark.following import REFRESH, Followed, followed
 from privtab.spark.frames import Frame, opened
+from privtab.spark.limits import Limits
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.errors import InvalidRequest, UsageError
 from privtab.names import bare_name, check_user
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
-from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
 from privtab.spark.following import REFRESH
 from privtab.spark.frames import Frame, free, opened
+from privtab.spark.limits import Limits
 from privtab.spark.policies import PolicyLike
 
 if TYPE_CHECKING:

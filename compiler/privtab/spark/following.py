@@ -6,30 +6,26 @@ beginning of each micro-batch.
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
 from privtab.client._bundles import BundleLocation, Content, Found, Keep
 from privtab.client.embedded import _place
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
-from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import Shipped, loaded
 from privtab.spark.state.bundles import is_bundle, lacking
 from privtab.spark.states import mark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from privtab.engines.batches import Batches
-    from privtab.spark.deciding import BatchArguments
 
 REFRESH = 60.0
 """Default bound in seconds: the longest time for which a stream relies on a check of the state."""
@@ -195,41 +191,3 @@ class _RowsPlace(BundleLocation):
             raise
         except PrivtabError as error:
             raise DecisionUnavailable(f"the state {self.where} cannot be used: {error}") from error
-
-
-def each_batch(
-    write: Callable[[DataFrame, int], Any],
-    policy: PolicyLike,
-    state: str | os.PathLike[str] | Callable[[SparkSession], Any],
-    **arguments: Unpack[BatchArguments],
-) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that decides each micro-batch by the current state and calls `write(decided, number)`.
-
-    `state`: a path, whose files are checked for each micro-batch; or a function of the session that returns a state as `decide` takes
-    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins are supported, too. A change after the
-    beginning of a micro-batch takes effect in the next one. The other arguments are those of `decide`, without `refresh`.
-    """
-    from privtab.spark.deciding import decide
-
-    opened = open_policy(policy)
-    if not (isinstance(state, str | os.PathLike) or callable(state)):
-        raise UsageError(
-            f"a {type(state).__name__} stays as it is: give the path of a state, or a function of the session that gives one"
-        )
-    # A wrong argument fails here, not in the first micro-batch.
-    inspect.signature(decide).bind(None, opened, state, **arguments)
-    if "refresh" in arguments:
-        raise TypeError("each_batch() takes no `refresh`: it looks at the state for each micro-batch")
-
-    def decide_batch(batch: DataFrame, number: int) -> None:
-        from privtab.spark.states import forgotten
-
-        given = state(batch.sparkSession) if callable(state) else state
-        decided = decide(batch, opened, given, **arguments)
-        try:
-            write(decided, number)
-        finally:
-            if callable(state):
-                forgotten(given)
-
-    return decide_batch

@@ -15,7 +15,7 @@ from privtab.spark.policies import OpenPolicy
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from privtab.spark.choose import Limits
+    from privtab.spark.limits import Limits
 
 
 AGAIN = (

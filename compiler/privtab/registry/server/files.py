@@ -8,7 +8,7 @@ import re
 from privtab.errors import UsageError
 from privtab.registry import names
 from privtab.registry.registry import Registry
-from privtab.registry.stores import Missing
+from privtab.registry.storage import Missing
 
 _PARTS = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _TOP = (names.BLOBS, names.REVISIONS, names.CHANNELS)
