@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -139,7 +140,7 @@ def test_groups_of_the_state_are_left_out_where_only_the_requests_count(program:
 
 @given(state=STATES, seed=st.integers())
 def test_the_order_of_rows_does_not_matter(trusting: Program, state: State, seed: int) -> None:
-    def shuffled(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+    def shuffled(rows: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(random.Random(seed).sample(rows, len(rows)))
 
     other = State(

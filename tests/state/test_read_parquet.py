@@ -60,4 +60,4 @@ def test_without_pyarrow_the_finding_names_the_extra(tmp_path: Path, monkeypatch
     (finding,) = load(tmp_path).findings
     assert (finding.code, finding.place.table) == ("S001", "grants")
     assert finding.help is not None
-    assert "extra `fast`" in finding.help
+    assert "extra `compiler`" in finding.help

@@ -117,10 +117,14 @@ class EquivalenceClasses:
 
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         principals = caller.principals | {role for role, _ in caller.scoped}
-        self.touched = {grant.entity.id for grant in state.grants if grant.grantee in principals}
-        self.touched |= {entity.id for entity, owner in state.owners if owner in principals}
-        self.touched |= {entity.id for user, entity in state.members if user == caller.user}
-        self.touched |= {scope.partition(":")[2] for _, scope in caller.scoped}
+        self.touched = {scope.partition(":")[2] for _, scope in caller.scoped}
+        for table, who, entity, asked in (
+            ("grants", "grantee", "entity", principals),
+            ("owners", "owner", "entity", principals),
+            ("members", "user", "of", {caller.user}),
+        ):
+            keys = state.column(table, entity).take(state.column(table, who).where(asked))
+            self.touched |= {str(key).partition(":")[2] for key in keys}
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
                 self.touched |= set(universe.by_type[type_.name])

@@ -120,18 +120,18 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
         match change:
             case Give():
                 grant = Grant(grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity)
-                state = replace(state, grants=(*state.grants, grant))
+                state = state.plus("grants", grant)
             case MakeOwner():
-                state = replace(state, owners=(*state.owners, (change.entity, f"user:{user}")))
+                state = state.plus("owners", (change.entity, f"user:{user}"))
             case Join():
-                state = replace(state, members=(*state.members, (user, change.entity)))
+                state = state.plus("members", (user, change.entity))
             case Assign():
                 assignment = Assignment(principal=f"user:{user}", role=change.role, scope=change.scope)
-                state = replace(state, assignments=(*state.assignments, assignment))
+                state = state.plus("assignments", assignment)
             case AddToGroup():
-                state = replace(state, memberships=(*state.memberships, (user, change.group)))
+                state = state.plus("memberships", (user, change.group))
             case Appoint():
-                state = replace(state, service_admins=(*state.service_admins, user))
+                state = state.plus("service_admins", user)
             case Lift():
                 state = replace(state, grants=tuple(grant for grant in state.grants if grant != change.row))
             case _:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import assert_never
 
+from privtab.analysis.universe import named_principals
 from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import (
     Atom,
@@ -34,6 +35,15 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         self.holdings = asked.holdings
         self.state = state
         self._seen: dict[Atom, set[str]] = {}
+        self._assigned: dict[str, list[tuple[str, str | None]]] = {}
+
+    def assigned(self, role: str) -> list[tuple[str, str | None]]:
+        """(principal, key of the scope) of each row that assigns a `role:…`."""
+        if role not in self._assigned:
+            rows = self.state.column("assignments", "role").where([role.removeprefix("role:")])
+            columns = (self.state.column("assignments", name).take(rows) for name in ("principal", "scope"))
+            self._assigned[role] = [(str(p), scope) for p, scope in zip(*columns, strict=True)]
+        return self._assigned[role]
 
     def everywhere(self, principal: str) -> set[str]:
         """The bearers of a principal without regard to scopes: of roles, only assignments without a scope count."""
@@ -137,7 +147,8 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         path = self.asked.path(target)
         if not path:
             return set()
-        found = {self.person(user) for user, entity in self.state.members if str(entity) == path[-1]}
+        rows = self.state.column("members", "of").where([path[-1]])
+        found = {self.person(str(user)) for user in self.state.column("members", "user").take(rows)}
         if self.program.entities[target.type].principal == "group":
             found |= self._any(f"group:{group}" for group in self.group_names() if refers_to(group, path_of(path[-1])))
         return found
@@ -146,7 +157,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         path = self.asked.path(target)
         if not path:
             return set()
-        named = {a.role for a in self.state.assignments if refers_to(a.role, path_of(path[-1]))}
+        named = {r for r in self.state.column("assignments", "role").names if refers_to(r, path_of(path[-1]))}
         named |= {last_name(path_of(path[-1]))} if self.unassigned else set()
         found = self._any(f"role:{role}" for role in named)
         for role in named:
@@ -160,12 +171,7 @@ class UserSets(PrincipalSets):
 
     def __init__(self, asked: EvaluationContext, state: State) -> None:
         super().__init__(asked, state)
-        self._in: dict[str, set[str]] = defaultdict(set)
-        for user, group in state.memberships if "state" in asked.program.semantics.groups else ():
-            self._in[group].add(user)
-        self._assigned: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
-        for a in state.assignments:
-            self._assigned[f"role:{a.role}"].append((a.principal, None if a.scope is None else str(a.scope)))
+        self._state_groups = "state" in asked.program.semantics.groups
         self._everywhere: dict[str, set[str]] = {}
 
     def everywhere(self, principal: str) -> set[str]:
@@ -176,20 +182,21 @@ class UserSets(PrincipalSets):
                 case "user":
                     found = {name}
                 case "group":
-                    found = self._in.get(name, set())
+                    rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
+                    found = set(map(str, self.state.column("memberships", "user").take(rows)))
                 case _:
-                    given = (p for p, scope in self._assigned.get(principal, ()) if scope is None)
+                    given = (p for p, scope in self.assigned(principal) if scope is None)
                     found = {user for p in given for user in self.everywhere(p)}
             self._everywhere[principal] = found
         return self._everywhere[principal]
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
         """Pairs of a scope's key and the users who hold the role within that scope."""
-        return [(scope, self.everywhere(p)) for p, scope in self._assigned.get(role, ()) if scope is not None]
+        return [(scope, self.everywhere(p)) for p, scope in self.assigned(role) if scope is not None]
 
     def via(self, user: str, role: str) -> str | None:
         """The first group through which a user holds a `role:…`; None if they are assigned the role themselves."""
-        holders = [principal for principal, _ in self._assigned.get(role, ())]
+        holders = [principal for principal, _ in self.assigned(role)]
         if f"user:{user}" in holders:
             return None
         return min((p for p in holders if user in self.everywhere(p)), default=None)
@@ -200,7 +207,7 @@ class UserSets(PrincipalSets):
 
     def group_names(self) -> Iterable[str]:
         """The groups of the memberships."""
-        return self._in
+        return self.state.column("memberships", "group").names if self._state_groups else ()
 
 
 class SinglePrincipalSets(PrincipalSets):
@@ -210,18 +217,8 @@ class SinglePrincipalSets(PrincipalSets):
 
     def __init__(self, asked: EvaluationContext, state: State) -> None:
         super().__init__(asked, state)
-        self._given: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
-        for a in state.assignments:
-            scope = None if a.scope is None else str(a.scope)
-            self._given[f"role:{a.role}"].add((a.principal, scope))
-        self._groups = {g for _, g in state.memberships} | {
-            p.removeprefix("group:")
-            for p in (
-                *(a.principal for a in state.assignments),
-                *(g.grantee for g in state.grants),
-                *(owner for _, owner in state.owners),
-            )
-            if p.startswith("group:")
+        self._groups = state.distinct(("memberships", "group")) | {
+            p.removeprefix("group:") for p in named_principals(state) if p.startswith("group:")
         }
 
     def everywhere(self, principal: str) -> set[str]:
@@ -230,7 +227,7 @@ class SinglePrincipalSets(PrincipalSets):
             return {principal}
         if self._scope(principal) is not None:
             return set()
-        groups = {p for p, scope in self._given.get(principal, ()) if scope is None and p.startswith("group:")}
+        groups = {p for p, scope in self.assigned(principal) if scope is None and p.startswith("group:")}
         return {principal} | groups
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
@@ -240,7 +237,7 @@ class SinglePrincipalSets(PrincipalSets):
         for key in (key for keys in self.asked.keys.values() for key in keys):
             if key.partition(":")[0] == type_:
                 found[key].add(f"{role}\n{key}")
-        for principal, scope in self._given.get(role, ()):
+        for principal, scope in self.assigned(role):
             if scope is not None:
                 found[scope] |= {f"{role}\n{scope}"} | ({principal} if principal.startswith("group:") else set())
         return found.items()

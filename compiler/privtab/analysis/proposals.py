@@ -29,7 +29,7 @@ from privtab.analysis.what_can import what_can
 from privtab.ir.nodes import Has, Owner
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import State
 
 EXACT = 5_000
 """The largest number of rows in a state for which the gain of a proposal is computed exactly."""
@@ -96,11 +96,9 @@ def _candidates(reference: Reference, turned: HypotheticalDecision) -> list[Assi
     held = {f"role:{role}" for role in caller.roles}
     roles = {name for name in principals - held if name.startswith("role:")}
     groups = {name for name in principals if name.startswith("group:")}
-    groups |= {
-        row.principal
-        for row in turned.state.assignments
-        if f"role:{row.role}" in roles and row.principal.startswith("group:")
-    }
+    rows = turned.state.column("assignments", "role").where(role.removeprefix("role:") for role in roles)
+    holders = map(str, turned.state.column("assignments", "principal").take(rows))
+    groups |= {holder for holder in holders if holder.startswith("group:")}
     found: list[Assign | AddToGroup] = []
     for name in sorted(roles):
         role = name.removeprefix("role:")
@@ -152,13 +150,10 @@ class _Measure:
         if not self.exact:
             taken = {f"role:{c.role}" for c in way if isinstance(c, Assign)}
             taken |= {f"group:{c.group}" for c in way if isinstance(c, AddToGroup)}
-            return sum(self._about(row, taken) for row in self.state.grants) + len(way)
+            rows = self.state.column("grants", "grantee").where(taken)
+            return self.state.column("grants", "effect").take(rows).count("allow") + len(way)
         state = apply(self.state, self.request.user, way)
         return len(self._allowed(Reference(self.reference.program, state), state) - self._before)
-
-    @staticmethod
-    def _about(row: Grant, principals: set[str]) -> bool:
-        return row.grantee in principals and row.effect == "allow"
 
     def _allowed(self, reference: Reference, state: State) -> frozenset[tuple[str, Entity, bool]]:
         request = self.request

@@ -44,38 +44,33 @@ class Provenance:
         user = asked.user
         self._groups: dict[str, list[Step]] = defaultdict(list)
         if "state" in self.program.semantics.groups:
-            for n, (member, group) in enumerate(state.memberships):
-                if member == user:
-                    self._groups[group].append(
-                        self._step("membership", f"{user} is in group:{group}", "memberships", n)
-                    )
+            for n, group in self._rows_of("memberships", "user", {user}, "group"):
+                self._groups[group].append(self._step("membership", f"{user} is in group:{group}", "memberships", n))
         for group in sorted(asked.groups - set(self._groups)):
             self._groups[group].append(Step(kind="request", text=f"the request says that {user} is in group:{group}"))
         own = {f"user:{user}", *(f"group:{group}" for group in asked.groups)}
         self._roles: dict[str, list[tuple[Assignment, Step]]] = defaultdict(list)
-        for n, a in enumerate(state.assignments):
-            if a.principal in own:
-                within = "" if a.scope is None else f" within {a.scope}"
-                step = self._step(
-                    "assignment", f"{self._short(a.principal)} holds role:{a.role}{within}", "assignments", n
-                )
-                self._roles[f"role:{a.role}"].append((a, step))
+        for n in state.column("assignments", "principal").where(own):
+            a = state.assignments[n]
+            within = "" if a.scope is None else f" within {a.scope}"
+            step = self._step("assignment", f"{self._short(a.principal)} holds role:{a.role}{within}", "assignments", n)
+            self._roles[f"role:{a.role}"].append((a, step))
         everything = own | set(self._roles)
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
-        for n, grant in enumerate(state.grants):
-            if grant.grantee in everything:
-                verb = "granted to" if grant.effect == "allow" else "denied to"
-                text = f"{grant.privilege} {verb} {grant.grantee} at {grant.entity}"
-                kind: StepKind = "grant" if grant.effect == "allow" else "deny"
-                for privilege in names.given(grant.privilege, grant.entity.type):
-                    self._grants[grant.effect, privilege, str(grant.entity)].append(
-                        (grant, self._step(kind, text, "grants", n))
-                    )
+        for n in state.column("grants", "grantee").where(everything):
+            grant = state.grants[n]
+            verb = "granted to" if grant.effect == "allow" else "denied to"
+            text = f"{grant.privilege} {verb} {grant.grantee} at {grant.entity}"
+            kind: StepKind = "grant" if grant.effect == "allow" else "deny"
+            for privilege in names.given(grant.privilege, grant.entity.type):
+                self._grants[grant.effect, privilege, str(grant.entity)].append(
+                    (grant, self._step(kind, text, "grants", n))
+                )
         self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
-        for n, (entity, owner) in enumerate(state.owners):
-            if owner in everything:
-                step = self._step("owner", f"{entity} is owned by {owner}", "owners", n)
-                self._owners[str(entity)].append((owner, step))
+        for n in state.column("owners", "owner").where(everything):
+            entity, owner = state.owners[n]
+            step = self._step("owner", f"{entity} is owned by {owner}", "owners", n)
+            self._owners[str(entity)].append((owner, step))
 
     def of(self, atom: Atom) -> tuple[Chain, ...]:
         """Every chain through which an atom holds for the caller; empty if it does not hold."""
@@ -101,7 +96,7 @@ class Provenance:
                 is_self = self.asked.is_self(atom.target)
                 return ((Step(kind="self", text=f"that is {self.asked.user}"),),) if is_self else ()
             case ServiceAdmin():
-                rows = (n for n, user in enumerate(self.state.service_admins) if user == self.asked.user)
+                rows = self.state.column("service_admins", "user").where([self.asked.user])
                 text = f"{self.asked.user} is a service admin"
                 return tuple((self._step("service admin", text, "service_admins", n),) for n in rows)
             case _:
@@ -167,13 +162,19 @@ class Provenance:
         path = self.asked.path(target)
         if not path:
             return
-        for n, (user, entity) in enumerate(self.state.members):
-            if user == self.asked.user and str(entity) == path[-1]:
+        user = self.asked.user
+        for n, entity in self._rows_of("members", "user", {user}, "of"):
+            if entity == path[-1]:
                 yield (self._step("member", f"{user} is a member of {entity}", "members", n),)
         if self.program.entities[target.type].principal == "group":
             for group, steps in sorted(self._groups.items()):
                 if refers_to(group, path_of(path[-1])):
                     yield from ((step,) for step in steps)
+
+    def _rows_of(self, table: str, column: str, texts: set[str], other: str) -> Iterator[tuple[int, str]]:
+        """The rows with any of these texts in one column, and what they have in another."""
+        rows = self.state.column(table, column).where(texts)
+        return zip(rows, map(str, self.state.column(table, other).take(rows)), strict=True)
 
     def _step(self, kind: StepKind, text: str, table: str, number: int) -> Step:
         return Step(kind=kind, text=text, place=self.places.of(table, number))

@@ -115,9 +115,8 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             group = f"group:{change.group}"
             self.caller.groups |= {change.group}
             self.caller.principals |= {group}
-            for assignment in state.assignments:
-                if assignment.principal == group:
-                    self._hold(assignment.role, assignment.scope)
+            for row in state.column("assignments", "principal").where([group]):
+                self._hold(state.assignments[row].role, state.assignments[row].scope)
         self.state = apply(state, request.user, self.more)
         self.provenance = Provenance(self.caller, self.state)
         self._known: dict[Atom, frozenset[Changes]] = {}
@@ -146,8 +145,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         """The assignment of the role with this path, named by its full path if only that occurs in the state."""
         whole = path_of(path[-1])
         last = last_name(whole)
-        known = {a.role for a in self.state.assignments}
-        known |= {g.grantee.removeprefix("role:") for g in self.state.grants if g.grantee.startswith("role:")}
+        known = self.state.distinct(("assignments", "role"))
+        known |= {
+            g.removeprefix("role:") for g in self.state.column("grants", "grantee").names if g.startswith("role:")
+        }
         role = whole if whole in known and last not in known else last
         declared = self.program.roles.get(role)
         if declared is None or declared.scope is None:

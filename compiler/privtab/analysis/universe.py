@@ -12,11 +12,15 @@ from privtab.state.nodes import State
 
 
 def rows_entities(state: State) -> Iterator[Entity]:
-    """Every entity that a row of the state names; may repeat."""
-    yield from (entity for _, entity in state.members)
-    yield from (a.scope for a in state.assignments if a.scope is not None)
-    yield from (grant.entity for grant in state.grants)
-    yield from (entity for entity, _ in state.owners)
+    """Every entity that a row of the state names, once."""
+    columns = (("members", "of"), ("assignments", "scope"), ("grants", "entity"), ("owners", "entity"))
+    seen = dict.fromkeys(text for table, name in columns for text in state.column(table, name).names)
+    yield from map(Entity.parse, seen)
+
+
+def named_principals(state: State) -> set[str]:
+    """Every principal, as `user:alice`, that holds a role, has a grant or a denial, or owns something."""
+    return state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
 
 
 class Universe:
@@ -80,18 +84,14 @@ def universe(program: Program, state: State) -> Universe:
 def names(program: Program, state: State) -> frozenset[str]:
     """Every name that some row uses: of entities, as written in paths, and of principals."""
     found = {name for entity in rows_entities(state) for name in entity.names} | users(program, state)
-    found |= {a.role for a in state.assignments} | {group for _, group in state.memberships}
-    principals = [*(a.principal for a in state.assignments), *(g.grantee for g in state.grants)]
-    principals += [owner for _, owner in state.owners]
-    return frozenset(found | {principal.partition(":")[2] for principal in principals})
+    found |= state.distinct(("assignments", "role"), ("memberships", "group"))
+    return frozenset(found | {principal.partition(":")[2] for principal in named_principals(state)})
 
 
 def users(program: Program, state: State) -> frozenset[str]:
     """Every user that some row of the state names."""
-    found = {user for user, _ in state.members} | {user for user, _ in state.memberships} | set(state.service_admins)
-    principals = {a.principal for a in state.assignments} | {g.grantee for g in state.grants}
-    principals |= {owner for _, owner in state.owners}
-    found |= {p.removeprefix("user:") for p in principals if p.startswith("user:")}
+    found = state.distinct(("members", "user"), ("memberships", "user"), ("service_admins", "user"))
+    found |= {p.removeprefix("user:") for p in named_principals(state) if p.startswith("user:")}
     kinds = {t.name for t in program.entities.values() if t.principal == "user"}
     if kinds:
         found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in kinds and e.names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from privtab.analysis.universe import rows_entities, users
+from privtab.analysis.universe import named_principals, rows_entities, users
 from privtab.hints import nearest
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
@@ -46,13 +46,11 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
 
 def named(program: Program, state: State, kind: str) -> frozenset[str]:
     """Every group, or every role, that a row names, including roles that the policy declares."""
-    principals = {g.grantee for g in state.grants} | {owner for _, owner in state.owners}
-    principals |= {a.principal for a in state.assignments}
-    found = {p.partition(":")[2] for p in principals if p.startswith(f"{kind}:")}
+    found = {p.partition(":")[2] for p in named_principals(state) if p.startswith(f"{kind}:")}
     if kind == "group":
-        found |= {group for _, group in state.memberships}
+        found |= state.distinct(("memberships", "group"))
     else:
-        found |= {a.role for a in state.assignments} | set(program.roles)
+        found |= state.distinct(("assignments", "role")) | set(program.roles)
     types = {t.name for t in program.entities.values() if t.principal == kind}
     if types:
         found |= {decode_name(e.names[-1]) for e in rows_entities(state) if e.type in types and e.names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from privtab.ir.facts import Administers, Assigned, Carrier, Fact, Facts, Granted, HasRole, Is, Joined, Owned
@@ -169,5 +169,5 @@ def _fresh(name: str, taken: Mapping[str, object]) -> str:
     return name
 
 
-def _once(rows: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+def _once(rows: Iterable[Sequence[T]]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(row for some in rows for row in some))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -150,10 +150,10 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
             raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
 
 
-def _once(tables: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+def _once(tables: Iterable[Sequence[T]]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(row for table in tables for row in table))
 
 
-def _rest(rows: tuple[T, ...], gone: tuple[T, ...]) -> tuple[T, ...]:
+def _rest(rows: Sequence[T], gone: Sequence[T]) -> tuple[T, ...]:
     leaving = set(gone)
     return tuple(row for row in rows if row not in leaving)

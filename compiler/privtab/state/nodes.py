@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 from privtab.printable import printable
 from privtab.request import Entity
+from privtab.state.columns import Column, ListColumn, LongerColumn
 
 Effect: TypeAlias = Literal["allow", "deny"]
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
@@ -48,19 +49,95 @@ class Assignment:
     scope: Entity | None = None
 
 
+_ROWS: Mapping[str, tuple[str, ...]] = {
+    "members": ("user", "of"),
+    "memberships": ("user", "group"),
+    "owners": ("entity", "owner"),
+    "service_admins": ("user",),
+}
+"""The columns of the tables whose rows are plain tuples or texts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All rows of a state, in the order of the input. User and group names are bare."""
+    """All rows of a state, in the order of the input. User and group names are bare.
 
-    members: tuple[tuple[str, Entity], ...] = ()
+    Rows of a large state are made when they are looked at (`rows.ColumnRows`). `column` answers without making any.
+    """
+
+    members: Sequence[tuple[str, Entity]] = ()
     """(user, entity)"""
-    memberships: tuple[tuple[str, str], ...] = ()
+    memberships: Sequence[tuple[str, str]] = ()
     """(user, group)"""
-    assignments: tuple[Assignment, ...] = ()
-    grants: tuple[Grant, ...] = ()
-    owners: tuple[tuple[Entity, str], ...] = ()
+    assignments: Sequence[Assignment] = ()
+    grants: Sequence[Grant] = ()
+    owners: Sequence[tuple[Entity, str]] = ()
     """(entity, principal: `user:…`, `group:…` or `role:…`)"""
-    service_admins: tuple[str, ...] = ()
+    service_admins: Sequence[str] = ()
+    _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def column(self, table: str, name: str) -> Column:
+        """One column of a table, by the name that it has in files."""
+        found: Column | None = self._columns.get((table, name))
+        if found is None:
+            found = self._columns[table, name] = _column(getattr(self, table), table, name)
+        return found
+
+    def distinct(self, *columns: tuple[str, str]) -> set[str]:
+        """Every text in some columns, each given as (table, column)."""
+        return {text for table, name in columns for text in self.column(table, name).names}
+
+    def plus(self, table: str, row: object) -> State:
+        """The state with one more row."""
+        return replace(self, **{table: LongerRows(getattr(self, table), (row,))})
+
+
+class LongerRows(Sequence[Any]):
+    """Rows with more behind them, without copying the first."""
+
+    __slots__ = ("first", "more")
+
+    def __init__(self, first: Sequence[Any], more: tuple[Any, ...]) -> None:
+        self.first: Sequence[Any] = first.first if isinstance(first, LongerRows) else first
+        self.more: tuple[Any, ...] = (*first.more, *more) if isinstance(first, LongerRows) else more
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.more)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return (*self.first, *self.more)[at]
+        before = len(self.first)
+        return (
+            self.first[at]
+            if -len(self) <= at < before - len(self) or 0 <= at < before
+            else self.more[at - before if at >= 0 else at]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def column(self, table: str, name: str) -> Column:
+        """As State.column."""
+        return LongerColumn(_column(self.first, table, name), _column(self.more, table, name))
+
+
+def _column(rows: Sequence[Any], table: str, name: str) -> Column:
+    """The column of any rows: those that have columns say it themselves."""
+    of = getattr(rows, "column", None)
+    if of is not None:
+        found: Column = of(table, name)
+        return found
+    if table == "service_admins":
+        return ListColumn(rows)
+    if table in _ROWS:
+        at = _ROWS[table].index(name)
+        return ListColumn(str(row[at]) for row in rows)
+    values = (getattr(row, name) for row in rows)
+    return ListColumn(None if value is None else str(value) for value in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

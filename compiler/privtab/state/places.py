@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from privtab.state.nodes import RowLocation
@@ -13,7 +13,7 @@ from privtab.state.raw import RawRow
 class Places:
     """The read row of each row of a state, by table, in the order of the state's own tuples. Empty where nobody knows."""
 
-    rows: Mapping[str, tuple[RawRow, ...]] = field(default_factory=dict)
+    rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
 
     def of(self, table: str, number: int) -> RowLocation | None:
         """The place of the row with this 0-based number in the state's table."""

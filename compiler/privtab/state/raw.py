@@ -11,8 +11,10 @@ from privtab.state.nodes import TABLES, RowLocation, StateFinding
 
 LARGEST = 1 << 30
 """Bytes of a file that is read here as a whole, and that a Parquet file unpacks to."""
+LARGE = 20_000
+"""Rows of a table, or of a state, from which on they are handled as columns: loading numpy and pyarrow takes as long as fewer."""
 MOST_ROWS = 5_000_000
-"""Rows of one table that are read here: some 400 bytes of memory each."""
+"""Rows of one table that are read here: some 400 bytes of memory each where they are no columns."""
 MOST_VALUES = 30_000_000
 """Objects, lists and members of a JSON text."""
 _ADVICE = "`privtab state build` reads larger ones, in Spark"
@@ -61,8 +63,8 @@ class RawRow:
 class RawState:
     """Everything that was read: rows by table, in the order of the input, and what could not be read."""
 
-    rows: Mapping[str, tuple[RawRow, ...]] = field(default_factory=dict)
-    """Each of TABLES that has rows."""
+    rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
+    """Each of TABLES that has rows; large tables as `raw_table.RawTable`."""
     findings: tuple[StateFinding, ...] = ()
 
 
@@ -81,6 +83,8 @@ class RawReader:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[RawRow]] = {}
+        self.large: dict[str, Sequence[RawRow]] = {}
+        """Tables that were read as columns."""
         self.findings: list[StateFinding] = []
         self._full: set[str] = set()
         self.tables: set[str] = set()
@@ -88,9 +92,8 @@ class RawReader:
 
     def done(self) -> RawState:
         """What was read."""
-        return RawState(
-            rows={t: tuple(self.rows[t]) for t in TABLES if self.rows.get(t)}, findings=tuple(self.findings)
-        )
+        rows = self.large | {table: tuple(rows) for table, rows in self.rows.items()}
+        return RawState(rows={t: rows[t] for t in TABLES if rows.get(t)}, findings=tuple(self.findings))
 
     def report(
         self,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 
+from privtab.state import raw
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader, RawRow
 
 
 def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
     """Read the rows of `table`. Blank lines are no rows; a row's line is the one that it begins on."""
+    if text.count("\n") >= raw.LARGE and _columns(text, path, reading, table):
+        return
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] | None = None
     number, line = 0, 1
@@ -39,3 +42,40 @@ def read_csv(text: str, path: str, reading: RawReader, table: str) -> None:
         place = RowLocation(path=path, table=table, row=number + 1 if names else 0, line=line)
         message = f"not CSV: {error}; nothing after this place was read"
         reading.report("S002", message, place, help="a double quote inside quotes is written twice")
+
+
+def _columns(text: str, path: str, reading: RawReader, table: str) -> bool:
+    """Take the rows as columns; False where some line may be no plain row: quotes, blank lines, another number of cells."""
+    if '"' in text or "\0" in text or text.count("\r") != text.count("\r\n"):
+        return False
+    header, _, body = text.partition("\n")
+    names = header.removesuffix("\r").split(",")
+    if names == [""]:
+        return False
+    if not reading.header(table, names, RowLocation(path=path, table=table, row=0, line=1)):
+        return True
+    import pyarrow
+    from pyarrow import compute
+    from pyarrow import csv as arrow_csv
+
+    from privtab.state.coded import CodedColumn
+    from privtab.state.raw_table import take
+
+    content = body.encode()
+    try:
+        found = arrow_csv.read_csv(
+            pyarrow.BufferReader(content),
+            read_options=arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=max(len(content), 1)),
+            parse_options=arrow_csv.ParseOptions(quote_char=False),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pyarrow.string()), strings_can_be_null=False
+            ),
+        )
+    except pyarrow.ArrowException:
+        return False
+    lines = body.count("\n") + (not body.endswith("\n"))
+    longest = max((compute.max(compute.binary_length(column)).as_py() or 0) for column in found.columns)
+    if found.num_rows != lines or longest > csv.field_size_limit():
+        return False
+    take(reading, path, table, {name: CodedColumn.of(found[name]) for name in names}, line=2)
+    return True

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab._install import how_to_install
+from privtab.state import raw
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import LARGEST, MOST_ROWS, NotText, RawReader
 
@@ -21,7 +22,7 @@ def read_parquet(file: Path, path: str, reading: RawReader, table: str) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        advice = f"install the extra `fast` ({how_to_install('fast')}), or export the table as CSV"
+        advice = f"install the extra `compiler` ({how_to_install('compiler')}), or export the table as CSV"
         reading.report("S001", "reading Parquet needs pyarrow, which is not installed", place, help=advice)
         return
     format_ = table_format(file)
@@ -29,41 +30,107 @@ def read_parquet(file: Path, path: str, reading: RawReader, table: str) -> None:
         advice = "read it with `privtab state build`, or export its rows"
         reading.report("S001", f"is a table of {format_}, whose files hold deleted rows, too", place, help=advice)
         return
-    number = 0
     try:
-        for batch in _batches(file, table, reading, place):
-            names = batch.schema.names
-            columns = [_cells(column) for column in batch.columns]
-            for cells in zip(*columns, strict=True):
-                number += 1
-                reading.row(path, table, number, None, dict(zip(names, cells, strict=True)))
+        found = _File(file)
+        if not reading.header(table, found.names, place):
+            return
+        if found.rows > MOST_ROWS:
+            reading.too_much(f"`{table}` has {found.rows:,} rows, and {MOST_ROWS:,} is the most", place)
+        elif found.size > LARGEST:
+            reading.too_much(f"`{table}` unpacks to {found.size:,} bytes, and {LARGEST:,} is the most", place)
+        elif found.rows < raw.LARGE or not _columns(found, path, reading, table):
+            number = 0
+            for batch in found.batches():
+                for cells in zip(*map(_cells, batch.columns), strict=True):
+                    number += 1
+                    reading.row(path, table, number, None, dict(zip(found.names, cells, strict=True)))
     except (pyarrow.ArrowException, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         reading.report("S001", f"not a Parquet file that can be read: {said}", place)
 
 
-def _batches(file: Path, table: str, reading: RawReader, place: RowLocation) -> Iterator[Any]:
-    """Some rows at a time, their texts as dictionaries, which repeat nothing; none where there are too many or columns are wrong.
+class _File:
+    """A Parquet file, or a folder of them. Its texts are read as dictionaries, which repeat nothing.
 
     A kilobyte of Parquet may say one long text ten million times: sizes are asked of the file before anything is read.
     """
-    from pyarrow import dataset, types
 
-    found = dataset.dataset(file, format="parquet", partitioning=None)
-    if not reading.header(table, found.schema.names, place):
-        return
-    groups = [group for fragment in found.get_fragments() for group in fragment.row_groups]
-    rows, size = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
-    if rows > MOST_ROWS:
-        reading.too_much(f"`{table}` has {rows:,} rows, and {MOST_ROWS:,} is the most", place)
-        return
-    if size > LARGEST:
-        reading.too_much(f"`{table}` unpacks to {size:,} bytes, and {LARGEST:,} is the most", place)
-        return
-    texts = [field.name for field in found.schema if types.is_string(field.type) or types.is_large_string(field.type)]
-    as_written = dataset.ParquetFileFormat(read_options=dataset.ParquetReadOptions(dictionary_columns=texts))
-    read = dataset.dataset(file, format=as_written, partitioning=None)
-    yield from read.to_batches(batch_size=65536, batch_readahead=1, fragment_readahead=1, use_threads=False)
+    def __init__(self, file: Path) -> None:
+        from pyarrow import parquet
+
+        self._file = file
+        self.schema: Any
+        if file.is_dir():
+            from pyarrow import dataset
+
+            found = dataset.dataset(file, format="parquet", partitioning=None)
+            self.schema = found.schema
+            groups = [group for fragment in found.get_fragments() for group in fragment.row_groups]
+        else:
+            with parquet.ParquetFile(file) as opened:
+                self.schema = opened.schema_arrow
+                groups = [opened.metadata.row_group(at) for at in range(opened.metadata.num_row_groups)]
+        self.names: list[str] = self.schema.names
+        self.rows = sum(group.num_rows for group in groups)
+        self.size = sum(group.total_byte_size for group in groups)
+
+    @property
+    def texts(self) -> list[str]:
+        """The names of the columns of strings."""
+        from pyarrow import types
+
+        kinds = ((f.name, f.type.value_type if types.is_dictionary(f.type) else f.type) for f in self.schema)
+        return [name for name, kind in kinds if types.is_string(kind) or types.is_large_string(kind)]
+
+    def batches(self) -> Iterator[Any]:
+        """Some rows at a time."""
+        from pyarrow import parquet
+
+        if self._file.is_dir():
+            from pyarrow import dataset
+
+            as_written = dataset.ParquetFileFormat(
+                read_options=dataset.ParquetReadOptions(dictionary_columns=self.texts)
+            )
+            read = dataset.dataset(self._file, format=as_written, partitioning=None)
+            yield from read.to_batches(batch_size=65536, batch_readahead=1, fragment_readahead=1, use_threads=False)
+            return
+        with parquet.ParquetFile(self._file, read_dictionary=self.texts) as opened:
+            yield from opened.iter_batches(batch_size=65536, use_threads=False)
+
+    def table(self) -> Any:
+        """All rows."""
+        import pyarrow
+        from pyarrow import parquet
+
+        if self._file.is_dir():
+            return pyarrow.Table.from_batches(self.batches())
+        with parquet.ParquetFile(self._file, read_dictionary=self.texts) as opened:
+            return opened.read(use_threads=False)
+
+
+def _columns(found: _File, path: str, reading: RawReader, table: str) -> bool:
+    """Take the rows as columns; False where a column holds more than texts, whole numbers and nulls."""
+    import pyarrow
+    from pyarrow import types
+
+    from privtab.state.coded import CodedColumn
+    from privtab.state.raw_table import take
+
+    if any(not (f.name in found.texts or types.is_integer(f.type)) for f in found.schema):
+        return False
+    rows = found.table()
+    columns: dict[str, CodedColumn] = {}
+    for name in found.names:
+        texts = rows[name]
+        try:
+            for chunk in texts.chunks if types.is_dictionary(texts.type) else ():
+                chunk.dictionary.validate(full=True)
+        except pyarrow.ArrowInvalid:
+            return False  # not UTF-8
+        columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
+    take(reading, path, table, columns)
+    return True
 
 
 def table_format(path: Path) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal, TypeVar, cast
 
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
 from privtab.names import KINDS
 from privtab.request import Entity
+from privtab.state import raw as raw_rows
 from privtab.state.findings import in_order
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
@@ -35,24 +36,16 @@ def validate(program: Program, raw: RawState) -> tuple[State, tuple[StateFinding
 
 def validate_with_places(program: Program, raw: RawState) -> tuple[State, Places, tuple[StateFinding, ...]]:
     """As `validate`, with the place of each row of the state."""
-    checker = _Checker(program, raw)
-    grants = checker.table(
-        "grants", checker.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
-    )
-    owners = checker.table("owners", checker.owner)
-    checker.mentioned = {grant.grantee for grant in grants} | {owner for _, owner in owners}
-    state = State(
-        members=checker.table("members", checker.member),
-        memberships=checker.table("memberships", checker.membership),
-        assignments=checker.table("assignments", checker.assignment, lambda a: (a.principal, a.role, a.scope)),
-        grants=grants,
-        owners=owners,
-        service_admins=checker.table("service_admins", checker.service_admin),
-    )
+    checker = Checker(program, raw)
+    if sum(map(len, raw.rows.values())) < raw_rows.LARGE:
+        state = checker.state()
+    else:
+        from privtab.state.large import ColumnChecker
+
+        state = ColumnChecker(checker).state()
     checker.unheld(state)
     checker.uncounted()
-    places = Places(rows={table: tuple(rows) for table, rows in checker.kept.items()})
-    return state, places, in_order(checker.findings)
+    return state, Places(rows=checker.kept), in_order(checker.findings)
 
 
 class RowChecker:
@@ -84,10 +77,10 @@ class RowChecker:
 
     def nearly_declared(self, role: str) -> str | None:
         """The advice for a role that no row speaks of but that is spelt nearly like a declared one."""
-        return _Checker.nearly_declared(self._checker, role)
+        return Checker.nearly_declared(self._checker, role)
 
 
-class _Checker:
+class Checker:
     """One pass over the rows of a state. A row's method returns its value, or None after reporting an error."""
 
     def __init__(self, program: Program, raw: RawState) -> None:
@@ -96,7 +89,7 @@ class _Checker:
         self.names = StateNames(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
-        self.kept: dict[str, list[RawRow]] = {}
+        self.kept: dict[str, Sequence[RawRow]] = {}
         self.alike: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()
         self.mentioned: set[str] = set()
         self.grantable: dict[tuple[str, str], Problem | None] = {}
@@ -104,13 +97,29 @@ class _Checker:
         self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
         self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
 
+    def state(self) -> State:
+        """The state of the good rows, looked at one by one."""
+        grants = self.table(
+            "grants", self.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
+        )
+        owners = self.table("owners", self.owner)
+        self.mentioned = {grant.grantee for grant in grants} | {owner for _, owner in owners}
+        return State(
+            members=self.table("members", self.member),
+            memberships=self.table("memberships", self.membership),
+            assignments=self.table("assignments", self.assignment, lambda a: (a.principal, a.role, a.scope)),
+            grants=grants,
+            owners=owners,
+            service_admins=self.table("service_admins", self.service_admin),
+        )
+
     def table(
         self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
     ) -> tuple[T, ...]:
         """The good rows of one table; repetitions are reported and left out."""
         seen: dict[Hashable, int] = {}
         good: list[T] = []
-        kept = self.kept.setdefault(name, [])
+        self.kept[name] = kept = list[RawRow]()
         for row in self.raw.rows.get(name, ()):
             value = read(row)
             if value is None:
@@ -126,21 +135,22 @@ class _Checker:
 
     def unheld(self, state: State) -> None:
         """Note groups that rows speak of and nobody is in, and roles that nobody holds but one of nearly that name is."""
-        semantics = self.program.semantics
-        filled = {group for _, group in state.memberships}
-        held = {a.role for a in state.assignments} | set(self.program.roles)
+        in_state = self.program.semantics.groups == ("state",)
+        filled = state.distinct(("memberships", "group"))
+        held = state.distinct(("assignments", "role")) | set(self.program.roles)
         told: set[str] = set()
-        for table, column in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):
-            for row in self.kept[table]:
-                principal = row.cells[column]
-                kind, _, name = principal.partition(":")
-                if principal in told or kind not in ("group", "role"):
-                    continue
-                told.add(principal)
-                if kind == "group" and name not in filled and semantics.groups == ("state",):
-                    self.note(row, "S164", f"nobody is in `{principal}`", did_you_mean(name, filled))
-                elif kind == "role" and name not in held and (advice := did_you_mean(name, held)) is not None:
-                    self.note(row, "S165", f"nobody holds `{principal}`", advice)
+        for table, name in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):
+            column = state.column(table, name)
+            found = [p for p in column.names if p not in told and p.startswith(("group:", "role:"))]
+            told |= set(found)
+            nobody = [p for p in found if p.partition(":")[2] not in (filled if p[0] == "g" else held)]
+            for row, principal in sorted((column.where([p])[0], p) for p in nobody):
+                kind, _, bare = principal.partition(":")
+                if kind == "group" and in_state:
+                    advice = did_you_mean(bare, filled)
+                    self.note(self.kept[table][row], "S164", f"nobody is in `{principal}`", advice)
+                elif kind == "role" and (advice := did_you_mean(bare, held)) is not None:
+                    self.note(self.kept[table][row], "S165", f"nobody holds `{principal}`", advice)
 
     def grant(self, row: RawRow) -> Grant | None:
         """One row of `grants`."""
@@ -215,9 +225,7 @@ class _Checker:
             self.error(row, problem)
         if principal is None or role is None or problem is not None or (scope is None and "scope" in row.cells):
             return None
-        if role not in self.roles:
-            self.roles[role] = self.nearly_declared(role)
-        advice = self.roles[role]
+        advice = self.advice(role)
         if advice is not None:
             self.warn(row, "S152", f"role `{role}` is not declared, and no row grants it anything", advice)
         return Assignment(principal=principal, role=role, scope=scope)
@@ -243,6 +251,12 @@ class _Checker:
             advice = f"write the scope as `{self.names.shape(declared.scope)}`"
             return Problem("S151", f"`{scope}` is no scope for role `{role}`: it must be a `{declared.scope}`", advice)
         return None
+
+    def advice(self, role: str) -> str | None:
+        """As `nearly_declared`, worked out once for each role."""
+        if role not in self.roles:
+            self.roles[role] = self.nearly_declared(role)
+        return self.roles[role]
 
     def nearly_declared(self, role: str) -> str | None:
         """The advice for a role that does nothing but is spelt nearly like a declared one."""
@@ -330,7 +344,7 @@ class _Checker:
         )
 
 
-class _OneByOne(_Checker):
+class _OneByOne(Checker):
     """Knows no row but the one it looks at."""
 
     def nearly_declared(self, role: str) -> str | None:  # noqa: ARG002  (some other row may speak of it)

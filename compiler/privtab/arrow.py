@@ -1,0 +1,75 @@
+"""Arrow arrays from values, and back, without pandas: pyarrow's own ways load it, which takes longer than to read a state.
+
+Needs numpy and pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    """An array of strings, as `pa.array` makes of texts that are there and can be written in UTF-8.
+
+    >>> texts(["a", "", "ä"]).to_pylist()
+    ['a', '', 'ä']
+    """
+    joined = "".join(values)
+    content = joined.encode()
+    lengths = map(len, values) if len(content) == len(joined) else (len(value.encode()) for value in values)
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, len(values)), out=ends[1:])
+    if len(content) < 1 << 31:
+        buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(content)]
+        return pa.StringArray.from_buffers(len(values), *buffers[1:])
+    return pa.LargeStringArray.from_buffers(len(values), pa.py_buffer(ends), pa.py_buffer(content))
+
+
+def integers(values: npt.NDArray[np.int64]) -> pa.Array:
+    """An array of numbers, which shares the memory of `values`."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def truths(values: npt.NDArray[np.bool_]) -> pa.Array:
+    """An array of truth values."""
+    packed = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
+
+
+def numbers(array: pa.Array, null: int = -1) -> npt.NDArray[np.int64]:
+    """The whole numbers of an array.
+
+    >>> numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
+    [3, 4]
+    """
+    if array.null_count:
+        array = array.fill_null(null)
+    width = array.type.bit_width // 8
+    kind = np.dtype(f"{'u' if pa.types.is_unsigned_integer(array.type) else 'i'}{width}")
+    if not len(array):
+        return np.zeros(0, np.int64)
+    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width)
+    return found.astype(np.int64)
+
+
+def truth(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """The truth values of an array without nulls.
+
+    >>> truth(truths(np.array([True, False]))).tolist()
+    [True, False]
+    """
+    if not len(array):
+        return np.zeros(0, np.bool_)
+    bits = np.unpackbits(np.frombuffer(array.buffers()[1], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(np.bool_)
+
+
+def position(array: pa.Array, text: str) -> int:
+    """Where a text stands first in an array of strings; -1 where it does not."""
+    found: int = pc.index(array, texts([text])[0].cast(array.type)).as_py()
+    return found

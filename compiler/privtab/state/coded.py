@@ -1,0 +1,149 @@
+"""Columns of large tables: each text is kept once, and each row has its number. Needs numpy and pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from privtab import arrow
+
+Codes: TypeAlias = npt.NDArray[np.int64]
+Truth: TypeAlias = npt.NDArray[np.bool_]
+
+FEW = 16
+"""Questions that are answered by looking through the column, before it is sorted for more of them."""
+
+
+class CodedColumn:
+    """A column as numbers of its texts. As state.columns.Column; every text of `array` is some row's, and is there once."""
+
+    def __init__(self, codes: npt.NDArray[np.integer], array: pa.Array) -> None:
+        """`codes`: of each row the number of its text in `array`, -1 where it has none."""
+        self.codes: Codes = codes.astype(np.int64, copy=False)
+        self.array = array
+        self._asked = 0
+
+    @classmethod
+    def of(cls, texts: pa.Array | pa.ChunkedArray) -> CodedColumn:
+        """From an Arrow column of strings, or of dictionaries of them."""
+        if isinstance(texts, pa.ChunkedArray):
+            if pa.types.is_dictionary(texts.type):
+                texts = texts.unify_dictionaries()
+            texts = texts.combine_chunks()
+        coded = texts if isinstance(texts, pa.DictionaryArray) else texts.cast(pa.string()).dictionary_encode()
+        found = cls(arrow.numbers(coded.indices), coded.dictionary.cast(pa.string()))
+        return (
+            found if coded is not texts else found.mapped(found.array)
+        )  # a file's own may say texts twice, or in vain
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[str | None]) -> CodedColumn:
+        """From single texts, however long and often repeated they are."""
+        numbers: dict[str, int] = {}
+        codes = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
+        return cls(np.array(codes, np.int64), arrow.texts(list(numbers)))
+
+    def compact(self) -> CodedColumn:
+        """Without texts that no row holds."""
+        return self.mapped(self.array)
+
+    def meaning(self, to: pa.Array) -> CodedColumn:
+        """As `mapped`; itself where each text stands for itself."""
+        return self if to.equals(self.array) else self.mapped(to)
+
+    def mapped(self, to: pa.Array) -> CodedColumn:
+        """The column with `to[number]` for each text: equal ones become one, those that no row holds are left out."""
+        once = to.dictionary_encode()
+        new = np.append(arrow.numbers(once.indices), -1)
+        codes = new[self.codes]
+        used = np.zeros(len(once.dictionary) + 1, np.bool_)
+        used[codes] = True
+        if used[:-1].all():
+            return CodedColumn(codes, once.dictionary)
+        number = np.append(np.cumsum(used[:-1]) - 1, -1)
+        return CodedColumn(number[codes], once.dictionary.filter(arrow.truths(used[:-1])))
+
+    def rows(self, kept: npt.NDArray[np.integer] | Truth) -> CodedColumn:
+        """Some of the rows, ascending."""
+        codes = self.codes[kept]
+        return self if len(codes) == len(self) else CodedColumn(codes, self.array).mapped(self.array)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[str | None]:
+        names: list[str | None] = [*self.names, None]
+        return (names[code] for code in self.codes.tolist())
+
+    def __getstate__(self) -> tuple[Codes, pa.Array]:
+        return self.codes, self.array
+
+    def __setstate__(self, state: tuple[Codes, pa.Array]) -> None:
+        CodedColumn.__init__(self, *state)
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """As Column.names."""
+        found: list[str] = self.array.to_pylist()
+        return found
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Each text's number."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def runs(self) -> tuple[Codes, Codes]:
+        """The rows, those of each text together; and where each text's begin in there, from -1's on."""
+        order = np.argsort(self.codes, kind="stable")
+        first = np.searchsorted(self.codes[order], np.arange(-1, len(self.array) + 1))
+        return order, first
+
+    def where(self, texts: Iterable[str]) -> list[int]:
+        """As Column.where."""
+        asked = set(texts)
+        self._asked += len(asked)
+        if self._asked <= FEW and "numbers" not in self.__dict__:
+            found = [number for text in asked if (number := arrow.position(self.array, text)) >= 0]
+        else:
+            found = [self.numbers[text] for text in asked if text in self.numbers]
+        if not found:
+            return []
+        if self._asked <= FEW and "runs" not in self.__dict__:
+            rows = np.flatnonzero(self.codes == found[0] if len(found) == 1 else np.isin(self.codes, found))
+        else:
+            order, first = self.runs
+            runs = [order[first[number + 1] : first[number + 2]] for number in found]
+            rows = runs[0] if len(runs) == 1 else np.sort(np.concatenate(runs))
+        listed: list[int] = rows.tolist()
+        return listed
+
+    def take(self, rows: Iterable[int]) -> list[str | None]:
+        """As Column.take."""
+        codes = self.codes[np.fromiter(rows, np.int64)].tolist()
+        if "names" in self.__dict__ or len(codes) > FEW:
+            names = self.names
+            return [None if code < 0 else names[code] for code in codes]
+        return [None if code < 0 else self.array[code].as_py() for code in codes]
+
+
+def groups(columns: Iterable[CodedColumn]) -> Codes:
+    """Rows by what several columns hold together: equal numbers for equal rows."""
+    found: Codes | None = None
+    size = 1
+    for column in columns:
+        more = len(column.array) + 1
+        if found is None:
+            found, size = column.codes + 1, more
+            continue
+        if size * more >= 1 << 62:
+            once, found = np.unique(found, return_inverse=True)
+            size = len(once)
+        found, size = found * more + column.codes + 1, size * more
+    assert found is not None
+    return found

@@ -1,0 +1,95 @@
+"""Columns of a state's tables, asked by text: which rows hold a text, and what other rows hold.
+
+Entities are texts here, `table:m/c/s/t`. Standard library only: `coded.py` has the columns of large states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Protocol
+
+
+class Column(Protocol):
+    """The texts of one column, by row from 0 on; None where a row has none."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def __iter__(self) -> Iterator[str | None]:
+        """The text of each row."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Every text that some row holds, once."""
+
+    def where(self, texts: Iterable[str]) -> list[int]:
+        """The rows that hold any of the texts, ascending."""
+
+    def take(self, rows: Iterable[int]) -> list[str | None]:
+        """The texts of some rows."""
+
+
+class ListColumn:
+    """A column of few rows."""
+
+    def __init__(self, texts: Iterable[str | None]) -> None:
+        self._texts = list(texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self._texts)
+
+    @cached_property
+    def _rows(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row, text in enumerate(self._texts):
+            if text is not None:
+                found.setdefault(text, []).append(row)
+        return found
+
+    @property
+    def names(self) -> Sequence[str]:
+        """As Column.names."""
+        return tuple(self._rows)
+
+    def where(self, texts: Iterable[str]) -> list[int]:
+        """As Column.where."""
+        found = [rows for text in set(texts) if (rows := self._rows.get(text))]
+        return found[0] if len(found) == 1 else sorted(chain.from_iterable(found))
+
+    def take(self, rows: Iterable[int]) -> list[str | None]:
+        """As Column.take."""
+        return [self._texts[row] for row in rows]
+
+
+class LongerColumn:
+    """A column with more rows behind its last."""
+
+    def __init__(self, first: Column, more: Column) -> None:
+        self._first = first
+        self._more = more
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._more)
+
+    def __iter__(self) -> Iterator[str | None]:
+        return chain(self._first, self._more)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """As Column.names."""
+        return tuple(dict.fromkeys((*self._first.names, *self._more.names)))
+
+    def where(self, texts: Iterable[str]) -> list[int]:
+        """As Column.where."""
+        asked, before = set(texts), len(self._first)
+        return [*self._first.where(asked), *(before + row for row in self._more.where(asked))]
+
+    def take(self, rows: Iterable[int]) -> list[str | None]:
+        """As Column.take."""
+        before = len(self._first)
+        return [(self._first.take([r]) if r < before else self._more.take([r - before]))[0] for r in rows]

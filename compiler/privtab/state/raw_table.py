@@ -1,0 +1,103 @@
+"""Rows of a large table as they were read: columns of texts, of which single rows are made for findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from privtab import arrow
+from privtab.state import raw
+from privtab.state.coded import CodedColumn, Codes
+from privtab.state.nodes import RowLocation
+from privtab.state.raw import COLUMNS, RawReader, RawRow
+
+
+class RawTable(Sequence[RawRow]):
+    """The rows of one table. `columns` are in the order of the file; each row's cells are texts, or absent where they may be."""
+
+    def __init__(
+        self, path: str, table: str, columns: Mapping[str, CodedColumn], numbers: Codes, lines: Codes | None
+    ) -> None:
+        self.path = path
+        self.table = table
+        self.columns = dict(columns)
+        self.numbers = numbers
+        """The 1-based number of each row in its table."""
+        self.lines = lines
+
+    @classmethod
+    def of(cls, rows: Sequence[RawRow]) -> RawTable:
+        """From single rows of one file, of which there is at least one."""
+        if isinstance(rows, RawTable):
+            return rows
+        first = rows[0]
+        columns = {name: CodedColumn.of_texts(row.cells.get(name) for row in rows) for name in COLUMNS[first.table].all}
+        lines = None if first.line is None else np.array([row.line for row in rows], np.int64)
+        return cls(first.path, first.table, columns, np.array([row.number for row in rows], np.int64), lines)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return tuple(self[row] for row in range(len(self))[at])
+        row = range(len(self))[at]
+        found = ((name, column, column.codes[row]) for name, column in self.columns.items())
+        cells = {name: column.names[code] for name, column, code in found if code >= 0}  # shared, however long they are
+        if len(cells) < len(self.columns):
+            cells = {name: cells[name] for name in COLUMNS[self.table].all if name in cells}
+        line = None if self.lines is None else int(self.lines[row])
+        return RawRow(self.path, self.table, int(self.numbers[row]), line, cells)
+
+    def __iter__(self) -> Iterator[RawRow]:
+        return (self[row] for row in range(len(self)))
+
+    def rows(self, kept: Codes) -> KeptRows:
+        """Some of the rows."""
+        return KeptRows(self, kept)
+
+
+class KeptRows(Sequence[RawRow]):
+    """The rows of a table that a state kept."""
+
+    def __init__(self, table: RawTable, kept: Codes) -> None:
+        self._table = table
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, at: Any) -> Any:
+        return tuple(self)[at] if isinstance(at, slice) else self._table[int(self._kept[at])]
+
+
+def take(
+    reading: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None
+) -> None:
+    """Take the rows of a table that has the right columns; what is wrong with a row is reported row by row.
+
+    `line`: the line of the first row, where each row has one.
+    """
+    good = np.ones(len(next(iter(columns.values()))), np.bool_)
+    taken: dict[str, CodedColumn] = {}
+    for name, column in columns.items():
+        empty = arrow.position(column.array, "")
+        absent = column.codes < 0 if empty < 0 else (column.codes < 0) | (column.codes == empty)
+        if name in COLUMNS[table].required:
+            good &= ~absent
+        taken[name] = column if empty < 0 else CodedColumn(np.where(absent, -1, column.codes), column.array).compact()
+    for row in np.flatnonzero(~good).tolist():
+        cells = {name: None if (at := c.codes[row]) < 0 else c.names[at] for name, c in columns.items()}
+        reading.row(path, table, row + 1, None if line is None else line + row, cells)
+    kept = np.flatnonzero(good)
+    if len(kept) > raw.MOST_ROWS:
+        row = int(kept[raw.MOST_ROWS])
+        place = RowLocation(path=path, table=table, row=row + 1, line=None if line is None else line + row)
+        reading.too_much(f"`{table}` has more than {raw.MOST_ROWS:,} rows", place)
+        kept = kept[: raw.MOST_ROWS]
+    if len(kept):
+        order = COLUMNS[table].all if line is None else taken  # CSV shows good rows as they are written
+        rows = {name: taken[name].rows(kept) for name in order if name in taken}
+        reading.large[table] = RawTable(path, table, rows, kept + 1, None if line is None else kept + line)

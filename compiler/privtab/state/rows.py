@@ -1,0 +1,78 @@
+"""Rows of a large state: columns, of which rows are made when they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from privtab.request import Entity
+from privtab.state.nodes import Assignment, Grant
+
+if TYPE_CHECKING:
+    from privtab.state.coded import CodedColumn
+
+_ENTITIES = ("entity", "of", "scope")
+_MAKE: Mapping[str, Callable[..., Any]] = {
+    "members": lambda user, of: (user, of),
+    "memberships": lambda user, group: (user, group),
+    "assignments": lambda principal, role, scope: Assignment(principal=principal, role=role, scope=scope),
+    "grants": lambda grantee, effect, privilege, entity: Grant(
+        grantee=grantee, effect=effect, privilege=privilege, entity=entity
+    ),
+    "owners": lambda entity, owner: (entity, owner),
+    "service_admins": lambda user: user,
+}
+
+
+class ColumnRows(Sequence[Any]):
+    """The rows of one table, as `State` has them."""
+
+    def __init__(self, table: str, columns: Mapping[str, CodedColumn]) -> None:
+        """`columns`: all that the table has, in its order."""
+        self.table = table
+        self.columns = dict(columns)
+
+    def column(self, table: str, name: str) -> CodedColumn:
+        """As State.column."""
+        assert table == self.table
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return self._rows[at]
+        if "_rows" in self.__dict__:
+            return self._rows[at]
+        row = range(len(self))[at]
+        return _MAKE[self.table](*(_value(name, column.take([row])[0]) for name, column in self.columns.items()))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    @cached_property
+    def _rows(self) -> tuple[Any, ...]:
+        """All rows; texts and entities that are repeated are one object."""
+        values = []
+        for name, column in self.columns.items():
+            known = [*(_value(name, text) for text in column.names), None]
+            values.append([known[code] for code in column.codes.tolist()])
+        return tuple(map(_MAKE[self.table], *values))
+
+    def __getstate__(self) -> tuple[str, Mapping[str, CodedColumn]]:
+        return self.table, self.columns
+
+    def __setstate__(self, state: tuple[str, Mapping[str, CodedColumn]]) -> None:
+        ColumnRows.__init__(self, *state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+def _value(column: str, text: str | None) -> Any:
+    return Entity.parse(text) if text is not None and column in _ENTITIES else text

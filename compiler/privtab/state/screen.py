@@ -1,0 +1,154 @@
+"""Which rows of large tables need no finding, decided on the distinct texts of their columns.
+
+What is said of the other rows is `validate`'s to say, row by row: here nothing is worded. A text that is not plainly good is
+looked at once by the same code that reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab import arrow
+from privtab.characters import LONGEST_NAME
+from privtab.names import KINDS
+from privtab.request import Entity
+from privtab.state.coded import CodedColumn, Codes, Truth, groups
+from privtab.state.names import Problem, StateNames
+from privtab.state.raw_table import RawTable
+
+_ODD = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
+"""Controls, separators and unassigned characters; wildcards and escapes; spaces at an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is known of each distinct text of a column: whether it needs no finding, its kind by number, and what it stands for."""
+
+    good: Truth
+    kinds: Codes
+    means: pa.Array
+
+    def of_rows(self, column: CodedColumn) -> tuple[Truth, Codes]:
+        """The same by row; a row without a text is good."""
+        return np.append(self.good, True)[column.codes], np.append(self.kinds, -1)[column.codes]
+
+
+class TextJudge:
+    """Judges texts of columns by the names of one policy."""
+
+    def __init__(self, names: StateNames) -> None:
+        self.names = names
+        self.types = tuple(names.program.entities)
+        """Entity types by number."""
+
+    def entities(self, column: CodedColumn) -> Judged:
+        """Entities; a kind is an entity type."""
+        texts = column.array
+        slashes = arrow.numbers(pc.count_substring(texts, "/"))
+        plain = self._plain(texts, r"|//|/\z|\A[^:]*:(?:/|\z)")
+        kinds = np.full(len(texts), -1, np.int64)
+        for number, type_ in enumerate(self.types):
+            depth = self.names.program.depths[type_]
+            if depth:
+                kinds[plain & (slashes == depth - 1) & _begin(texts, f"{type_}:")] = number
+
+        def read(text: str) -> tuple[int, str] | None:
+            found = self.names.entity(text)
+            return (self.types.index(found.type), text) if isinstance(found, Entity) else None
+
+        return _judged(texts, kinds, texts, read)
+
+    def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Judged:
+        """Principals as `kind:name`, or names alone of the kind `bare`; kinds are as in KINDS."""
+        texts = column.array
+        colons = arrow.numbers(pc.count_substring(texts, ":"))
+        plain = self._plain(texts, r"|:\z") & (colons == 1)
+        kinds = np.full(len(texts), -1, np.int64)
+        for number, kind in enumerate(KINDS):
+            if kind in allowed:
+                kinds[plain & _begin(texts, f"{kind}:")] = number
+
+        def read(text: str) -> tuple[int, str] | None:
+            found = self.names.principal(text, KINDS if bare else tuple(allowed), bare)
+            if isinstance(found, Problem) or found[0] not in allowed:
+                return None
+            return KINDS.index(found[0]), f"{found[0]}:{found[1]}" if bare else text
+
+        return _judged(texts, kinds, texts, read)
+
+    def bare(self, column: CodedColumn, kind: str) -> Judged:
+        """Names of one kind."""
+        texts = column.array
+        colons = arrow.numbers(pc.count_substring(texts, ":"))
+        kinds = np.where(self._plain(texts, "") & (colons == 0), 0, -1)
+
+        def read(text: str) -> tuple[int, str] | None:
+            found = self.names.bare(text, kind)
+            return None if isinstance(found, Problem) else (0, found)
+
+        return _judged(texts, kinds, texts, read)
+
+    def each(self, column: CodedColumn, good: Callable[[str], bool], means: Callable[[str], str] = str) -> Judged:
+        """Texts of which there are few."""
+        found = [good(text) for text in column.names]
+        texts = arrow.texts([means(text) for text in column.names])
+        return Judged(np.array(found, np.bool_), np.arange(len(found)), texts)
+
+    def _plain(self, texts: pa.Array, more: str) -> Truth:
+        odd = arrow.truth(pc.match_substring_regex(texts, _ODD + more))
+        short: Truth = arrow.numbers(pc.binary_length(texts)) <= LONGEST_NAME
+        return short & ~odd
+
+
+def _begin(texts: pa.Array, prefix: str) -> Truth:
+    return arrow.truth(pc.starts_with(texts, prefix))
+
+
+def _judged(
+    texts: pa.Array, kinds: npt.NDArray[np.int64], means: pa.Array, read: Callable[[str], tuple[int, str] | None]
+) -> Judged:
+    """With the texts that are not plainly good read one by one."""
+    good = kinds >= 0
+    rest = np.flatnonzero(~good)
+    changed: dict[int, str] = {}
+    for at, text in zip(rest.tolist(), texts.take(arrow.integers(rest)).to_pylist(), strict=True):
+        found = read(text)
+        if found is not None:
+            kinds[at] = found[0]
+            good[at] = text == text.strip()
+            if found[1] != text:
+                changed[at] = found[1]
+    if changed:
+        listed = means.to_pylist()
+        for at, text in changed.items():
+            listed[at] = text
+        means = arrow.texts(listed)
+    return Judged(good, kinds, means)
+
+
+def all_pairs(one: Codes, other: Codes, good: Callable[[int, int], bool]) -> Truth:
+    """Which rows have a good pair of numbers, each different pair being asked about once; numbers are -1 or more."""
+    once, at = np.unique((one + 1) << 32 | (other + 1), return_inverse=True)
+    pairs = ((pair >> 32, pair & 0xFFFFFFFF) for pair in once.tolist())
+    found: Truth = np.array([good(a - 1, b - 1) for a, b in pairs], np.bool_)[at]
+    return found
+
+
+def repeated(columns: Mapping[str, CodedColumn]) -> Codes:
+    """Of each row the first that says the same; its own number where it is the first."""
+    found = groups(columns.values())
+    _, first, at = np.unique(found, return_index=True, return_inverse=True)
+    result: Codes = first[at]
+    return result
+
+
+def column(table: RawTable, name: str) -> CodedColumn:
+    """A column of a table, which may have left it out."""
+    found = table.columns.get(name)
+    return CodedColumn(np.full(len(table), -1, np.int64), arrow.texts([])) if found is None else found

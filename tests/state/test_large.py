@@ -1,0 +1,316 @@
+"""Large states are read and checked by columns: the same state, places and findings as row by row."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from privtab.analysis.changes import AddToGroup, Assign, apply
+from privtab.ir.nodes import Program
+from privtab.state import raw
+from privtab.state.holdings import Holdings
+from privtab.state.load import from_tables, load
+from privtab.state.nodes import TABLES, State, StateFinding
+from privtab.state.places import Places
+from privtab.state.raw import COLUMNS
+from privtab.state.rows import ColumnRows
+from privtab.state.validate import validate_with_places
+
+Checked = tuple[State, Places, tuple[StateFinding, ...]]
+
+USERS = [
+    "ann",
+    "ben",
+    "user:ann",
+    "user:",
+    "user:user:x",
+    "group:hr",
+    "User:ann",
+    " cem",
+    "dé",
+    "%2A",
+    "*",
+    "a*",
+    "a\tb",
+    "arn:aws:x",
+]
+GROUPS = ["hr", "group:hr", "it", "user:it", "?", "group:group:hr", "h r"]
+ROLES = ["keeper", "Keeper", "schema-administrator", "visitor", "role:visitor", "own", "keepr", "%"]
+PRINCIPALS = [
+    "user:ann",
+    "group:hr",
+    "group:hrs",
+    "role:keeper",
+    "role:own",
+    "ann",
+    "usr:ann",
+    "role:",
+    "group: it",
+    "user:a:b",
+    "role:*",
+]
+ENTITIES = [
+    "lake:l", "schema:l/s", "table:l/s/t", "table:l/s", "table:l//t", "table:l/s/", "settings:l/s", "user:l/ann",
+    "group:l/hr", "lake", "lake:", "tabel:l/s/t", "table:l/s/*", "table:l/s/a%2Fb", "table:l/s/a%b", "*:l", "lake:l ",
+    "table:l/ s/t", "lake:" + "x" * 70_000,
+]  # fmt: skip
+PRIVILEGES = ["SELECT", "MODIFY", "OLD", "READ", "ADD_TABLE", "ALL", "EVERYTHING", "MANAGE", "SELEKT", "*", "SELECT "]
+CELLS = {
+    "user": USERS,
+    "group": GROUPS,
+    "of": ENTITIES,
+    "principal": PRINCIPALS,
+    "role": ROLES,
+    "scope": ["", "lake:l", "schema:l/s", "table:l/s/t", "lake:*"],
+    "grantee": PRINCIPALS,
+    "effect": ["allow", "deny", "ALLOW", "Deny", "alow"],
+    "privilege": PRIVILEGES,
+    "entity": ENTITIES,
+    "owner": [*USERS, *PRINCIPALS],
+}
+
+
+@st.composite
+def states(draw: st.DrawFn) -> dict[str, list[dict[str, str]]]:
+    """Tables whose cells are good or bad in every way, some rows twice."""
+    tables = {}
+    for table in TABLES:
+        cells = {name: st.sampled_from(CELLS[name]) for name in COLUMNS[table].all}
+        tables[table] = draw(st.lists(st.fixed_dictionaries(cells), max_size=12))
+    return tables
+
+
+@contextmanager
+def large(rows: int) -> Iterator[None]:
+    """States count as large from that many rows on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(raw, "LARGE", rows)
+        yield
+
+
+def both_ways(program: Program, read: Any) -> tuple[Checked, Checked]:
+    """What comes of the rows that `read` gives, looked at one by one and by columns."""
+    found = []
+    for rows in (10**9, 0):
+        with large(rows):
+            found.append(validate_with_places(program, read()))
+    return found[0], found[1]
+
+
+def agree(one: Checked, other: Checked) -> None:
+    """The same states, places and findings: code, words, advice and cells, in the same order."""
+    assert [(f, list(f.row.items())) for f in one[2]] == [(f, list(f.row.items())) for f in other[2]]
+    for table in TABLES:
+        rows = getattr(one[0], table)
+        assert tuple(rows) == tuple(getattr(other[0], table))
+        assert [one[1].of(table, n) for n in range(len(rows))] == [other[1].of(table, n) for n in range(len(rows))]
+    assert one[0] == other[0]
+
+
+def programs(program: Program) -> list[Program]:
+    """Policies that take fewer rows for good."""
+    plain = replace(program.semantics, deny="none", owner=None, groups=("request",))
+    return [program, replace(program, semantics=plain)]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tables=states())
+def test_columns_and_rows_agree_on_good_and_bad_states(
+    program: Program, tables: dict[str, list[dict[str, str]]]
+) -> None:
+    for policy in programs(program):
+        agree(*both_ways(policy, lambda: from_tables(tables, "state.json")))
+
+
+def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str = "\n") -> None:
+    """The tables as files, columns the other way round."""
+    for table, rows in tables.items():
+        with (folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
+            columns = COLUMNS[table].all[::-1]
+            writer = csv.writer(file, lineterminator=end)
+            writer.writerow(columns)
+            writer.writerows([row[name] for name in columns] for row in rows)
+
+
+def write_parquet(folder: Path, tables: dict[str, list[dict[str, str]]], *, null: bool) -> None:
+    """The tables as files; some cells null."""
+    for table, rows in tables.items():
+        columns = {
+            name: pyarrow.array(
+                [None if null and n % 5 == 0 else row[name] for n, row in enumerate(rows)], pyarrow.string()
+            )
+            for name in COLUMNS[table].all
+        }
+        pyarrow.parquet.write_table(pyarrow.table(columns), folder / f"{table}.parquet", row_group_size=5)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tables=states())
+def test_files_are_read_alike(
+    program: Program, tables: dict[str, list[dict[str, str]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for number in range(4):
+        folder = tmp_path_factory.mktemp("state")
+        if number < 2:
+            write_csv(folder, tables, end="\r\n" if number else "\n")
+        else:
+            write_parquet(folder, tables, null=number == 3)
+        agree(*both_ways(program, partial(load, folder)))
+
+
+ODD = {
+    "quotes": 'user,group\n"ann",hr\nben,"h,r"\n"a\nb",it\ncem,it\n',
+    "blank lines": "user,group\n\nann,hr\n\n\nben,hr\n",
+    "no last line break": "user,group\nann,hr\nben,hr",
+    "too many cells": "user,group\nann,hr,x\nben,hr\n",
+    "too few cells": "user,group\nann\nben,hr\n",
+    "an empty cell": "user,group\nann,\n,hr\nben,hr\n",
+    "a lone carriage return": "user,group\nann,hr\rben,hr\ncem,hr\n",
+    "both line breaks": "user,group\r\nann,hr\nben,hr\r\n",
+    "an unclosed quote": 'user,group\nann,hr\n"ben,hr\n',
+    "no rows": "user,group\n",
+    "no column": "\nuser,group\nann,hr\n",
+    "a wrong column": "user,gruop\nann,hr\n",
+    "a column twice": "user,user,group\nann,ann,hr\n",
+    "semicolons": "user;group\nann;hr\n",
+    "a very long cell": f"user,group\n{'x' * 140_000},hr\nann,hr\n",
+    "a zero": "user,group\nann\0,hr\nben,hr\n",
+    "a byte order mark": "\ufeffuser,group\nann,hr\n",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_odd_csv_is_read_alike(program: Program, tmp_path: Path, text: str) -> None:
+    (tmp_path / "memberships.csv").write_bytes(text.encode())
+    agree(*both_ways(program, lambda: load(tmp_path)))
+
+
+PARQUET = {
+    "numbers": [1, 2, -3],
+    "truth values": [True, False, None],
+    "lists": [["a"], None, []],
+    "bytes": [b"a", b"\xff", None],
+    "empty texts": ["", "a", None],
+    "nothing": [None, None, None],
+}
+
+
+@pytest.mark.parametrize("values", PARQUET.values(), ids=PARQUET)
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_odd_parquet_is_read_alike(program: Program, tmp_path: Path, values: list[Any], folder: bool) -> None:
+    users = pyarrow.array(values)
+    scopes = pyarrow.array(["lake:l", "", None])
+    roles = pyarrow.array(["own", "own", "keeper"]).dictionary_encode()
+    table = pyarrow.table({"role": roles, "principal": users, "scope": scopes})
+    file = tmp_path / "assignments.parquet"
+    if folder:
+        file.mkdir()
+        file = file / "part-0.parquet"
+    pyarrow.parquet.write_table(table, file)
+    agree(*both_ways(program, lambda: load(tmp_path)))
+
+
+def test_more_rows_than_are_read(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw, "MOST_ROWS", 2)
+    (tmp_path / "memberships.csv").write_text("user,group\nann,hr\n,hr\nben,hr\ncem,hr\ndan,hr\n", encoding="utf-8")
+    agree(*both_ways(program, lambda: load(tmp_path)))
+
+
+def rich() -> dict[str, list[dict[str, str]]]:
+    """A good state with something in every table."""
+    return {
+        "members": [{"user": u, "of": "lake:l"} for u in ("ann", "ben")],
+        "memberships": [{"user": "ann", "group": "hr"}, {"user": "ben", "group": "it"}],
+        "assignments": [
+            {"principal": "group:hr", "role": "own"},
+            {"principal": "user:ben", "role": "keeper", "scope": "lake:l"},
+        ],
+        "grants": [
+            {"grantee": "role:own", "effect": e, "privilege": p, "entity": "table:l/s/t"}
+            for e, p in (("allow", "ALL"), ("deny", "MODIFY"))
+        ],
+        "owners": [{"entity": "schema:l/s", "owner": "user:ann"}],
+        "service_admins": [{"user": "root"}],
+    }
+
+
+def test_questions_have_the_same_answers(program: Program) -> None:
+    (rows, _, _), (columns, _, _) = both_ways(program, lambda: from_tables(rich(), "s"))
+    assert isinstance(columns.grants, ColumnRows)
+    changes = (AddToGroup(group="it"), Assign(role="own"))
+    for one, other in ((rows, columns), (apply(rows, "cem", changes), apply(columns, "cem", changes))):
+        asked, told = Holdings(program, one), Holdings(program, other)
+        for user in ("ann", "ben", "cem", "root", "nobody"):
+            assert asked.principals(user) == told.principals(user)
+            assert asked.scoped(user) == told.scoped(user)
+            assert asked.roles(user) == told.roles(user)
+            assert asked.is_member(user, "lake:l") == told.is_member(user, "lake:l")
+        for principal in ("group:hr", "role:own", "role:keeper"):
+            assert asked.alone(principal) == told.alone(principal)
+        for privilege in program.privileges:
+            assert asked.grants_on(privilege, "table:l/s/t") == told.grants_on(privilege, "table:l/s/t")
+        assert asked.owners("schema:l/s") == told.owners("schema:l/s")
+
+
+@pytest.mark.parametrize("asked", [1, 3, 40])
+def test_columns_say_which_rows_hold_a_text(asked: int) -> None:
+    from privtab.state.coded import CodedColumn
+    from privtab.state.columns import ListColumn, LongerColumn
+
+    texts = [None if n % 7 == 0 else f"t{n % 50}" for n in range(300)]
+    coded, plain = CodedColumn.of_texts(texts), ListColumn(texts)
+    longer = LongerColumn(CodedColumn.of_texts(texts[:200]), ListColumn(texts[200:]))
+    for column in (coded, longer):
+        assert list(column) == texts
+        assert sorted(column.names) == sorted(plain.names)
+        for text in [f"t{n}" for n in range(asked)]:
+            assert column.where([text]) == plain.where([text])
+        several = [f"t{n}" for n in range(asked)] + ["other"]
+        assert column.where(several) == plain.where(several)
+        assert column.take([0, 1, 250]) == plain.take([0, 1, 250])
+
+
+def test_reading_a_large_state_does_not_load_pandas(tmp_path: Path) -> None:
+    write_csv(tmp_path, rich() | {"assignments": []})
+    (tmp_path / "assignments.csv").unlink()
+    write_parquet(tmp_path, {"assignments": [{"principal": "user:ben", "role": "own", "scope": "lake:l"}]}, null=False)
+    code = f"""
+import sys
+from privtab.pipeline import load_program
+from privtab.state import raw
+raw.LARGE = 0
+from privtab.state.load import load
+from privtab.state.validate import validate
+validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
+assert "pyarrow" in sys.modules
+print(sorted({{"pandas", "pyarrow.dataset"}} & set(sys.modules)))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+
+
+def test_a_small_state_is_read_without_numpy(tmp_path: Path) -> None:
+    write_csv(tmp_path, {"memberships": [{"user": "ann", "group": "hr"}]})
+    code = f"""
+import sys
+from privtab.pipeline import load_program
+from privtab.state.load import load
+from privtab.state.validate import validate
+validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
+print(sorted({{"numpy", "pyarrow"}} & set(sys.modules)))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
