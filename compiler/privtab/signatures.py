@@ -98,7 +98,7 @@ class Trust:
                 continue
             except jwt.InvalidTokenError as error:
                 raise SignatureRefused(f"its signature cannot be verified: {error}") from None
-            return _json_object(payload, "its signature"), key, algorithm
+            return strict_json.loads_object(payload, "its signature", SignatureRefused), key, algorithm
         known = ", ".join(f"`{key.id}`" for key in self.keys)
         raise SignatureRefused(
             f"it is signed with another key{f' (`{named}`)' if named else ''}, or was changed; trusted: {known}"
@@ -205,7 +205,7 @@ def _string(text: str) -> str:
 def _token(signatures: bytes) -> str:
     if len(signatures) > LARGEST_SIGNATURES:
         raise SignatureRefused(f"its .signatures.json is larger than {LARGEST_SIGNATURES >> 20} MiB")
-    document = _json_object(signatures, "its .signatures.json")
+    document = strict_json.loads_object(signatures, "its .signatures.json", SignatureRefused)
     plugin = document.get("plugin", "")
     if plugin not in ("", "_default"):
         raise SignatureRefused(f"its signature is for a plugin, `{plugin}`, that there is not")
@@ -213,16 +213,6 @@ def _token(signatures: bytes) -> str:
     if not isinstance(tokens, list) or len(tokens) != 1 or not isinstance(tokens[0], str):
         raise SignatureRefused("its .signatures.json does not hold exactly one signature")
     return tokens[0]
-
-
-def _json_object(content: bytes, what: str) -> dict[str, Any]:
-    try:
-        value = strict_json.loads(content)
-    except ValueError as error:
-        raise SignatureRefused(f"{what} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise SignatureRefused(f"{what} is not an object")
-    return value
 
 
 def _files(claims: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

@@ -24,6 +24,17 @@ def loads(text: str | bytes) -> Any:
     return value
 
 
+def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:
+    """The object of a JSON text; raises `error` with the name `what` of the text for any other value."""
+    try:
+        value = loads(text)
+    except ValueError as wrong:
+        raise error(f"{what} is not JSON: {wrong}") from None
+    if not isinstance(value, dict):
+        raise error(f"{what} is not an object")
+    return value
+
+
 def _check_pairs(value: object) -> None:
     """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]

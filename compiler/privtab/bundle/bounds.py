@@ -7,8 +7,9 @@ and a megabyte of JSON may take a hundred in memory. Each limit is far above wha
 from __future__ import annotations
 
 import tarfile
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
+from privtab import strict_json
 from privtab.errors import BrokenBundle
 from privtab.printable import printable
 
@@ -129,6 +130,12 @@ def check_values(name: str, text: bytes, most: int | None = None) -> None:
     most = MOST_VALUES if most is None else most
     if len(text) > most and sum(map(text.count, (b",", b"{", b"["))) > most:
         raise BrokenBundle(f"`{name}` in it holds more than {most:,} values")
+
+
+def read_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:
+    """The object in a JSON file of a bundle; raises `error` for any other value, BrokenBundle for one with too many values."""
+    check_values(name, text)
+    return strict_json.loads_object(text, f"`{name}`", error)
 
 
 def check_rewritten(name: str, size: int) -> None:

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
-from privtab import strict_json
 from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.bounds import check_values
+from privtab.bundle.bounds import read_object
 from privtab.bundle.stream import entries
 from privtab.errors import BrokenBundle
 from privtab.signatures import is_signature
@@ -115,16 +114,16 @@ def contents(bundle: bytes) -> Contents:
         if is_signature(name):
             signed = True
         elif name == MANIFEST:
-            manifest = _manifest(_json(name, file.read()))
+            manifest = _manifest(read_object(name, file.read()))
         elif name == PATCH:
-            operations = _operations(_json(name, file.read()).get("data", []))
+            operations = _operations(read_object(name, file.read()).get("data", []))
         elif last == DATA:
             at = data
             for key in folder.split("/") if folder else ():
                 at = at.setdefault(key, {})
                 if not isinstance(at, dict):
                     raise BrokenBundle(f"`{name}` lies below `{key}`, which is no object")
-            at.update(_json(name, file.read()))
+            at.update(read_object(name, file.read()))
         else:
             only_data = False
     return Contents(manifest=manifest, data=data, patch=operations, signed=signed, only_data=only_data)
@@ -166,17 +165,6 @@ def _bundle(operations: Sequence[Operation], manifest: Mapping[str, Any], before
             PATCH: json_bytes({"data": operations}),
         }
     )
-
-
-def _json(name: str, text: bytes) -> dict[str, Any]:
-    check_values(name, text)
-    try:
-        value = strict_json.loads(text)
-    except ValueError as error:
-        raise BrokenBundle(f"`{name}` is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BrokenBundle(f"`{name}` is not an object")
-    return value
 
 
 def _covers(root: str, path: str) -> bool:

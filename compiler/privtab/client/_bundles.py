@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab import strict_json
-from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, check_values
+from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, read_object
 from privtab.bundle.stream import entries
 from privtab.bundle.verify import verify
 from privtab.client._address import Cert, Token
@@ -76,7 +76,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
         return replace(content({name: text for name, text in files.items() if _matters(name)}, keep), signed=signed)
     if MANIFEST not in files:
         raise BrokenBundle("it has no manifest")
-    manifest = _json(MANIFEST, files[MANIFEST])
+    manifest = read_object(MANIFEST, files[MANIFEST])
     roots = manifest.get("roots", [""])
     if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
         raise BrokenBundle("the roots of its manifest are no list of texts")
@@ -84,7 +84,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
     for name, text in files.items():
         if name.rpartition("/")[2] != "data.json":
             continue
-        for path, value in _documents(name.split("/")[:-1], _json(name, text)):
+        for path, value in _documents(name.split("/")[:-1], read_object(name, text)):
             if path[0] in found:
                 if not _within(roots, "/".join(path), value):
                     raise BrokenBundle(f"`{'/'.join(path)}` lies outside the roots of its manifest")
@@ -123,17 +123,6 @@ def _matters(name: str) -> bool:
     """Whether a file can hold a program or a state, or is the manifest or Wasm; other data is ignored."""
     folder, _, file = name.rpartition("/")
     return name in (MANIFEST, WASM) or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
-
-
-def _json(name: str, text: bytes) -> dict[str, Any]:
-    check_values(name, text)
-    try:
-        value = strict_json.loads(text)
-    except ValueError as error:
-        raise BrokenBundle(f"`{name}` is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BrokenBundle(f"`{name}` is not an object")
-    return value
 
 
 # --- locations -------------------------------------------------------------------------------------------------------

@@ -52,22 +52,20 @@ SETTINGS: tuple[Setting, ...] = (
         name="url",
         usual="http://127.0.0.1:8181",
         read=_values.text,
-        help="Where OPA is: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. "
-        "`connect()` takes bundles as well",
+        help="Address of OPA: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. `connect()` also takes bundles",
     ),
     Setting(
         name="system",
         usual=None,
         read=_values.text,
         shown="the only one",
-        help="Which system is asked, where OPA has several",
+        help="System to ask about; required only if OPA has several",
     ),
     Setting(
         name="mode",
         usual=Mode.ENFORCE,
         read=_values.mode,
-        help="`enforce`; `observe`: ask, log would-be denials and failures as warnings, let everything pass; "
-        "`off`: ask nothing, let everything pass",
+        help="`enforce`; `observe`: log denials and failures as warnings, and let everything pass; `off`: send nothing, and let everything pass",
     ),
     Setting(
         name="timeout",
@@ -75,7 +73,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="1, 5",
         read=_values.timeout,
         parse=_values.numbers,
-        help="Seconds to connect and to wait for bytes, two numbers or one for both",
+        help="Seconds to connect and to wait for bytes: two numbers, or one for both",
     ),
     Setting(
         name="total",
@@ -83,22 +81,21 @@ SETTINGS: tuple[Setting, ...] = (
         shown="their sum",
         read=_values.seconds,
         parse=_values.number,
-        help="Seconds that a call may take in all: names, retries and pauses included. "
-        "Each further chunk of many requests has as much again",
+        help="Seconds for a whole call, including name resolution, retries and pauses. Each further chunk of a large batch has as many again",
     ),
     Setting(
         name="retries",
         usual=2,
         read=_values.count(0),
         parse=_values.whole,
-        help="How often a failed exchange is tried again, while time is left",
+        help="Number of times a failed exchange is repeated while time is left",
     ),
     Setting(
         name="breaker_failures",
         usual=5,
         read=_values.count(0),
         parse=_values.whole,
-        help="After so many failed exchanges in a row calls are refused at once; 0: never",
+        help="Number of consecutive failed exchanges after which calls are refused at once; 0: never",
     ),
     Setting(
         name="breaker_seconds",
@@ -106,7 +103,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="1",
         read=_values.seconds,
         parse=_values.number,
-        help="How long, before OPA is tried again; doubled each time, up to 30",
+        help="Seconds until OPA is tried again; doubled each time, up to 30",
     ),
     Setting(
         name="max_staleness",
@@ -114,15 +111,15 @@ SETTINGS: tuple[Setting, ...] = (
         shown="not asked",
         read=_values.seconds,
         parse=_values.number,
-        help="Seconds since OPA last heard from its bundle server, after which it is not believed any more",
+        help="Seconds since OPA last reached its bundle server after which its answers are refused",
     ),
-    Setting(name="token", usual=None, shown="none", read=_values.text, secret=True, help="Sent as a bearer token"),
+    Setting(name="token", usual=None, shown="none", read=_values.text, secret=True, help="Bearer token to send"),
     Setting(
         name="token_file",
         usual=None,
         shown="none",
         read=_values.path,
-        help="A file with the token; read again when it changes",
+        help="File that contains the token; read again when it changes",
     ),
     Setting(
         name="verify",
@@ -130,7 +127,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="true",
         read=_values.verify,
         parse=_values.switch,
-        help="Whether the certificate of an https address is checked, or a file or folder with the authorities to go by",
+        help="Whether to verify the certificate of an https address, or a file or folder of certificate authorities to verify it with",
     ),
     Setting(
         name="cert",
@@ -138,7 +135,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="none",
         read=_values.cert,
         parse=_values.pair,
-        help="A client certificate: one file with certificate and key, or both as two",
+        help="Client certificate: one file with certificate and key, or two files",
     ),
     Setting(
         name="verification_key",
@@ -146,36 +143,35 @@ SETTINGS: tuple[Setting, ...] = (
         shown="none",
         read=_values.paths,
         parse=_values.pair,
-        help="`Embedded`: files with the public keys that bundles must be [signed](../how-to/signing.md) with, one or several; "
-        "read again when they change. What an OPA verifies its own configuration says",
+        help="`Embedded`: public key files that bundles must be [signed](../how-to/signing.md) with, one or several; read again when they change. An OPA verifies bundles by its own configuration",
     ),
     Setting(
         name="verification_scope",
         usual="",
         shown="none",
         read=_values.text,
-        help="`Embedded`: the scope that bundles must be signed for",
+        help="`Embedded`: scope that bundles must be signed for",
     ),
     Setting(
         name="chunk_size",
         usual=1000,
         read=_values.count(1),
         parse=_values.whole,
-        help="How many requests one exchange of `check_many`, `decide_many`, `visible` or `filter` holds at most",
+        help="Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`",
     ),
     Setting(
         name="concurrency",
         usual=1,
         read=_values.count(1),
         parse=_values.whole,
-        help="How many such exchanges run at once",
+        help="Number of such exchanges that run at once",
     ),
     Setting(
         name="pool_size",
         usual=10,
         read=_values.count(1),
         parse=_values.whole,
-        help="How many idle connections are kept",
+        help="Number of idle connections to keep",
     ),
     Setting(
         name="max_body",
@@ -183,7 +179,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="64 MiB",
         read=_values.count(1),
         parse=_values.whole,
-        help="Bytes of an answer that are read; a longer one is refused",
+        help="Most bytes of an answer; a longer answer is refused",
     ),
     Setting(
         name="batch_window",
@@ -191,8 +187,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="0",
         read=_values.window,
         parse=_values.number_or_off,
-        help="`AsyncClient`: checks that begin within so many seconds of each other go as one exchange; 0: those of one "
-        "turn of the event loop; `off`: each on its own",
+        help="`AsyncClient`: seconds within which concurrent checks are sent as one exchange; 0: those of one turn of the event loop; `off`: each on its own",
     ),
     Setting(
         name="cache_size",
@@ -200,7 +195,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="0, no cache",
         read=_values.count(0),
         parse=_values.whole,
-        help="How many answers are kept",
+        help="Number of answers to cache",
     ),
     Setting(
         name="cache_ttl",
@@ -208,7 +203,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="60",
         read=_values.seconds,
         parse=_values.number,
-        help="Seconds that an answer is kept",
+        help="Seconds for which an answer is cached",
     ),
     Setting(
         name="cache_refresh",
@@ -216,7 +211,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="1",
         read=_values.seconds,
         parse=_values.number,
-        help="Seconds after which kept answers are used only after a look whether policy and state are still the same",
+        help="Seconds after which cached answers are used only if the revisions of policy and state have not changed",
     ),
 )
 TUNING = frozenset(

@@ -103,17 +103,17 @@ class _Reader(DocumentReader):
 
     def document(self, node: Node, root: Path) -> Settings:
         """The settings of the whole file, or of the table `tool.privtab`."""
-        top = self.fields(
-            node, "the settings", ("policies", "lint", "client")
-        )  # `client` is read elsewhere, by clients
-        top = top or {}
-        keys = ("fail-on", "format", "severity", "overrides")
-        lint = (self.fields(top["lint"], "`lint`", keys) if "lint" in top else None) or {}
+        # Clients read the table `client` themselves.
+        top = self.fields(node, "the settings", ("policies", "lint", "client")) or {}
+        policies: tuple[str, ...] = ()
+        if "policies" in top:
+            policies = self.paths(top["policies"], "policies", "paths", "policies")
+        lint: dict[str, Node] = {}
+        if "lint" in top:
+            lint = self.fields(top["lint"], "`lint`", ("fail-on", "format", "severity", "overrides")) or {}
         return Settings(
             root=root,
-            policies=(self.paths(top["policies"], "policies", "paths", "policies") or None)
-            if "policies" in top
-            else None,
+            policies=policies or None,
             fail_on=self.choice(lint, "fail-on", FailOn),
             format=self.choice(lint, "format", LintFormat),
             severity=self.severities(lint.get("severity")),

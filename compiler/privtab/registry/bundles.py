@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from privtab import strict_json
 from privtab.bundle.archive import json_bytes
-from privtab.bundle.bounds import check_values
+from privtab.bundle.bounds import read_object
 from privtab.bundle.stream import entries
 from privtab.errors import BrokenBundle, BundleRefused, UsageError
 from privtab.registry import names
@@ -48,7 +47,7 @@ def read(packed: bytes) -> Bundle:
     try:
         for path, _, file in entries(io.BytesIO(packed)):
             if path == MANIFEST:
-                manifest = _object(path, file.read())
+                manifest = read_object(path, file.read(), BundleRefused)
                 if too_deep(manifest):
                     raise BundleRefused(f"its manifest is nested more than {DEEPEST} times")
             elif path == SIGNATURES:
@@ -56,7 +55,7 @@ def read(packed: bytes) -> Bundle:
             elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):
                 text = file.read()
                 hashes[path] = hashlib.sha256(text).hexdigest()
-                revisions[path] = _revision(path, _object(path, text))
+                revisions[path] = _revision(path, read_object(path, text, BundleRefused))
             else:
                 hashes[path] = _hashed(file)
     except BrokenBundle as error:
@@ -116,17 +115,6 @@ def _revision(path: str, document: Mapping[str, Any]) -> object:
     if path.startswith(_STATES) and "revision" not in document and isinstance(parts, dict) and len(parts) == 1:
         (document,) = parts.values()
     return document.get("revision") if isinstance(document, dict) else None
-
-
-def _object(path: str, text: bytes) -> dict[str, Any]:
-    check_values(path, text)
-    try:
-        value = strict_json.loads(text)
-    except ValueError as error:
-        raise BundleRefused(f"`{path}` is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BundleRefused(f"`{path}` is not an object")
-    return value
 
 
 def _hashed(file: BinaryIO) -> str:

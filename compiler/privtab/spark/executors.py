@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -29,6 +27,7 @@ from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, opened
 from privtab.spark.kernel import CODE, CODES, Layout, gathered, mapped, readable, told
 from privtab.spark.preflight import check_executors
+from privtab.spark.shipping import Opened
 from privtab.vocabulary import Vocabulary
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
@@ -37,8 +36,6 @@ ROWS = 1 << 15
 """Rows in a chunk."""
 STRICT = 1.0
 """Seconds for which bundles that are checked for each chunk stay valid while the check fails."""
-KEPT = 4
-"""Number of clients that a worker process keeps open."""
 _UNANSWERED = len(CODES) - 1
 
 
@@ -147,20 +144,12 @@ def _function(
 
 # --- on executors ----------------------------------------------------------------------------------------------------
 
-_CLIENTS: OrderedDict[str, Asker] = OrderedDict()
-_LOCK = threading.Lock()
+_CLIENTS: Opened[str, Asker] = Opened(lambda client: client.close())
 
 
 def _client(point: _Point) -> Asker:
     """The client of this process for a decision point."""
-    with _LOCK:
-        found = _CLIENTS.get(point.key)
-        if found is None:
-            found = _CLIENTS[point.key] = _made(point)
-            while len(_CLIENTS) > KEPT:
-                _CLIENTS.popitem(last=False)[1].close()
-        _CLIENTS.move_to_end(point.key)
-        return found
+    return _CLIENTS.get(point.key, lambda: _made(point))
 
 
 def _made(point: _Point) -> Asker:

@@ -7,8 +7,6 @@ beginning of each micro-batch.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from privtab.client._bundles import BundleLocation, Content, Found, Keep
 from privtab.client.embedded import _place
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.shipping import Shipped, loaded
+from privtab.spark.shipping import Opened, Shipped, loaded
 from privtab.spark.state.bundles import is_bundle, lacking
 from privtab.spark.states import mark
 
@@ -31,8 +29,6 @@ REFRESH = 60.0
 """Default bound in seconds: the longest time for which a stream relies on a check of the state."""
 BY_BATCH = "; or decide each micro-batch by `each_batch`"
 """The alternative for a streaming query, appended to messages."""
-KEPT = 4
-"""Number of states that a worker process follows."""
 _TIMES = 3
 """Attempts at reading rows that change while they are read."""
 
@@ -91,13 +87,7 @@ def current(source: Shipped | Followed) -> Batches:
     """On an executor: the engine for the current state. Raises DecisionUnavailable if the state was not seen within its bound."""
     if isinstance(source, Shipped):
         return loaded(source)
-    with _LOCK:
-        engine = _FOLLOWED.get(source.key)
-        if engine is None:
-            engine = _FOLLOWED[source.key] = _engine(source)
-            while len(_FOLLOWED) > KEPT:
-                _FOLLOWED.popitem(last=False)
-        _FOLLOWED.move_to_end(source.key)
+    engine = _FOLLOWED.get(source.key, lambda: _engine(source))
     found = engine.now()
     if engine.problem is not None and not source.refresh:
         raise DecisionUnavailable(f"the state cannot be looked at: {engine.problem}", retry=False)
@@ -108,8 +98,7 @@ def current(source: Shipped | Followed) -> Batches:
     return batches
 
 
-_FOLLOWED: OrderedDict[tuple[str, str, float], BundledEngine] = OrderedDict()
-_LOCK = threading.Lock()
+_FOLLOWED: Opened[tuple[str, str, float], BundledEngine] = Opened()
 
 
 def _engine(source: Followed) -> BundledEngine:

@@ -12,10 +12,11 @@ import tempfile
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from privtab.engines.packed import digest, mapped, packed, unpacked
 from privtab.errors import DecisionUnavailable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 WITHIN = 256 << 10
 """Most bytes of arrays that are pickled with the function."""
 KEPT = 4
-"""Number of states that a worker process keeps open."""
+"""Number of states, matrices or clients that a worker process keeps open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,24 +86,47 @@ def _folder() -> Path:
     return Path(path)
 
 
-_OPEN: OrderedDict[str, Batches] = OrderedDict()
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Opened(Generic[K, V]):
+    """What a worker process has opened, by key: each once, and only the last `KEPT` are kept. Threads may share it."""
+
+    def __init__(self, close: Callable[[V], object] | None = None) -> None:
+        self._close = close
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value for a key, made if it is not there."""
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = make()
+                while len(self._values) > KEPT:
+                    _, dropped = self._values.popitem(last=False)
+                    if self._close is not None:
+                        self._close(dropped)
+            self._values.move_to_end(key)
+            return self._values[key]
+
+
+_STATES: Opened[str, Batches] = Opened()
 
 
 def loaded(shipped: Shipped) -> Batches:
     """On an executor: the shipped state, opened once for each process."""
-    with _LOCK:
-        found = _OPEN.get(shipped.digest)
-        if found is None:
-            from privtab.engines.batches import Batches
 
-            found = _OPEN[shipped.digest] = Batches.of(*_opened(shipped))
-            while len(_OPEN) > KEPT:
-                _OPEN.popitem(last=False)
-        _OPEN.move_to_end(shipped.digest)
-        return found
+    def load() -> Batches:
+        from privtab.engines.batches import Batches
+
+        return Batches.of(*contents(shipped))
+
+    return _STATES.get(shipped.digest, load)
 
 
-def _opened(shipped: Shipped) -> Any:
+def contents(shipped: Shipped) -> Any:
+    """On an executor: what was shipped, unpacked or mapped into memory."""
     if shipped.content is not None:
         return unpacked(shipped.content)
     from pyspark.core.files import SparkFiles

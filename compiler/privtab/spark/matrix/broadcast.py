@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.engines.packed import digest, mapped, packed, unpacked
-from privtab.errors import DecisionUnavailable
-from privtab.spark.shipping import Packed, Shipped
+from privtab.engines.packed import digest, packed
+from privtab.spark.shipping import Opened, Packed, Shipped, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.spark.matrix.compute import Matrix
-
-KEPT = 4
-"""Number of matrices that a worker process keeps open."""
 
 
 def parcel(matrix: Matrix) -> Shipped:
@@ -32,31 +25,9 @@ def ship(matrix: Matrix, spark: SparkSession) -> Shipped:
     return Packed(digest=digest(content), content=content).ship(spark)
 
 
-_OPEN: OrderedDict[str, Matrix] = OrderedDict()
-_LOCK = threading.Lock()
+_MATRICES: Opened[str, Matrix] = Opened()
 
 
 def opened(shipped: Shipped) -> Matrix:
     """On an executor: the shipped matrix, opened once for each process."""
-    with _LOCK:
-        found = _OPEN.get(shipped.digest)
-        if found is None:
-            found = _OPEN[shipped.digest] = _open(shipped)
-            while len(_OPEN) > KEPT:
-                _OPEN.popitem(last=False)
-        _OPEN.move_to_end(shipped.digest)
-        return found
-
-
-def _open(shipped: Shipped) -> Matrix:
-    if shipped.content is not None:
-        within: Matrix = unpacked(shipped.content)
-        return within
-    from pyspark.core.files import SparkFiles
-
-    assert shipped.file is not None
-    path = Path(SparkFiles.get(shipped.file))
-    if not path.exists():
-        raise DecisionUnavailable(f"the state did not come to this executor: no {shipped.file}", retry=False)
-    found: Matrix = mapped(path)
-    return found
+    return _MATRICES.get(shipped.digest, lambda: contents(shipped))
